@@ -1,0 +1,1 @@
+"""Ordered maps of bytes to bytes, and the only place that knows RocksDB."""

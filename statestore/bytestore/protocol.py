@@ -1,0 +1,48 @@
+"""The contract of every ordered map of bytes to bytes, whatever holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+Pair = tuple[bytes, bytes]
+Change = tuple[bytes, "bytes | None"]
+
+
+class ByteStore(Protocol):
+    """An ordered map of bytes to bytes; order is unsigned bytewise, as RocksDB's and Kafka's.
+
+    Every method raises StoreClosedError once the store is closed.
+    """
+
+    @property
+    def name(self) -> str:
+        """The store's name, for errors and metrics."""
+        ...
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if it has none."""
+        ...
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`; None deletes it."""
+        ...
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order, a value of None deleting its key."""
+        ...
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open.
+
+        Sees the store as it is at the call, not at the first `next`. Start beyond end yields nothing.
+        """
+        ...
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many keys have a value, never negative."""
+        ...
+
+    def close(self) -> None:
+        """Close the store and every iterator that it handed out. Closing twice is harmless."""
+        ...

@@ -1,0 +1,58 @@
+"""Kafka's default partitioning of keys: murmur2 of the key bytes, made positive, modulo the partition count.
+
+So the shard of a key is the partition that a Kafka producer would choose for a topic with as many partitions.
+Source: Utils.murmur2, Utils.toPositive, BuiltInPartitioner.partitionForKey.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+_SEED = 0x9747B28C
+_M = np.uint32(0x5BD1E995)
+
+
+def partition_column(keys: pa.BinaryArray, partitions: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Return the partition, from 0 to `partitions` - 1, of each key; keys must not be null."""
+    if partitions < 1:
+        raise ValueError(f"partitions must be at least 1, not {partitions}")
+    positive = murmur2_column(keys) & np.uint32(0x7FFFFFFF)
+    return (positive % np.uint32(partitions)).astype(np.int32)
+
+
+def murmur2_column(keys: pa.BinaryArray) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Return Kafka's murmur2 of each key, unsigned. Keys must not be null."""
+    if keys.null_count:
+        raise ValueError("keys must not be null")
+    offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    data = keys.buffers()[2]
+    content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    hashes = np.uint32(_SEED) ^ lengths.astype(np.uint32)
+    words = lengths // 4
+    for index in range(int(words.max(initial=0))):
+        rows = np.nonzero(words > index)[0]
+        hashes[rows] = _mix(hashes[rows], _little_endian(content, starts[rows] + 4 * index, 4))
+    for tail in (1, 2, 3):
+        rows = np.nonzero(lengths % 4 == tail)[0]
+        hashes[rows] = (hashes[rows] ^ _little_endian(content, starts[rows] + 4 * words[rows], tail)) * _M
+    hashes ^= hashes >> np.uint32(13)
+    hashes *= _M
+    hashes ^= hashes >> np.uint32(15)
+    return hashes
+
+
+def _mix(hashes: Any, word: Any) -> Any:
+    word = word * _M
+    word ^= word >> np.uint32(24)
+    return (hashes * _M) ^ (word * _M)
+
+
+def _little_endian(content: Any, positions: Any, size: int) -> Any:
+    word = np.zeros(len(positions), np.uint32)
+    for byte in range(size):
+        word |= content[positions + byte].astype(np.uint32) << np.uint32(8 * byte)
+    return word

@@ -1,0 +1,255 @@
+"""Serdes: how keys and values become bytes. The standard ones write what Kafka's serializers write.
+
+    string   UTF-8                              StringSerializer
+    bytes    as they are                        ByteArraySerializer
+    int32    i32_be                             IntegerSerializer
+    int64    i64_be                             LongSerializer
+    double   IEEE 754, 8 bytes, big-endian      DoubleSerializer
+    boolean  00 or 01                           BooleanSerializer
+    json     RFC 8259 in UTF-8, no blanks between tokens, object keys in insertion order
+
+No serde is ever handed a null: stores and topologies keep null (a delete, a record without a value) to themselves.
+Where Kafka's deserializers make something of bytes that no serializer wrote (invalid UTF-8, a boolean 02), these raise.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from reprlib import repr as short_repr
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+
+from statestore.errors import DeserializationError, SerdeError, SerializationError
+
+T = TypeVar("T")
+Bytes: TypeAlias = bytes  # inside Serdes, `bytes` is a serde
+
+_INT32_LAYOUT: Final = struct.Struct(">i")
+_INT64_LAYOUT: Final = struct.Struct(">q")
+_DOUBLE_LAYOUT: Final = struct.Struct(">d")
+
+
+@dataclass(frozen=True)
+class Serde(Generic[T]):
+    """A name for messages and two functions; picklable if they are. Neither function is ever passed None.
+
+    `serialize` raises SerializationError and `deserialize` DeserializationError, the cause chained.
+    """
+
+    name: str
+    serialize: Callable[[T], bytes]
+    deserialize: Callable[[bytes], T]
+
+
+class Serdes:
+    """The standard serdes, and `of` for one's own."""
+
+    @staticmethod
+    def string() -> Serde[str]:
+        """Return the serde of text as UTF-8. Lone surrogates, and bytes that are not UTF-8, are errors."""
+        return _STRING
+
+    @staticmethod
+    def bytes() -> Serde[Bytes]:
+        """Return the serde of bytes as they are. A bytearray is an error: it could change after it was stored."""
+        return _BYTES
+
+    @staticmethod
+    def json() -> Serde[Any]:
+        """Return the serde of JSON values. NaN and the infinities are errors both ways: JSON has none.
+
+        As with Python's json module, tuples come back as lists, object keys as str, and the text `null` as None.
+        """
+        return _JSON
+
+    @staticmethod
+    def int32() -> Serde[int]:
+        """Return the serde of signed integers of 32 bits."""
+        return _INT32
+
+    @staticmethod
+    def int64() -> Serde[int]:
+        """Return the serde of signed integers of 64 bits."""
+        return _INT64
+
+    @staticmethod
+    def double() -> Serde[float]:
+        """Return the serde of floats, NaN and the infinities among them."""
+        return _DOUBLE
+
+    @staticmethod
+    def boolean() -> Serde[bool]:
+        """Return the serde of True and False; other truth values are errors."""
+        return _BOOLEAN
+
+    @staticmethod
+    def of(name: str, serialize: Callable[[T], Bytes], deserialize: Callable[[Bytes], T]) -> Serde[T]:
+        """Return a serde of one's own. What the functions raise is chained to a SerdeError that names the serde.
+
+        To be picklable they must be functions of a module. A `serialize` that returns anything but bytes is an error,
+        None too: a delete is written as a delete.
+        """
+        return Serde(name, _CheckedSerialize(name, serialize), _CheckedDeserialize(name, deserialize))
+
+
+@dataclass(frozen=True)
+class _CheckedSerialize(Generic[T]):
+    name: str
+    function: Callable[[T], bytes]
+
+    def __call__(self, value: T) -> bytes:
+        try:
+            data = self.function(value)
+        except SerdeError:
+            raise
+        except Exception as cause:
+            _refuse_value(self.name, str(cause) or type(cause).__name__, value, cause)
+        if not isinstance(data, bytes):
+            raise SerializationError(f"{self.name}: serialize must return bytes, returned {short_repr(data)}")
+        return data
+
+
+@dataclass(frozen=True)
+class _CheckedDeserialize(Generic[T]):
+    name: str
+    function: Callable[[bytes], T]
+
+    def __call__(self, data: bytes) -> T:
+        try:
+            return self.function(data)
+        except SerdeError:
+            raise
+        except Exception as cause:
+            _refuse_bytes(self.name, str(cause) or type(cause).__name__, data, cause)
+
+
+def _refuse_value(name: str, problem: str, value: object, cause: Exception | None = None) -> NoReturn:
+    raise SerializationError(f"{name}: {problem}; got {short_repr(value)} ({type(value).__name__})") from cause
+
+
+def _refuse_bytes(name: str, problem: str, data: bytes, cause: Exception | None = None) -> NoReturn:
+    raise DeserializationError(f"{name}: {problem}; got {short_repr(data)}") from cause
+
+
+def _refuse_size(name: str, wanted: int, data: bytes, cause: Exception | None = None) -> NoReturn:
+    raise DeserializationError(f"{name} needs {wanted} bytes, got {len(data)}") from cause
+
+
+def _serialize_string(value: str) -> bytes:
+    try:
+        return str.encode(value)
+    except (TypeError, UnicodeEncodeError) as cause:
+        _refuse_value("string", "needs text that UTF-8 can hold", value, cause)
+
+
+def _deserialize_string(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as cause:
+        _refuse_bytes("string", f"not UTF-8 ({cause.reason} at byte {cause.start})", data, cause)
+
+
+def _serialize_bytes(value: bytes) -> bytes:
+    if not isinstance(value, bytes):
+        _refuse_value("bytes", "needs bytes", value)
+    return value
+
+
+def _deserialize_bytes(data: bytes) -> bytes:
+    return data
+
+
+def _serialize_int32(value: int) -> bytes:
+    try:
+        return _INT32_LAYOUT.pack(value)
+    except struct.error as cause:
+        _refuse_value("int32", "needs a signed integer of 32 bits", value, cause)
+
+
+def _deserialize_int32(data: bytes) -> int:
+    try:
+        (value,) = _INT32_LAYOUT.unpack(data)
+    except struct.error as cause:
+        _refuse_size("int32", _INT32_LAYOUT.size, data, cause)
+    return int(value)
+
+
+def _serialize_int64(value: int) -> bytes:
+    try:
+        return _INT64_LAYOUT.pack(value)
+    except struct.error as cause:
+        _refuse_value("int64", "needs a signed integer of 64 bits", value, cause)
+
+
+def _deserialize_int64(data: bytes) -> int:
+    try:
+        (value,) = _INT64_LAYOUT.unpack(data)
+    except struct.error as cause:
+        _refuse_size("int64", _INT64_LAYOUT.size, data, cause)
+    return int(value)
+
+
+def _serialize_double(value: float) -> bytes:
+    try:
+        return _DOUBLE_LAYOUT.pack(value)
+    except (struct.error, OverflowError) as cause:
+        _refuse_value("double", "needs a float", value, cause)
+
+
+def _deserialize_double(data: bytes) -> float:
+    try:
+        (value,) = _DOUBLE_LAYOUT.unpack(data)
+    except struct.error as cause:
+        _refuse_size("double", _DOUBLE_LAYOUT.size, data, cause)
+    return float(value)
+
+
+def _serialize_boolean(value: bool) -> bytes:
+    if value is True:
+        return b"\x01"
+    if value is False:
+        return b"\x00"
+    _refuse_value("boolean", "needs True or False", value)
+
+
+def _deserialize_boolean(data: bytes) -> bool:
+    if data == b"\x01":
+        return True
+    if data == b"\x00":
+        return False
+    if len(data) != 1:
+        _refuse_size("boolean", 1, data)
+    _refuse_bytes("boolean", "needs 00 or 01", data)
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_encode_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_decode_json: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
+def _serialize_json(value: object) -> bytes:
+    try:
+        return _encode_json(value).encode()
+    except (TypeError, ValueError, RecursionError) as cause:
+        _refuse_value("json", str(cause), value, cause)
+
+
+def _deserialize_json(data: bytes) -> Any:  # noqa: ANN401
+    try:
+        return _decode_json(data.decode())
+    except (ValueError, RecursionError) as cause:
+        _refuse_bytes("json", str(cause), data, cause)
+
+
+_STRING: Final = Serde("string", _serialize_string, _deserialize_string)
+_BYTES: Final = Serde("bytes", _serialize_bytes, _deserialize_bytes)
+_INT32: Final = Serde("int32", _serialize_int32, _deserialize_int32)
+_INT64: Final = Serde("int64", _serialize_int64, _deserialize_int64)
+_DOUBLE: Final = Serde("double", _serialize_double, _deserialize_double)
+_BOOLEAN: Final = Serde("boolean", _serialize_boolean, _deserialize_boolean)
+_JSON: Final[Serde[Any]] = Serde("json", _serialize_json, _deserialize_json)

@@ -1,0 +1,18 @@
+"""Which layout the values of a store have. Recorded beside the store, never guessed from its bytes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class StoreFormat(IntEnum):
+    """The layout of a store's values. On disk and in checkpoints: never renumber, never reuse a number."""
+
+    PLAIN = 0
+    """The serialised value alone."""
+
+    TIMESTAMPED = 1
+    """Timestamp and value: `value_timestamp`."""
+
+    TIMESTAMPED_WITH_HEADERS = 2
+    """Headers, timestamp and value: `value_timestamp_headers` (KIP-1271)."""

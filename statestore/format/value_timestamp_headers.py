@@ -1,0 +1,203 @@
+"""Value, timestamp and headers: the layout of the header-aware stores. This module alone knows it.
+
+    value_timestamp_headers := headers_size:varint headers:u8[headers_size] timestamp_ms:i64_be value:u8[..]
+
+The headers are those of `header_bytes`, and nothing here looks into them: they pass from record to store and back as
+they came. No headers are the single byte 00. The value is the rest and may be empty. A null value has no bytes at all:
+it is None, a delete, and its timestamp and headers are dropped.
+Source: KIP-1271; ValueTimestampHeadersSerializer, HeadersBytesStore and Utils of Kafka Streams. Where Kafka's
+Utils.raw* make something of malformed bytes, the functions here raise: docs/formats/value-timestamp-headers.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from statestore.errors import FormatError, NegativeLengthError, TruncatedError
+from statestore.format.binary_columns import (
+    Bytes,
+    Flags,
+    Integers,
+    as_binary_array,
+    as_one_array,
+    binary_array,
+    interleave,
+    is_valid,
+    positions_and_bytes,
+    positions_of,
+    read_varints,
+    refuse_row,
+    row_sizes,
+    varint_array,
+)
+from statestore.format.value_timestamp import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP_MS, encode_timestamp
+from statestore.format.varint import decode_varint, encode_varint
+
+_NO_HEADERS: Final = encode_varint(0)
+_NO_HEADERS_UNKNOWN_TIMESTAMP: Final = _NO_HEADERS + encode_timestamp(UNKNOWN_TIMESTAMP_MS)
+_timestamp_at: Final = struct.Struct(">q").unpack_from
+
+
+def encode_value_timestamp_headers(value: bytes | None, timestamp_ms: int, header_bytes: bytes) -> bytes | None:
+    """Return the value behind its encoded headers and its timestamp in ms, which may be negative; None for None.
+
+    Raises ValueError if the timestamp is not a signed 64-bit integer or the headers exceed 2^31 - 1 bytes.
+    """
+    if value is None:
+        return None
+    return b"".join((encode_varint(len(header_bytes)), header_bytes, encode_timestamp(timestamp_ms), value))
+
+
+def split_value_timestamp_headers(data: bytes) -> tuple[bytes, int, bytes]:
+    """Return header bytes, timestamp in ms and value. The headers are not parsed, so they may yet prove malformed.
+
+    Raises TruncatedError, NegativeLengthError, VarintError or FormatError if `data` does not follow the layout.
+    """
+    start, end = _headers_span(data)
+    return data[start:end], _timestamp_at(data, end)[0], data[end + TIMESTAMP_SIZE :]
+
+
+def plain_value(data: bytes) -> bytes:
+    """Return the value alone; raises as `split_value_timestamp_headers` does. Kafka's Utils.rawPlainValue."""
+    _, end = _headers_span(data)
+    return data[end + TIMESTAMP_SIZE :]
+
+
+def timestamped_value(data: bytes) -> bytes:
+    """Return timestamp and value in the layout of `value_timestamp`; raises as `split_value_timestamp_headers` does.
+
+    Kafka's Utils.rawTimestampedValue.
+    """
+    _, end = _headers_span(data)
+    return data[end:]
+
+
+def convert_to_header_format(timestamped: bytes | None) -> bytes | None:
+    """Return bytes of the layout `value_timestamp` in this layout, without headers; None for None.
+
+    They are not looked at: if they are too short for a timestamp, reading them will raise. Kafka's HeadersBytesStore.
+    """
+    return None if timestamped is None else _NO_HEADERS + timestamped
+
+
+def convert_from_plain_to_header_format(plain: bytes | None) -> bytes | None:
+    """Return a plain value in this layout, without headers and with the timestamp -1; None for None."""
+    return None if plain is None else _NO_HEADERS_UNKNOWN_TIMESTAMP + plain
+
+
+def _headers_span(data: bytes) -> tuple[int, int]:
+    """Return start and end of the headers, behind which there is room for the timestamp.
+
+    Sizes of one or two bytes, below 8192, are read in place; all else, and all that is wrong, goes the long way.
+    """
+    try:
+        zigzag, start = data[0], 1
+        if zigzag > 0x7F:
+            group = data[1]
+            if group > 0x7F:
+                return _checked_headers_span(data)
+            zigzag, start = zigzag & 0x7F | group << 7, 2
+    except IndexError:
+        return _checked_headers_span(data)
+    end = start + (zigzag >> 1)
+    if zigzag & 1 or end + TIMESTAMP_SIZE > len(data):
+        return _checked_headers_span(data)
+    return start, end
+
+
+def _checked_headers_span(data: bytes) -> tuple[int, int]:
+    size, start = decode_varint(data, 0, "headers size")
+    if size < 0:
+        raise NegativeLengthError("headers", length=size)
+    end = start + size
+    if end > len(data):
+        raise TruncatedError("headers", wanted=size, got=len(data) - start)
+    if end + TIMESTAMP_SIZE > len(data):
+        raise TruncatedError("timestamp", wanted=TIMESTAMP_SIZE, got=len(data) - end)
+    return start, end
+
+
+def join_columns(
+    values: pa.BinaryArray | pa.ChunkedArray,
+    timestamps_ms: pa.Int64Array | pa.ChunkedArray,
+    header_bytes: pa.BinaryArray | pa.ChunkedArray,
+) -> pa.BinaryArray:
+    """Return `encode_value_timestamp_headers` of each row; a null value gives null, whatever stands beside it.
+
+    Raises TypeError if a column is of another type, ValueError if their lengths differ or the result would exceed
+    2^31 - 1 bytes, and FormatError naming the row if a value has no timestamp or no header bytes.
+    """
+    values = as_binary_array(values, "values")
+    header_bytes = as_binary_array(header_bytes, "header bytes")
+    if not pa.types.is_int64(timestamps_ms.type):
+        raise TypeError(f"timestamps must be an int64 column, got {timestamps_ms.type}")
+    timestamps_ms = as_one_array(timestamps_ms, "timestamps")
+    lengths = len(values), len(timestamps_ms), len(header_bytes)
+    if len(set(lengths)) > 1:
+        raise ValueError("columns differ in length: {} values, {} timestamps, {} header bytes".format(*lengths))
+    valid = is_valid(values)
+    _refuse_null(timestamps_ms, valid, "timestamp")
+    _refuse_null(header_bytes, valid, "header bytes")
+    if not valid.all():
+        values, timestamps_ms, header_bytes = (
+            column.filter(pa.array(valid)) for column in (values, timestamps_ms, header_bytes)
+        )
+
+    timestamp_positions = np.arange(len(values) + 1) * TIMESTAMP_SIZE
+    parts = [
+        varint_array(row_sizes(header_bytes)),
+        header_bytes,
+        binary_array(timestamp_positions, timestamps_ms.to_numpy().astype(">i8")),
+        values,
+    ]
+    positions, data = interleave(parts, "values with timestamps and headers")
+    sizes = np.zeros(len(valid), np.int64)
+    sizes[valid] = np.diff(positions[:: len(parts)])
+    return binary_array(positions_of(sizes), data, valid)
+
+
+def _refuse_null(column: pa.Array, needed: Flags, what: str) -> None:
+    missing = needed & ~is_valid(column)
+    if missing.any():
+        raise FormatError(f"row {int(np.argmax(missing))}: {what}", "is null, but the value is not")
+
+
+def split_columns(
+    stored: pa.BinaryArray | pa.ChunkedArray,
+) -> tuple[pa.BinaryArray, pa.Int64Array, pa.BinaryArray]:
+    """Return values, timestamps in ms and header bytes; a null row is null in all three. Headers are not parsed.
+
+    Raises TypeError if the column is not binary, and what `split_value_timestamp_headers` raises for the first row that
+    it would refuse, naming the row.
+    """
+    stored = as_binary_array(stored, "stored values")
+    positions, data = positions_and_bytes(stored)
+    valid = is_valid(stored)
+    starts, ends = positions[:-1], positions[1:]
+    sizes, header_starts, sound = read_varints(data, starts, ends)
+    timestamp_starts = header_starts + sizes
+    value_starts = timestamp_starts + TIMESTAMP_SIZE
+    sound &= (sizes >= 0) & (value_starts <= ends)
+    sound |= ~valid
+    if not sound.all():
+        refuse_row(split_value_timestamp_headers, stored, int(np.argmin(sound)))
+
+    timestamps = np.zeros(len(stored), np.int64)
+    timestamps[valid] = _int64_at_each_byte(data)[timestamp_starts[valid]]
+    cuts = np.empty((len(stored), 4), np.int32)
+    for column, cut in enumerate((starts, header_starts, timestamp_starts, value_starts)):
+        cuts[:, column] = cut if valid.all() else np.where(valid, cut, starts)
+    pieces = binary_array(np.append(cuts, positions[-1]), data)
+    header_pieces = np.arange(1, 4 * len(stored), 4)
+    values = pieces.take(pa.array(header_pieces + 2, mask=~valid))
+    header_bytes = pieces.take(pa.array(header_pieces, mask=~valid))
+    return values, pa.array(timestamps, mask=~valid), header_bytes
+
+
+def _int64_at_each_byte(data: Bytes) -> Integers:
+    """Return a view of which item i is the big-endian integer in data[i:i + 8]."""
+    return np.ndarray(max(data.size - TIMESTAMP_SIZE + 1, 0), ">i8", data, strides=(1,))

@@ -1,0 +1,155 @@
+"""`statestore.json`: what is fixed when a query first starts on a state location.
+
+    {"format": 1, "state_id": str, "shards": int, "shard_by": "key" | "partition",
+     "routing": [int, ...],                 the group key under which Spark holds each shard
+     "stores": [StoreSpec as JSON, ...],
+     "topology": [node as JSON, ...]}
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any
+
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.errors import (
+    DurableFileCorruptedError,
+    FormatError,
+    ShardCountChangedError,
+    StoreFormatError,
+    TopologyChangedError,
+)
+from statestore.recovery.location import DurableLocation
+
+METADATA_FORMAT = 1
+METADATA_NAME = "statestore.json"
+
+
+@dataclass(frozen=True)
+class StateMetadata:
+    """The fixed facts of one state: shard count and placement, stores, and the topology that made it."""
+
+    state_id: str
+    shards: int
+    shard_by: str
+    routing: tuple[int, ...]
+    stores: tuple[StoreSpec, ...]
+    topology: tuple[dict[str, Any], ...]
+
+    def to_json(self) -> str:
+        """Return the content of `statestore.json`."""
+        fields = {
+            "format": METADATA_FORMAT,
+            "state_id": self.state_id,
+            "shards": self.shards,
+            "shard_by": self.shard_by,
+            "routing": self.routing,
+            "stores": [spec.to_json() for spec in self.stores],
+            "topology": self.topology,
+        }
+        return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: bytes, where: str) -> StateMetadata:
+        """Return what `to_json` gave. Raises DurableFileCorruptedError."""
+        try:
+            fields = json.loads(text)
+            if fields["format"] != METADATA_FORMAT:
+                raise FormatError("state metadata", f"format {fields['format']!r}; this release knows 1")
+            return cls(
+                str(fields["state_id"]),
+                int(fields["shards"]),
+                str(fields["shard_by"]),
+                tuple(int(route) for route in fields["routing"]),
+                tuple(StoreSpec.from_json(spec) for spec in fields["stores"]),
+                tuple(dict(node) for node in fields["topology"]),
+            )
+        except (KeyError, ValueError, TypeError, FormatError) as cause:
+            raise DurableFileCorruptedError(where, problem=f"is not readable state metadata ({cause!r})") from cause
+
+
+def read_metadata(location: DurableLocation) -> StateMetadata | None:
+    """Return the metadata of the state in `location`, None if there is no state yet."""
+    data = location.read(METADATA_NAME)
+    return None if data is None else StateMetadata.from_json(data.to_pybytes(), location.path(METADATA_NAME))
+
+
+def settle_metadata(
+    location: DurableLocation, asked: StateMetadata, *, accept_topology_change: bool = False
+) -> StateMetadata:
+    """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
+
+    With `accept_topology_change`, changed processors, sources and sinks and added stores are recorded anew. Raises
+    LocationNotWritableError, ShardCountChangedError, StoreFormatError, TopologyChangedError.
+    """
+    recorded = read_metadata(location)
+    if recorded is None:
+        location.write(METADATA_NAME, asked.to_json().encode())
+        return asked
+    location.check_writable()
+    _check_placement(location, recorded, asked)
+    _check_stores(location, recorded, asked)
+    differences = _differences(recorded, asked)
+    if not differences:
+        return recorded
+    if not accept_topology_change:
+        raise TopologyChangedError(
+            str(location),
+            differences=differences,
+            remedy="Undo the change, or accept it with accept_topology_change=True (state is kept, added stores start "
+            "empty), or start anew with a new state_location and a new checkpoint",
+        )
+    changed = replace(recorded, stores=asked.stores, topology=asked.topology)
+    location.write(METADATA_NAME, changed.to_json().encode())
+    return changed
+
+
+def new_state_id() -> str:
+    """Return an identity for a new state, different from every other."""
+    return uuid.uuid4().hex
+
+
+def _check_placement(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
+    if recorded.shards != asked.shards:
+        raise ShardCountChangedError(str(location), recorded=recorded.shards, asked=asked.shards)
+    if recorded.shard_by != asked.shard_by:
+        raise TopologyChangedError(
+            str(location),
+            differences=[f"records were placed by {recorded.shard_by}, now by {asked.shard_by}"],
+            remedy=f'Start with shard_by="{recorded.shard_by}", or with a new state_location and a new checkpoint',
+        )
+
+
+def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
+    wanted = {spec.name: spec for spec in asked.stores}
+    for spec in recorded.stores:
+        now = wanted.get(spec.name)
+        if now is None:
+            raise TopologyChangedError(
+                str(location),
+                differences=[f"store {spec.name!r} ({spec.describe()}) is gone"],
+                remedy="Its state would be lost: put the store back, or start anew with a new state_location and a "
+                "new checkpoint",
+            )
+        if now != spec:
+            raise StoreFormatError(
+                spec.name,
+                recorded=spec.describe(),
+                asked=now.describe(),
+                where=str(location),
+                remedy="Use the builder it was made with, or start anew with a new state_location and a new checkpoint",
+            )
+
+
+def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:
+    before = {str(node["name"]): node for node in recorded.topology}
+    after = {str(node["name"]): node for node in asked.topology}
+    known = {spec.name for spec in recorded.stores}
+    return [
+        *(f"{before[name]['type']} {name!r} is gone" for name in before if name not in after),
+        *(f"{after[name]['type']} {name!r} is new" for name in after if name not in before),
+        *(f"{name!r} was {before[name]}, is {after[name]}" for name in after if after[name] != before.get(name, after[name])),
+        *(f"store {spec.name!r} is new" for spec in asked.stores if spec.name not in known),
+    ]

@@ -1,0 +1,153 @@
+"""Blobs: records of one shard as an Arrow IPC stream, the only thing that crosses Spark's shuffle.
+
+Input blobs have one or more record batches of INPUT, each sorted by (topic, partition, offset); output blobs have
+one record batch of OUTPUT. Header bytes are KIP-1271's and are not parsed between pack and unpack.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.processor.task import SinkRecord, SourceRecord
+
+INPUT = pa.schema(
+    [
+        pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp_ms", pa.int64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.binary(), nullable=False),
+    ]
+)
+OUTPUT = pa.schema(
+    [
+        pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("timestamp_ms", pa.int64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.binary(), nullable=False),
+    ]
+)
+POSITION = ["topic", "partition", "offset"]
+
+
+def encode_blob(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """Return record batches of one schema as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def decode_blob(blob: bytes | pa.Buffer) -> list[pa.RecordBatch]:
+    """Return the record batches of a blob, without copying their content."""
+    with pa.ipc.open_stream(blob) as reader:
+        return list(reader)
+
+
+class _Run(NamedTuple):
+    """A sorted record batch with the positions of its first and last record."""
+
+    first: tuple[str, int, int]
+    last: tuple[str, int, int]
+    batch: pa.RecordBatch
+
+
+def records_in_order(blobs: Iterable[bytes | pa.Buffer]) -> Iterator[SourceRecord]:
+    """Yield the records of all blobs, ordered by (topic, partition, offset).
+
+    Runs that do not overlap, which is what Kafka's source gives, are taken one after the other; runs that do are
+    merged first.
+    """
+    runs = [_run(batch) for blob in blobs for batch in decode_blob(blob) if batch.num_rows]
+    runs.sort(key=lambda run: run.first)
+    overlapping: list[_Run] = []
+    for run in runs:
+        if overlapping and run.first > max(before.last for before in overlapping):
+            yield from _merged(overlapping)
+            overlapping = []
+        overlapping.append(run)
+    if overlapping:
+        yield from _merged(overlapping)
+
+
+def _run(batch: pa.RecordBatch) -> _Run:
+    ends = batch.take(pa.array([0, batch.num_rows - 1])).select(POSITION).to_pydict()
+    first, last = zip(*ends.values(), strict=True)
+    return _Run(first, last, batch)
+
+
+def _merged(runs: list[_Run]) -> Iterator[SourceRecord]:
+    if len(runs) == 1:
+        batch = runs[0].batch
+    else:
+        table = pa.Table.from_batches([run.batch for run in runs]).unify_dictionaries().combine_chunks()
+        batch = sort_by_position(table.to_batches()[0])
+    columns = [column.to_pylist() for column in batch.columns]
+    return map(SourceRecord._make, zip(*columns, strict=True))
+
+
+def sort_by_position(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch ordered by (topic, partition, offset)."""
+    topics = batch.column("topic").cast(pa.string())
+    keys = pa.table([topics, batch.column("partition"), batch.column("offset")], names=POSITION)
+    return batch.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in POSITION]))
+
+
+def output_blob(records: Sequence[SinkRecord]) -> bytes:
+    """Return what the sinks were sent, at least one record, as an output blob."""
+    topics, timestamps, keys, values, headers = zip(*records, strict=True)
+    columns = [
+        pa.array(topics, pa.string()).dictionary_encode(),
+        pa.array(timestamps, pa.int64()),
+        pa.array(keys, pa.binary()),
+        pa.array(values, pa.binary()),
+        pa.array(headers, pa.binary()),
+    ]
+    return encode_blob([pa.record_batch(columns, schema=OUTPUT)])
+
+
+class BlobSpool:
+    """Holds the blobs of one shard and batch: in memory up to a limit, the rest in a temporary file.
+
+    The file is read through mmap, so that the operating system keeps of it what fits.
+    """
+
+    def __init__(self, memory_limit_bytes: int) -> None:
+        self._memory_left_bytes = memory_limit_bytes
+        self._blobs: list[bytes | pa.Buffer] = []
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> BlobSpool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._blobs.clear()
+        if self._directory is not None:
+            self._directory.cleanup()
+
+    def add(self, blob: bytes) -> None:
+        """Keep one more blob."""
+        self._memory_left_bytes -= len(blob)
+        if self._memory_left_bytes >= 0:
+            self._blobs.append(blob)
+            return
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="statestore-blobs-")
+        path = Path(self._directory.name, f"{len(self._blobs)}.arrow")
+        path.write_bytes(blob)
+        self._blobs.append(pa.memory_map(str(path)).read_buffer())
+
+    @property
+    def blobs(self) -> Sequence[bytes | pa.Buffer]:
+        """Every blob that was added, in that order."""
+        return self._blobs

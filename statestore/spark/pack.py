@@ -1,0 +1,128 @@
+"""Before the shuffle: rows of Kafka's shape to one blob per shard.
+
+Runs as a mapInArrow function. Everything is vectorised over Arrow columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
+from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
+from statestore.format.partitioner import partition_column
+from statestore.spark.blobs import INPUT, POSITION, encode_blob, sort_by_position
+from statestore.spark.schema import INPUT_COLUMNS
+
+PACKED_SCHEMA = "route int, blob binary"
+_PACKED = pa.schema([("route", pa.int32()), ("blob", pa.binary())])
+_BLOB_TARGET_BYTES = 1 << 20
+_HELD_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Places records in shards and packs them into blobs; `routing[shard]` is Spark's group key of a shard."""
+
+    shards: int
+    shard_by: str
+    routing: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield (route, blob) rows; the blobs of one shard come in the order of its records."""
+        held: list[list[pa.RecordBatch]] = [[] for _ in range(self.shards)]
+        held_bytes = [0] * self.shards
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            for shard, records in self._split(_input_batch(batch)):
+                held[shard].append(records)
+                held_bytes[shard] += records.nbytes
+                if held_bytes[shard] >= _BLOB_TARGET_BYTES:
+                    yield self._blob(shard, held, held_bytes)
+            while sum(held_bytes) > _HELD_LIMIT_BYTES:
+                yield self._blob(held_bytes.index(max(held_bytes)), held, held_bytes)
+        for shard in range(self.shards):
+            if held[shard]:
+                yield self._blob(shard, held, held_bytes)
+
+    def _blob(self, shard: int, held: list[list[pa.RecordBatch]], held_bytes: list[int]) -> pa.RecordBatch:
+        blob = encode_blob(held[shard])
+        held[shard], held_bytes[shard] = [], 0
+        return pa.record_batch([[self.routing[shard]], [blob]], schema=_PACKED)
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield each shard that has records, with them."""
+        if self.shard_by == "partition":
+            shard_of = batch.column("partition").to_numpy() % self.shards
+        else:
+            _check_keys(batch)
+            shard_of = partition_column(batch.column("key"), self.shards)
+        # Stable: within a shard the records stay in their order.
+        order = np.argsort(shard_of, kind="stable")
+        records = batch.take(pa.array(order))
+        bounds = np.searchsorted(shard_of[order], np.arange(self.shards + 1)).tolist()
+        for shard in range(self.shards):
+            start, end = bounds[shard : shard + 2]
+            if end > start:
+                yield shard, records.slice(start, end - start)
+
+
+def _input_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return Spark's rows in the INPUT schema, ordered by position."""
+    columns = {name: batch.column(name) for name in INPUT_COLUMNS}
+    for name in POSITION:
+        if columns[name].null_count:
+            raise InputSchemaError(name, "holds null; topic, partition and offset say which record is which")
+    # The casts undo large variable-size types, if Spark is set to use them, and fields that can't be null.
+    topic = columns["topic"].cast(pa.string()).dictionary_encode()
+    timestamp_us = columns["timestamp"].cast(pa.int64())
+    packed = pa.record_batch(
+        [
+            topic,
+            columns["partition"],
+            columns["offset"],
+            pc.divide(timestamp_us, 1000).fill_null(-1),
+            columns["key"].cast(pa.binary()),
+            columns["value"].cast(pa.binary()),
+            encode_header_column(columns["headers"].cast(HEADERS_TYPE)),
+        ],
+        schema=INPUT,
+    )
+    _check_timestamps(packed, timestamp_us)
+    return packed if _is_sorted(packed) else sort_by_position(packed)
+
+
+def _is_sorted(batch: pa.RecordBatch) -> bool:
+    """Whether a batch is of one topic partition with rising offsets, as Kafka's source gives it."""
+    partition = batch.column("partition").to_numpy()
+    return (
+        len(batch.column("topic").dictionary) == 1
+        and bool((partition == partition[0]).all())
+        and bool((np.diff(batch.column("offset").to_numpy()) > 0).all())
+    )
+
+
+def _check_keys(batch: pa.RecordBatch) -> None:
+    if batch.column("key").null_count:
+        topic, partition, offset = _position(batch, pc.is_null(batch.column("key")))
+        raise NullKeyError(topic=topic, partition=partition, offset=offset)
+
+
+def _check_timestamps(batch: pa.RecordBatch, timestamp_us: pa.Array) -> None:
+    wrong = pc.less(timestamp_us, 0).fill_null(True)
+    if pc.any(wrong).as_py():
+        topic, partition, offset = _position(batch, wrong)
+        first_us = timestamp_us.filter(wrong)[0].as_py()
+        timestamp_ms = None if first_us is None else first_us // 1000
+        raise InvalidTimestampError(topic=topic, partition=partition, offset=offset, timestamp_ms=timestamp_ms)
+
+
+def _position(batch: pa.RecordBatch, mask: pa.Array) -> tuple[str, int, int]:
+    """Return topic, partition and offset of the first record that `mask` picks."""
+    row = batch.filter(mask).slice(0, 1).select(POSITION).to_pylist()[0]
+    return row["topic"], row["partition"], row["offset"]

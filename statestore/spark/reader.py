@@ -1,0 +1,122 @@
+"""Reads committed state back from the durable location, as a batch DataFrame.
+
+What is committed stands in Spark's checkpoint: the commit pointers are read from there with Spark's own state reader,
+and each shard is restored from the state location in a task of its own. The running query is not disturbed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
+
+from statestore.errors import RecoveryError
+from statestore.format.header_columns import decode_header_column
+from statestore.format.value_timestamp_headers import split_columns
+from statestore.processor.context import TaskRecordContext
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import METADATA_NAME, read_metadata
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.shard_batch import ShardedState
+from statestore.spark.drivers import POINTER_VARIABLE
+from statestore.spark.schema import HEADERS
+
+STORE_SCHEMA = f"shard int, version long, key binary, value binary, timestamp_ms long, headers {HEADERS}"
+_NAMES = ["shard", "version", "key", "value", "timestamp_ms", "headers"]
+_ENTRIES_PER_BATCH = 10_000
+
+
+def read_pointers(spark: SparkSession, checkpoint_location: str | Path) -> DataFrame:
+    """Return the commit pointers in the last committed batch, one row a shard, as one string column `pointer`.
+
+    A query with several stateful() operators has those of all; each pointer says which state it belongs to. Raises
+    RecoveryError if the checkpoint has none.
+    """
+    checkpoint = str(checkpoint_location)
+    found = [
+        pointers
+        for operator in spark.read.format("state-metadata").load(checkpoint).collect()
+        if (pointers := _operator_pointers(spark, checkpoint, operator)) is not None
+    ]
+    if not found:
+        raise RecoveryError(checkpoint, "has no stateful() operator that has committed a batch")
+    return reduce(DataFrame.unionAll, found)
+
+
+def _operator_pointers(spark: SparkSession, checkpoint: str, operator: Row) -> DataFrame | None:
+    """Return the pointers that one of the checkpoint's state stores holds, None if it is not one of ours."""
+    reader = spark.read.format("statestore").option("operatorId", operator.operatorId)
+    if operator.stateStoreName != "default":
+        return None
+    if operator.operatorName.startswith("transformWithState"):
+        if f'"{POINTER_VARIABLE}"' not in (operator.operatorProperties or ""):
+            return None
+        state = reader.option("stateVarName", POINTER_VARIABLE).load(checkpoint)
+        return state.select(f.col(f"value.{POINTER_VARIABLE}"))
+    if operator.operatorName == "applyInPandasWithState":
+        state = reader.load(checkpoint)
+        fields = state.schema["value"].dataType["groupState"].dataType.names  # type: ignore[index]
+        return state.select(f.col(f"value.groupState.{POINTER_VARIABLE}")) if fields == [POINTER_VARIABLE] else None
+    return None
+
+
+def read_store(
+    spark: SparkSession, store: str, *, checkpoint_location: str | Path, state_location: str | Path
+) -> DataFrame:
+    """Return the committed entries of `store`: shard, version, key, value, timestamp_ms, headers; in no set order.
+
+    `version` is the number of batches that have changed the shard. Keys and values are the serialized bytes.
+    Raises RecoveryError if there is no state, and ValueError if it has no such store.
+    """
+    location = DurableLocation(state_location)
+    metadata = read_metadata(location)
+    if metadata is None:
+        raise RecoveryError(location.path(METADATA_NAME), "there is no state; was the query started?")
+    if store not in {spec.name for spec in metadata.stores}:
+        raise ValueError(f"the state has no store {store!r}, only {sorted(spec.name for spec in metadata.stores)}")
+    pointers = read_pointers(spark, checkpoint_location)
+    restore = _Restore(ShardedState(metadata.state_id, location, metadata.stores, None), store)
+    return pointers.repartition(metadata.shards).mapInArrow(restore.__call__, STORE_SCHEMA)
+
+
+@dataclass(frozen=True)
+class _Restore:
+    state: ShardedState
+    store: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for recorded in batch.column("pointer").to_pylist():
+                pointer = CommitPointer.from_json(recorded)
+                if pointer.state_id == self.state.state_id:
+                    yield from self._entries(pointer)
+
+    def _entries(self, pointer: CommitPointer) -> Iterator[pa.RecordBatch]:
+        # A local copy of its own: a reader must not touch those of a running query.
+        with tempfile.TemporaryDirectory(prefix="statestore-read-") as local_dir:
+            state = replace(self.state, local_dir=local_dir)
+            with state.open(pointer, TaskRecordContext()) as shard:
+                entries = shard.stores[self.store].range(None, None)
+                while chunk := list(islice(entries, _ENTRIES_PER_BATCH)):
+                    yield _rows(pointer, chunk)
+
+
+def _rows(pointer: CommitPointer, entries: list[tuple[bytes, bytes]]) -> pa.RecordBatch:
+    keys, stored = zip(*entries, strict=True)
+    values, timestamps, header_bytes = split_columns(pa.array(stored, pa.binary()))
+    columns = [
+        pa.repeat(pa.scalar(pointer.shard, pa.int32()), len(keys)),
+        pa.repeat(pa.scalar(pointer.version, pa.int64()), len(keys)),
+        pa.array(keys, pa.binary()),
+        values,
+        timestamps,
+        decode_header_column(header_bytes),
+    ]
+    return pa.record_batch(columns, names=_NAMES)

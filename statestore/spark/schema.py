@@ -1,0 +1,61 @@
+"""The shapes of rows at both ends: Kafka's source shape in, Kafka's sink shape out."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
+
+from statestore.errors import InputSchemaError
+
+HEADERS = "array<struct<key:string,value:binary>>"
+_REQUIRED = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "headers": HEADERS,
+}
+_IGNORED = {"timestampType": "int"}
+INPUT_COLUMNS = tuple(_REQUIRED)
+OUTPUT_SCHEMA = f"key binary, value binary, topic string, timestamp timestamp, headers {HEADERS}"
+
+
+def check_input_schema(schema: StructType) -> None:
+    """Raise InputSchemaError unless `schema` is that of Spark's Kafka source with headers."""
+    known = {**_REQUIRED, **_IGNORED}
+    for field in schema.fields:
+        if field.name not in known:
+            raise InputSchemaError(
+                field.name,
+                f"is not a column of Spark's Kafka source ({', '.join(known)}). Drop it, or put it into key, value or "
+                "headers before stateful()",
+            )
+    for name, wanted in _REQUIRED.items():
+        if name not in schema.names:
+            hint = " Read from Kafka with .option('includeHeaders', 'true')" if name == "headers" else ""
+            raise InputSchemaError(name, f"is missing; stateful() needs it as {wanted}.{hint}")
+        _check_type(name, schema[name], wanted)
+
+
+def _check_type(name: str, field: StructField, wanted: str) -> None:
+    if name == "headers":
+        if not _is_headers(field.dataType):
+            raise InputSchemaError(
+                name,
+                f"is {field.dataType.simpleString()}, not {wanted}: headers have an order and may repeat a key, which a "
+                "map can't keep. Take the column as Spark's Kafka source gives it",
+            )
+    elif field.dataType.simpleString() != wanted:
+        raise InputSchemaError(name, f"is {field.dataType.simpleString()}, not {wanted}; cast it before stateful()")
+
+
+def _is_headers(found: DataType) -> bool:
+    if not isinstance(found, ArrayType) or not isinstance(found.elementType, StructType):
+        return False
+    fields = found.elementType.fields
+    return (
+        [field.name for field in fields] == ["key", "value"]
+        and isinstance(fields[0].dataType, StringType)
+        and isinstance(fields[1].dataType, BinaryType)
+    )

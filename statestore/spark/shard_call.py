@@ -1,0 +1,83 @@
+"""The shard call: one Python call per shard and micro-batch, the same under both of Spark's entry points."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.task import OnDeserializationError, Task
+from statestore.processor.topology import Topology
+from statestore.recovery.ownership import claim
+from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from statestore.spark.blobs import BlobSpool, output_blob, records_in_order
+
+_LOG = logging.getLogger(__name__)
+_RECORDS_PER_OUTPUT_BLOB = 20_000
+_RECORDS_PER_STEP = 2_000
+_claimed: set[tuple[str, str]] = set()
+"""Which (state location, query) this Python process has claimed or found claimed. A worker serves many batches."""
+
+
+@dataclass(frozen=True)
+class ShardCall:
+    """What it takes to run one shard of a query for one micro-batch. Travels to the executors."""
+
+    topology: Topology
+    state: ShardedState
+    routing: tuple[int, ...]
+    on_deserialization_error: OnDeserializationError
+    input_memory_bytes: int
+
+    def run(
+        self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str
+    ) -> Generator[bytes, None, str]:
+        """Process a batch's blobs of one shard; yield output blobs, and return the pointer to record.
+
+        `recorded` is the pointer that Spark's state holds, None at the first batch of the shard.
+        """
+        shard = self.routing.index(route)
+        self._claim(query_id)
+        pointer = self.state.pointer(shard, recorded)
+        context = TaskRecordContext(pointer.stream_time_ms)
+        with BlobSpool(self.input_memory_bytes) as spool:
+            for blob in blobs:
+                spool.add(blob)
+            with self.state.open(pointer, context) as batch:
+                task = Task(
+                    self.topology,
+                    shard,
+                    batch.stores,
+                    context,
+                    on_deserialization_error=self.on_deserialization_error,
+                )
+                yield from self._process(task, spool)
+                return self._commit(batch, task, context)
+
+    def _process(self, task: Task, spool: BlobSpool) -> Generator[bytes, None, None]:
+        try:
+            records = records_in_order(spool.blobs)
+            outputs = task.outputs
+            while task.process(islice(records, _RECORDS_PER_STEP)):
+                if len(outputs) >= _RECORDS_PER_OUTPUT_BLOB:
+                    yield output_blob(outputs)
+                    outputs.clear()
+            if outputs:
+                yield output_blob(outputs)
+                outputs.clear()
+        finally:
+            task.close()
+
+    def _commit(self, batch: ShardBatch, task: Task, context: TaskRecordContext) -> str:
+        if task.skipped_records:
+            _LOG.warning("shard %d: skipped %d records that no serde could read", task.shard, task.skipped_records)
+        committed = batch.commit(skipped_records=task.skipped_records, stream_time_ms=context.stream_time_ms)
+        return committed.to_json()
+
+    def _claim(self, query_id: str) -> None:
+        claimed = (str(self.state.location), query_id)
+        if claimed not in _claimed:
+            claim(self.state.location, query_id)
+            _claimed.add(claimed)

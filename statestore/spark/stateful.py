@@ -1,0 +1,130 @@
+"""`stateful`: a topology as a Spark Structured Streaming operator."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from statestore.errors import InputError
+from statestore.processor.task import OnDeserializationError
+from statestore.processor.topology import Topology
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import StateMetadata, new_state_id, settle_metadata
+from statestore.recovery.shard_batch import ShardedState
+from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
+from statestore.spark.pack import PACKED_SCHEMA, Pack
+from statestore.spark.routing import routing_numbers
+from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
+from statestore.spark.shard_call import ShardCall
+from statestore.spark.unpack import unpack
+
+_LOG = logging.getLogger(__name__)
+_DRIVERS = {
+    "transform_with_state": through_transform_with_state,
+    "apply_in_pandas_with_state": through_apply_in_pandas_with_state,
+}
+_PLACEMENTS = ("key", "partition")
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_SPARKS_DEFAULT_PARTITIONS = "200"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_DEFAULT_INPUT_MEMORY_BYTES = 256 << 20
+
+
+def stateful(
+    records: DataFrame,
+    topology: Topology,
+    *,
+    shards: int,
+    state_location: str | Path,
+    via: str = "transform_with_state",
+    shard_by: str = "key",
+    local_dir: str | None = None,
+    on_deserialization_error: str = "fail",
+    accept_topology_change: bool = False,
+    input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
+) -> DataFrame:
+    """Run `topology` over a streaming DataFrame of Kafka's shape; the result has the Kafka sink's shape.
+
+    Args:
+        records: columns key, value (binary), topic, partition, offset, timestamp and headers as Spark's Kafka source
+            gives them with `includeHeaders`; `timestampType` is accepted and ignored.
+        topology: what to run. Its structure is recorded at the first start.
+        shards: how many parts the key space has, fixed at the first start. At most that many tasks run at once.
+        state_location: path or URI (file, s3, gs, hdfs) where committed state is kept; one query, one location.
+        via: Spark's entry point, "transform_with_state" or "apply_in_pandas_with_state".
+        shard_by: "key" places records as Kafka's producer would (murmur2 of the key, modulo shards); "partition" by
+            their Kafka partition modulo shards, for topics that are already partitioned as wanted.
+        local_dir: directory on each executor for the local copies; None means one per user in the temporary directory.
+        on_deserialization_error: "fail" stops the query at a record that the source's serdes can't read; "skip" leaves
+            it out, counts it in the shard's commit pointer and logs it.
+        accept_topology_change: record a changed topology instead of refusing it; no store may be missing or changed.
+        input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to a temporary file.
+
+    Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; what a
+    sink does with the rows is the sink's guarantee (Spark's Kafka sink: at least once).
+
+    Raises InputSchemaError, LocationNotWritableError, ShardCountChangedError, StoreFormatError, TopologyChangedError,
+    TopologyError, and ValueError for illegal arguments. While the query runs, errors reach the driver in the text of
+    Spark's StreamingQueryException.
+    """
+    _check_choice("via", via, tuple(_DRIVERS))
+    _check_choice("shard_by", shard_by, _PLACEMENTS)
+    _check_choice("on_deserialization_error", on_deserialization_error, tuple(e.value for e in OnDeserializationError))
+    if not isinstance(shards, int) or shards < 1:
+        raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
+    if not records.isStreaming:
+        raise InputError("stateful() needs a streaming DataFrame (spark.readStream), this one is a batch")
+    check_input_schema(records.schema)
+    topology.validate()
+    spark = records.sparkSession
+    _settle_session(spark, shards, via)
+    location = DurableLocation(state_location)
+    metadata = settle_metadata(
+        location, _asked(spark, topology, shards, shard_by), accept_topology_change=accept_topology_change
+    )
+    call = ShardCall(
+        topology,
+        ShardedState(metadata.state_id, location, metadata.stores, local_dir),
+        metadata.routing,
+        OnDeserializationError(on_deserialization_error),
+        input_memory_bytes,
+    )
+    packed = records.mapInArrow(Pack(shards, shard_by, metadata.routing).__call__, PACKED_SCHEMA)
+    return _DRIVERS[via](packed, call).mapInArrow(unpack, OUTPUT_SCHEMA)
+
+
+def _asked(spark: SparkSession, topology: Topology, shards: int, shard_by: str) -> StateMetadata:
+    partitions = int(spark.conf.get(_PARTITIONS) or _SPARKS_DEFAULT_PARTITIONS)
+    return StateMetadata(
+        new_state_id(),
+        shards,
+        shard_by,
+        routing_numbers(shards, partitions),
+        topology.store_specs(),
+        topology.to_json(),
+    )
+
+
+def _settle_session(spark: SparkSession, shards: int, via: str) -> None:
+    """Set what Spark's defaults get wrong for this operator, and nothing that the user has set."""
+    if spark.conf.get(_PARTITIONS) == _SPARKS_DEFAULT_PARTITIONS:
+        # Every state partition costs tens of milliseconds a batch, also an empty one.
+        _LOG.info("setting %s to %d, one state partition per shard", _PARTITIONS, shards)
+        spark.conf.set(_PARTITIONS, shards)
+    if via == "transform_with_state" and "HDFSBacked" in (spark.conf.get(_PROVIDER) or ""):
+        # transformWithState refuses to run on any other.
+        spark.conf.set(_PROVIDER, _ROCKSDB_PROVIDER)
+    context = spark.sparkContext
+    if "PYSPARK_PYTHON" not in os.environ and context.master.startswith("local"):
+        # Spark would take the first python3 on the PATH, which need not be the environment that this runs in.
+        context.pythonExec = sys.executable
+
+
+def _check_choice(parameter: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{parameter} must be one of {', '.join(choices)}, not {value!r}")

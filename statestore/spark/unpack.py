@@ -1,0 +1,32 @@
+"""After the shard call: blobs to rows of the Kafka sink's shape. Runs as a mapInArrow function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from statestore.format.header_columns import decode_header_column
+from statestore.spark.blobs import decode_blob
+
+_NAMES = ["key", "value", "topic", "timestamp", "headers"]
+
+
+def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of all blobs as rows of OUTPUT_SCHEMA, in order."""
+    for batch in batches:
+        for blob in batch.column("blob"):
+            for records in decode_blob(blob.as_buffer()):
+                yield _rows(records)
+
+
+def _rows(records: pa.RecordBatch) -> pa.RecordBatch:
+    timestamp = records.column("timestamp_ms").cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    columns = [
+        records.column("key"),
+        records.column("value"),
+        records.column("topic").cast(pa.string()),
+        timestamp,
+        decode_header_column(records.column("headers")),
+    ]
+    return pa.record_batch(columns, names=_NAMES)

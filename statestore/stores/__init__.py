@@ -1,0 +1,1 @@
+"""Typed stores, what they hold, and the builders that describe them."""

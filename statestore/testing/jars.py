@@ -1,0 +1,182 @@
+"""The jars that tests and demos need beside pyspark: Kafka's broker, and Spark's Kafka connector.
+
+Both come from the Java registry through Apache Ivy, whose jar pyspark ships, so neither Maven nor docker is needed. A
+set of jars is one directory below $STATESTORE_JARS (default: statestore/jars in the user's cache directory). It appears
+by one rename when all of it is there: a directory that exists is complete, and is used without asking anybody.
+
+`python -m statestore.testing.jars` resolves both sets and prints where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import PIPE, STDOUT
+
+from statestore.errors import HarnessError, JarsUnavailableError, JavaNotFoundError
+
+__all__ = ["broker_jars", "connector_jars", "java_command"]
+
+KAFKA_VERSION = "4.3.1"
+CONNECTOR_VERSION = "4.2.0"
+
+# A first resolve takes about a minute; a registry that hangs must not hold up a test run for ever.
+RESOLVE_TIMEOUT_S = 900
+OUTPUT_TAIL_LINES = 30
+
+_IVY_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="registry"/>
+  <resolvers><ibiblio name="registry" m2compatible="true"/></resolvers>
+</ivysettings>
+"""
+
+
+@dataclass(frozen=True)
+class _JarSet:
+    """A set of jars; `dependencies` is the inside of Ivy's element of that name."""
+
+    name: str
+    dependencies: str
+
+    @property
+    def ivy_module(self) -> str:
+        return (
+            f'<ivy-module version="2.0">\n  <info organisation="statestore" module="{self.name}"/>\n'
+            f"  <dependencies>\n{self.dependencies}  </dependencies>\n</ivy-module>\n"
+        )
+
+    @property
+    def directory(self) -> Path:
+        """Where the set is kept: another one as soon as any dependency changes."""
+        digest = hashlib.sha256(self.ivy_module.encode()).hexdigest()
+        return _cache_directory() / f"{self.name}-{digest[:12]}"
+
+
+# Connect comes with the command line tools, but no command used here needs it: 38 jars, and most of the waiting.
+# Without the log4j binding the broker's log is lost, and with it the reason why a broker does not start.
+_BROKER = _JarSet(
+    f"kafka-broker-{KAFKA_VERSION}",
+    f"""\
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4" conf="default"/>
+    <exclude org="org.apache.kafka" module="connect-runtime"/>
+    <exclude org="org.apache.kafka" module="connect-json"/>
+    <exclude org="org.apache.kafka" module="connect-transforms"/>
+""",
+)
+
+# What is excluded is in pyspark already. The token provider is not in the registry at 4.2.0; 4.0.0 is seen to work.
+_CONNECTOR = _JarSet(
+    f"spark-kafka-connector-{CONNECTOR_VERSION}",
+    f"""\
+    <dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{CONNECTOR_VERSION}" conf="default"/>
+    <exclude org="org.apache.hadoop"/>
+    <exclude org="org.scala-lang"/>
+    <exclude org="org.apache.spark" module="spark-tags_2.13"/>
+    <override org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"/>
+""",
+)
+
+
+def broker_jars() -> Path:
+    """The directory of the jars that a Kafka broker and its command line tools need on their class path.
+
+    Raises JarsUnavailableError if they are not on this machine and can't be resolved.
+    """
+    return _directory_of(_BROKER)
+
+
+def connector_jars() -> list[Path]:
+    """The jars to name in `spark.jars` for Spark's Kafka source and sink, ordered by name.
+
+    Raises JarsUnavailableError if they are not on this machine and can't be resolved.
+    """
+    return sorted(_directory_of(_CONNECTOR).glob("*.jar"))
+
+
+def java_command() -> str:
+    """The Java of JAVA_HOME, as Spark does it, else the one on PATH. Raises JavaNotFoundError."""
+    home = os.environ.get("JAVA_HOME")
+    command = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    if command is None:
+        raise JavaNotFoundError
+    return command
+
+
+def _cache_directory() -> Path:
+    if configured := os.environ.get("STATESTORE_JARS"):
+        return Path(configured)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "statestore" / "jars"
+
+
+def _directory_of(jar_set: _JarSet) -> Path:
+    directory = jar_set.directory
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".resolving-", dir=directory.parent) as work:
+            _publish(_resolve(jar_set, Path(work)), directory)
+    return directory
+
+
+def _resolve(jar_set: _JarSet, work: Path) -> Path:
+    """Download the set below `work` and return the directory that holds it."""
+    settings, module, jars = work / "settings.xml", work / "ivy.xml", work / "jars"
+    settings.write_text(_IVY_SETTINGS)
+    module.write_text(jar_set.ivy_module)
+    command = [java_command(), "-cp", str(_ivy_jar(jar_set)), "org.apache.ivy.Main"]
+    # Ivy's own cache is private to this call as well: it has no lock, and a download cut short would stay in it.
+    command += ["-settings", str(settings), "-cache", str(work / "cache"), "-ivy", str(module), "-confs", "default"]
+    command += ["-retrieve", f"{jars}/[artifact]-[revision].[ext]"]
+    try:
+        done = subprocess.run(command, stdout=PIPE, stderr=STDOUT, text=True, timeout=RESOLVE_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as exc:
+        raise JarsUnavailableError(jar_set.name, output=f"nothing in {RESOLVE_TIMEOUT_S} s") from exc
+    if done.returncode != 0 or not jars.is_dir():
+        tail = done.stdout.strip().splitlines()[-OUTPUT_TAIL_LINES:]
+        raise JarsUnavailableError(jar_set.name, output="\n".join(tail))
+    return jars
+
+
+def _publish(jars: Path, directory: Path) -> None:
+    try:
+        jars.rename(directory)
+    except OSError:
+        # Another process that resolved the same set was first: its directory is as complete as ours.
+        if not directory.is_dir():
+            raise
+
+
+def _ivy_jar(jar_set: _JarSet) -> Path:
+    # Found, not imported: pyspark is for statestore.spark, and importing it costs a second.
+    pyspark = importlib.util.find_spec("pyspark")
+    places = (pyspark.submodule_search_locations or []) if pyspark else []
+    found = [jar for place in places for jar in Path(place, "jars").glob("ivy-*.jar")]
+    if not found:
+        raise JarsUnavailableError(jar_set.name, output="(not started: there is no ivy jar in pyspark's directory)")
+    return found[0]
+
+
+def main() -> int:
+    """Resolve both sets, saying what is going on: the first time takes a minute or two."""
+    try:
+        for jar_set in (_BROKER, _CONNECTOR):
+            if not jar_set.directory.is_dir():
+                print(f"fetching the jars of {jar_set.name} (once, a minute or two) ...", flush=True)
+            print(f"{jar_set.name}: {_directory_of(jar_set)}", flush=True)
+    except HarnessError as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+"""A shard driven the way a driver does it."""
+
+from pathlib import Path
+
+import pytest
+from shards import Shard
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    return Shard(tmp_path)

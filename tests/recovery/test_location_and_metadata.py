@@ -1,0 +1,137 @@
+"""The durable location, what is recorded in it, and who owns it."""
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from shards import TOTALS
+
+from statestore.errors import (
+    DurableFileCorruptedError,
+    FormatError,
+    LocationError,
+    LocationInUseError,
+    LocationNotWritableError,
+    ShardCountChangedError,
+    StoreFormatError,
+    TopologyChangedError,
+)
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.format.store_format import StoreFormat
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
+from statestore.recovery.ownership import claim
+
+SOURCE = {"type": "source", "name": "in", "topics": None}
+SINK = {"type": "sink", "name": "out", "topic": "out", "parents": ["in"]}
+ASKED = StateMetadata("id-1", 2, "key", (0, 3), (TOTALS,), (SOURCE, SINK))
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> DurableLocation:
+    return DurableLocation(tmp_path / "a state location")
+
+
+def test_a_file_is_read_as_it_was_written(location: DurableLocation) -> None:
+    location.write("shards/0001/x", b"content")
+    found = pickle.loads(pickle.dumps(location)).read("shards/0001/x")
+    assert found is not None
+    assert found.to_pybytes() == b"content"
+    assert location.names("shards/0001") == ["shards/0001/x"]
+    assert location.read("shards/0001/y") is None
+    assert location.names("nowhere") == []
+
+
+def test_a_relative_path_and_its_uri_are_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    DurableLocation("state").write("x", b"1")
+    found = DurableLocation((tmp_path / "state").as_uri()).read("x")
+    assert found is not None
+    assert found.to_pybytes() == b"1"
+
+
+def test_a_location_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(LocationNotWritableError, match=r"file/state.*state_location"):
+        settle_metadata(DurableLocation(tmp_path / "file" / "state"), ASKED)
+
+
+def test_an_unknown_scheme_is_named() -> None:
+    with pytest.raises(LocationError, match="nonsense://x"):
+        DurableLocation("nonsense://x/y").check_writable()
+    with pytest.raises(ValueError, match="state_location"):
+        DurableLocation("")
+
+
+def test_the_first_start_records_and_later_ones_keep_it(location: DurableLocation) -> None:
+    assert settle_metadata(location, ASKED) == ASKED
+    again = replace(ASKED, state_id="id-2", routing=(7, 8))
+    assert settle_metadata(location, again) == ASKED
+    assert read_metadata(location) == ASKED
+
+
+def test_a_changed_shard_count_is_refused(location: DurableLocation) -> None:
+    settle_metadata(location, ASKED)
+    with pytest.raises(ShardCountChangedError, match=r"shards=4 .* 2 shards"):
+        settle_metadata(location, replace(ASKED, shards=4, routing=(0, 1, 2, 3)))
+    with pytest.raises(TopologyChangedError, match="placed by key"):
+        settle_metadata(location, replace(ASKED, shard_by="partition"))
+    assert read_metadata(location) == ASKED
+
+
+def test_a_changed_store_format_is_refused_even_if_changes_are_accepted(location: DurableLocation) -> None:
+    settle_metadata(location, ASKED)
+    plain = StoreSpec(TOTALS.name, TOTALS.kind, StoreFormat.PLAIN)
+    with pytest.raises(StoreFormatError, match=r"totals.*timestamped with headers.*plain"):
+        settle_metadata(location, replace(ASKED, stores=(plain,)), accept_topology_change=True)
+
+
+def test_a_store_that_is_gone_is_refused_even_if_changes_are_accepted(location: DurableLocation) -> None:
+    settle_metadata(location, ASKED)
+    with pytest.raises(TopologyChangedError, match="store 'totals'.* is gone"):
+        settle_metadata(location, replace(ASKED, stores=()), accept_topology_change=True)
+
+
+def test_a_changed_topology_is_refused_until_it_is_accepted(location: DurableLocation) -> None:
+    settle_metadata(location, ASKED)
+    changed = replace(
+        ASKED,
+        stores=(TOTALS, replace(TOTALS, name="counts")),
+        topology=({**SOURCE, "name": "new"}, {**SINK, "topic": "elsewhere"}),
+    )
+    with pytest.raises(TopologyChangedError) as refused:
+        settle_metadata(location, changed)
+    for difference in ("source 'in' is gone", "source 'new' is new", "'out' was", "store 'counts' is new"):
+        assert difference in str(refused.value)
+    assert read_metadata(location) == ASKED
+    accepted = settle_metadata(location, changed, accept_topology_change=True)
+    assert accepted == changed == read_metadata(location)
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"format":2}', b"\xff", b'{"format":1,"shards":"x"}'])
+def test_unreadable_metadata_is_named(location: DurableLocation, text: bytes) -> None:
+    location.write(METADATA_NAME, text)
+    with pytest.raises(DurableFileCorruptedError, match=METADATA_NAME):
+        read_metadata(location)
+
+
+def test_a_recorded_store_must_be_one() -> None:
+    assert StoreSpec.from_json(TOTALS.to_json()) == TOTALS
+    with pytest.raises(FormatError):
+        StoreSpec.from_json({"name": "x", "kind": "unheard-of", "format": "PLAIN"})
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a:b", "a/b", "ä", "x" * 250])
+def test_illegal_store_names_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="illegal name"):
+        replace(TOTALS, name=name)
+
+
+def test_one_query_one_location(location: DurableLocation) -> None:
+    claim(location, "query-a")
+    claim(location, "query-a")
+    with pytest.raises(LocationInUseError, match=r"belongs to the streaming query query-a, this is query query-b"):
+        claim(location, "query-b")
+    claim(location, "query-a")
+    assert location.names("owners") == ["owners/query-a"]

@@ -1,0 +1,35 @@
+"""One Spark session for all tests that need one."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from queries import OrderQuery
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    # Python workers unpickle processors by import: they need the path that pytest made.
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    session = (
+        SparkSession.builder.master("local[2,2]")  # a failed task is tried once more
+        .appName("statestore tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["transform_with_state", "apply_in_pandas_with_state"])
+def via(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def order_query(spark: SparkSession, tmp_path: Path, via: str) -> OrderQuery:
+    return OrderQuery(spark, tmp_path, via)

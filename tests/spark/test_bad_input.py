@@ -1,0 +1,249 @@
+"""Bad input and wrong starts: an error that names the thing, where it is and what to do; nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from orders import RunningTotal, expected_totals, running_total_topology, seeded_orders
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from queries import OrderQuery
+
+from statestore import Processor, Record, Serdes, Stores, Topology
+from statestore.errors import (
+    InputError,
+    InputSchemaError,
+    LocationNotWritableError,
+    ShardCountChangedError,
+    StateStoreError,
+    TopologyChangedError,
+    TopologyError,
+)
+from statestore.recovery.pointer import CommitPointer
+from statestore.spark import read_pointers, read_store, stateful
+
+ORDERS = seeded_orders(60)
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> OrderQuery:
+    return OrderQuery(spark, tmp_path, "transform_with_state")
+
+
+def start(query: OrderQuery, records: Any, **options: Any) -> None:
+    stateful(records, running_total_topology(), **{"shards": 3, "state_location": query.home / "state", **options})
+
+
+def test_a_missing_headers_column_says_how_to_read_it(query: OrderQuery) -> None:
+    with pytest.raises(InputSchemaError, match=r"'headers': is missing.*includeHeaders"):
+        start(query, query.records().drop("headers"))
+    assert not (query.home / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "expression", "message"),
+    [
+        ("headers", "map('k', value)", "map<string,binary>.*repeat a key"),
+        ("headers", "cast(null as string)", "string"),
+        ("headers", "array(named_struct('value', value, 'key', 'k'))", "array<struct<value"),
+        ("key", "cast(key as string)", "is string, not binary; cast it"),
+        ("offset", "cast(offset as int)", "is int, not bigint"),
+        ("timestamp", "cast(timestamp as long)", "is bigint, not timestamp"),
+    ],
+)
+def test_a_column_of_another_type_is_named(query: OrderQuery, column: str, expression: str, message: str) -> None:
+    with pytest.raises(InputSchemaError, match=f"'{column}'.*{message}"):
+        start(query, query.records().withColumn(column, f.expr(expression)))
+
+
+def test_an_unknown_column_is_named(query: OrderQuery) -> None:
+    with pytest.raises(InputSchemaError, match=r"'tenant': is not a column of Spark's Kafka source"):
+        start(query, query.records().withColumn("tenant", f.lit("eu")))
+
+
+def test_the_kafka_sources_timestamp_type_is_no_unknown_column(query: OrderQuery) -> None:
+    start(query, query.records().withColumn("timestampType", f.lit(0)))
+    assert (query.home / "state" / "statestore.json").exists()
+
+
+def test_a_batch_dataframe_is_refused(query: OrderQuery, spark: SparkSession) -> None:
+    with pytest.raises(InputError, match="streaming DataFrame"):
+        start(query, spark.createDataFrame([], query.records().schema))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("shards", 0), ("shards", "4"), ("via", "magic"), ("shard_by", "luck"), ("on_deserialization_error", "ignore")],
+)
+def test_nonsense_arguments_are_named(query: OrderQuery, option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=option):
+        start(query, query.records(), **{option: value})
+
+
+def test_a_location_that_cannot_be_written(query: OrderQuery) -> None:
+    (query.home / "file").write_text("in the way")
+    with pytest.raises(LocationNotWritableError, match=r"file/state.*state_location"):
+        start(query, query.records(), state_location=query.home / "file" / "state")
+
+
+def test_a_topology_without_source_is_refused(query: OrderQuery) -> None:
+    with pytest.raises(TopologyError, match="no source"):
+        stateful(query.records(), Topology(), shards=1, state_location=query.home / "state")
+
+
+def with_row(query: OrderQuery, **columns: str) -> Any:
+    """The stream of orders with the columns of the record at offset 3 of partition 1 replaced."""
+    records = query.records()
+    here = f.expr("partition = 1 and offset = 3")
+    for name, expression in columns.items():
+        records = records.withColumn(name, f.when(here, f.expr(expression)).otherwise(f.col(name)))
+    return records
+
+
+@pytest.mark.parametrize(
+    ("column", "expression", "message"),
+    [
+        ("key", "null", "NullKeyError: record orders-1 at offset 3 has a null key"),
+        ("timestamp", "null", "InvalidTimestampError: record orders-1 at offset 3 has the timestamp None"),
+        ("timestamp", "timestamp_micros(-1)", "InvalidTimestampError: record orders-1 at offset 3 has the timestamp -1"),
+        ("value", "binary('not json')", "DeserializationError: source 'orders' can't read record orders-1 at offset 3"),
+        ("value", """binary('{"x": 1}')""", "ProcessorError: node 'total' failed on record orders-1 at offset 3: KeyError"),
+    ],
+)
+def test_a_bad_record_stops_the_query_and_loses_nothing(
+    order_query: OrderQuery, column: str, expression: str, message: str
+) -> None:
+    order_query.add(ORDERS)
+    with pytest.raises(StreamingQueryException, match=message):
+        order_query.run(records=with_row(order_query, **{column: expression}))
+    order_query.run()
+    assert order_query.totals() == expected_totals(ORDERS)
+
+
+def test_unreadable_records_can_be_skipped_and_are_counted(order_query: OrderQuery) -> None:
+    order_query.add(ORDERS)
+    order_query.run(records=with_row(order_query, value="binary('not json')"), on_deserialization_error="skip")
+    readable = [order for order in ORDERS if (order.partition, order.offset) != (1, 3)]
+    assert order_query.totals() == expected_totals(readable)
+    pointers = read_pointers(order_query.spark, order_query.home / "checkpoint").collect()
+    assert sum(CommitPointer.from_json(row.pointer).skipped_records for row in pointers) == 1
+
+
+def test_null_keys_are_fine_where_records_are_placed_by_partition(spark: SparkSession, tmp_path: Path) -> None:
+    class PassOn(Processor):
+        def init(self, context: Any) -> None:
+            self.context = context
+
+        def process(self, record: Record[Any, Any]) -> None:
+            self.context.forward(record)
+
+    topology = Topology()
+    topology.add_source("orders", key_serde=Serdes.string(), value_serde=Serdes.bytes())
+    topology.add_processor("pass", PassOn, ["orders"])
+    topology.add_sink("out", "out", ["pass"])
+    query = OrderQuery(spark, tmp_path, "apply_in_pandas_with_state")
+    query.add(ORDERS)
+    query.run(topology, records=query.records().withColumn("key", f.expr("cast(null as binary)")), shard_by="partition")
+    assert len(query.outputs) == len(ORDERS)
+    assert {row.key for row in query.outputs} == {None}
+
+
+def test_a_changed_shard_count_is_refused_and_the_old_one_goes_on(query: OrderQuery) -> None:
+    query.add(ORDERS[:30])
+    query.run()
+    query.add(ORDERS[30:])
+    with pytest.raises(ShardCountChangedError, match=r"shards=5 .* 3 shards.*Start with shards=3"):
+        query.run(shards=5)
+    query.run()
+    assert query.totals() == expected_totals(ORDERS)
+
+
+def test_a_changed_topology_is_refused_or_accepted(query: OrderQuery) -> None:
+    query.add(ORDERS[:30])
+    query.run()
+    query.add(ORDERS[30:])
+    changed = running_total_topology()
+    changed.add_processor("second", RunningTotal, ["orders"])
+    changed.add_state_store(
+        Stores.timestamped_key_value_store_with_headers_builder(
+            Stores.persistent_timestamped_key_value_store_with_headers("more"), Serdes.string(), Serdes.int64()
+        ),
+        "second",
+    )
+    with pytest.raises(TopologyChangedError, match=r"processor 'second' is new; store 'more' is new.*accept_topology"):
+        query.run(changed)
+    changed.processors["second"].supplier = SecondTotal
+    query.run(changed, accept_topology_change=True)
+    assert query.totals() == expected_totals(ORDERS)
+
+
+class SecondTotal(RunningTotal):
+    """Totals what comes since it was added."""
+
+    def init(self, context: Any) -> None:
+        self.context, self.totals = context, context.state_store("more")
+
+
+def test_a_second_query_on_the_same_location_is_refused(order_query: OrderQuery) -> None:
+    order_query.add(ORDERS)
+    order_query.run()
+    with pytest.raises(StreamingQueryException, match="LocationInUseError: .*belongs to the streaming query"):
+        order_query.run(checkpoint="another-checkpoint")
+    order_query.run()
+    assert order_query.totals() == expected_totals(ORDERS)
+
+
+def test_a_checkpoint_of_another_location_is_refused(order_query: OrderQuery) -> None:
+    order_query.add(ORDERS[:30])
+    order_query.run()
+    order_query.add(ORDERS[30:])
+    with pytest.raises(StreamingQueryException, match="LocationMismatchError.*Start the query with the state_location"):
+        order_query.run(state_location=order_query.home / "empty")
+    order_query.run()
+    assert order_query.totals() == expected_totals(ORDERS)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "missing"])
+def test_a_damaged_delta_stops_the_query_until_it_is_brought_back(order_query: OrderQuery, damage: str) -> None:
+    order_query.add(ORDERS[:30])
+    order_query.run()
+    shutil.rmtree(order_query.home / "local")
+    delta = next(iter((order_query.home / "state").glob("shards/*/deltas/*.arrow")))
+    content = delta.read_bytes()
+    if damage == "cut":
+        delta.write_bytes(content[:-5])
+    elif damage == "flip":
+        delta.write_bytes(content[:200] + bytes([content[200] ^ 4]) + content[201:])
+    else:
+        delta.unlink()
+    order_query.add(ORDERS[30:])
+    with pytest.raises(StreamingQueryException, match=f"DurableFile(Corrupted|Missing)Error.*{delta.name}"):
+        order_query.run()
+    delta.write_bytes(content)
+    order_query.run()
+    assert order_query.totals() == expected_totals(ORDERS)
+
+
+def test_a_damaged_local_copy_is_rebuilt(order_query: OrderQuery) -> None:
+    order_query.add(ORDERS[:20])
+    order_query.add(ORDERS[20:30])
+    order_query.run()
+    for table in (order_query.home / "local").rglob("*.sst"):
+        table.write_bytes(table.read_bytes()[:100])
+    order_query.add(ORDERS[30:])
+    order_query.run()
+    assert order_query.totals() == expected_totals(ORDERS)
+
+
+def test_reading_what_is_not_there(order_query: OrderQuery) -> None:
+    order_query.add(ORDERS)
+    order_query.run()
+    paths = {"checkpoint_location": order_query.home / "checkpoint", "state_location": order_query.home / "state"}
+    with pytest.raises(ValueError, match=r"no store 'nothing', only \['totals'\]"):
+        read_store(order_query.spark, "nothing", **paths)
+    with pytest.raises(StateStoreError, match="there is no state"):
+        read_store(order_query.spark, "totals", **{**paths, "state_location": order_query.home / "nowhere"})

@@ -1,0 +1,85 @@
+"""Runs the order topology as a real streaming query, and says what must come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orders import Order, running_total_topology, write_orders
+from pyspark.sql import DataFrame, SparkSession
+
+from statestore import Serdes, Topology
+from statestore.spark import read_store, stateful
+
+SHARDS = 3
+KAFKA_ROWS = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key:string,value:binary>>"
+)
+Entry = tuple[int, int, list[tuple[str, "bytes | None"]]]
+
+
+class OrderQuery:
+    """A query over files of orders, one file a micro-batch, in a directory of its own."""
+
+    def __init__(self, spark: SparkSession, home: Path, via: str) -> None:
+        self.spark = spark
+        self.home = home
+        self.via = via
+        self.outputs: list[Any] = []
+        self._files = 0
+
+    def add(self, orders: Sequence[Order]) -> None:
+        """Add one file, the next micro-batch."""
+        write_orders(orders, self.home / "input" / f"orders-{self._files:04d}.parquet")
+        self._files += 1
+
+    def records(self) -> DataFrame:
+        """Return the stream of orders."""
+        (self.home / "input").mkdir(exist_ok=True)
+        reader = self.spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self.home / "input"))
+
+    def run(self, topology: Topology | None = None, *, checkpoint: str = "checkpoint", **options: Any) -> None:
+        """Run the query until it has processed every file; what it put out is appended to `outputs`."""
+        arguments: dict[str, Any] = {
+            "shards": SHARDS,
+            "state_location": self.home / "state",
+            "local_dir": str(self.home / "local"),
+            "via": self.via,
+            **options,
+        }
+        records = arguments.pop("records", None)
+        rows = stateful(
+            self.records() if records is None else records, topology or running_total_topology(), **arguments
+        )
+        query = (
+            rows.writeStream.foreachBatch(lambda batch, _: self.outputs.extend(batch.collect()))
+            .option("checkpointLocation", str(self.home / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    def totals(self, checkpoint: str = "checkpoint") -> dict[str, Entry]:
+        """Return what the store holds, read back from the durable location."""
+        rows = read_store(
+            self.spark,
+            "totals",
+            checkpoint_location=self.home / checkpoint,
+            state_location=self.home / "state",
+        ).collect()
+        found = {
+            row.key.decode(): (
+                Serdes.int64().deserialize(bytes(row.value)),
+                row.timestamp_ms,
+                [(header.key, header.value) for header in row.headers],
+            )
+            for row in rows
+        }
+        assert len(found) == len(rows), "a key in two shards"
+        return found

@@ -1,0 +1,58 @@
+"""A one-shard state with a store, and batches of changes on it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.format.store_format import StoreFormat
+from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
+from statestore.processor.context import TaskRecordContext
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.shard_batch import ShardBatch, ShardedState
+
+TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
+
+
+def stored(value: bytes, timestamp_ms: int = 5, header_bytes: bytes = b"") -> bytes:
+    encoded = encode_value_timestamp_headers(value, timestamp_ms, header_bytes)
+    assert encoded is not None
+    return encoded
+
+
+@dataclass
+class Shard:
+    """Drives one shard the way a driver does: open at a pointer, write, commit."""
+
+    home: Path
+    state: ShardedState = field(init=False)
+
+    def __post_init__(self) -> None:
+        location = DurableLocation(self.home / "state")
+        self.state = ShardedState("state-1", location, (TOTALS,), str(self.home / "local"))
+
+    def start(self) -> CommitPointer:
+        return self.state.pointer(0, None)
+
+    def batch(self, pointer: CommitPointer, changes: dict[bytes, bytes | None]) -> CommitPointer:
+        def write(shard: ShardBatch) -> CommitPointer:
+            shard.stores["totals"].write(changes.items())
+            return shard.commit()
+
+        return self.run(pointer, write)
+
+    def content(self, pointer: CommitPointer) -> dict[bytes, bytes]:
+        return self.run(pointer, lambda shard: dict(shard.stores["totals"].range(None, None)))
+
+    def run(self, pointer: CommitPointer, use: Callable) -> object:
+        with self.state.open(pointer, TaskRecordContext()) as shard:
+            return use(shard)
+
+    def delta_file(self, pointer: CommitPointer, index: int = -1) -> Path:
+        return self.home / "state" / pointer.deltas[index].name
+
+    @property
+    def copy(self) -> Path:
+        return self.home / "local" / "state-1" / "shard-0000" / "copy-0"
+

@@ -1,0 +1,181 @@
+"""The jars and the broker that other tests and the demos stand on."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from statestore.errors import JarsUnavailableError, JavaNotFoundError, KafkaBrokerError
+from statestore.testing.jars import broker_jars, connector_jars
+from statestore.testing.kafka_broker import KafkaBroker
+
+# Stands in for Ivy: leaves a mark, takes its time, and retrieves one jar to where it was told.
+RESOLVES = """#!/bin/sh
+echo called >>"$JAVA_HOME/calls"
+sleep 0.2
+for pattern; do :; done
+mkdir "${pattern%/*}"
+: >"${pattern%/*}/one-1.0.jar"
+"""
+FAILS_HALF_WAY = RESOLVES + "echo 'no route to host'\nexit 1\n"
+
+
+@pytest.fixture
+def jar_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STATESTORE_JARS", str(tmp_path / "jars"))
+    return tmp_path / "jars"
+
+
+def install_java(script: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(script)
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    return home / "calls"
+
+
+def test_a_resolved_set_is_used_again_without_java(
+    jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = install_java(RESOLVES, tmp_path / "java", monkeypatch)
+    first = broker_jars()
+    assert [jar.name for jar in first.iterdir()] == ["one-1.0.jar"]
+    assert list(jar_cache.iterdir()) == [first]
+
+    assert broker_jars() == first
+    assert calls.read_text().split() == ["called"]
+
+
+def test_sets_do_not_share_a_directory(jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_java(RESOLVES, tmp_path / "java", monkeypatch)
+    broker, connector = broker_jars(), connector_jars()
+    assert sorted(jar_cache.iterdir()) == sorted([broker, connector[0].parent])
+
+
+def test_a_failed_resolve_raises_and_leaves_nothing(
+    jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_java(FAILS_HALF_WAY, tmp_path / "java", monkeypatch)
+    with pytest.raises(JarsUnavailableError, match="no route to host") as raised:
+        connector_jars()
+    assert raised.value.output == "no route to host"
+    assert list(jar_cache.iterdir()) == []
+
+
+def test_concurrent_resolves_agree_on_one_set(jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = install_java(RESOLVES, tmp_path / "java", monkeypatch)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: broker_jars(), range(2))
+    assert calls.read_text().split() == ["called", "called"]
+    assert first == second
+    assert list(jar_cache.iterdir()) == [first]
+
+
+def test_without_java_nothing_is_resolved(jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaNotFoundError):
+        broker_jars()
+    assert list(jar_cache.iterdir()) == []
+
+
+@pytest.mark.kafka
+def test_the_connector_has_the_pinned_token_provider() -> None:
+    names = [jar.name for jar in connector_jars()]
+    assert "spark-sql-kafka-0-10_2.13-4.2.0.jar" in names
+    assert "spark-token-provider-kafka-0-10_2.13-4.0.0.jar" in names
+    assert not [name for name in names if name.startswith(("hadoop", "scala-library", "spark-tags"))]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as broker:
+        yield broker
+
+
+def process_group_exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.kafka
+def test_a_topic_is_there_when_create_topic_returns(broker: KafkaBroker) -> None:
+    broker.create_topic("orders", partitions=4, config={"cleanup.policy": "compact"})
+    header, *partitions = broker.describe_topic("orders").strip().splitlines()
+    assert "PartitionCount: 4" in header
+    assert "cleanup.policy=compact" in header
+    assert len(partitions) == 4
+    assert all("Leader: 1" in partition for partition in partitions)
+
+
+@pytest.mark.kafka
+def test_a_refused_topic_raises(broker: KafkaBroker) -> None:
+    broker.create_topic("twice", partitions=1)
+    with pytest.raises(KafkaBrokerError, match="already exists"):
+        broker.create_topic("twice", partitions=1)
+
+
+@pytest.mark.kafka
+def test_a_given_directory_keeps_topics_over_a_restart(tmp_path: Path) -> None:
+    broker = KafkaBroker(tmp_path)
+    with broker:
+        broker.create_topic("kept", partitions=2)
+        address, group = broker.bootstrap_servers, broker.process_group
+    assert group is not None
+    assert not process_group_exists(group)
+    assert broker.process_group is None
+    with broker:
+        assert broker.bootstrap_servers == address
+        assert "PartitionCount: 2" in broker.describe_topic("kept")
+
+
+@pytest.mark.kafka
+def test_a_broker_that_does_not_start_raises_with_its_log() -> None:
+    broker = KafkaBroker()
+    host, port = broker.bootstrap_servers.split(":")
+    with closing(socket.socket()) as squatter:
+        squatter.bind((host, int(port)))
+        with pytest.raises(KafkaBrokerError, match="Address already in use"):
+            broker.start()
+    assert broker.process_group is None
+
+
+@pytest.mark.kafka
+def test_a_wrong_setting_raises_with_its_name() -> None:
+    broker = KafkaBroker(settings={"log.retention.ms": "soon"})
+    with pytest.raises(KafkaBrokerError, match=r"log\.retention\.ms"):
+        broker.start()
+    assert broker.process_group is None
+
+
+@pytest.mark.kafka
+def test_the_broker_goes_when_python_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys; from statestore.testing.kafka_broker import KafkaBroker\n"
+        "with KafkaBroker(pathlib.Path(sys.argv[1])) as broker:\n"
+        "    print(broker.process_group, flush=True)\n"
+        "    sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as python:
+        assert python.stdout is not None
+        group = int(python.stdout.readline())
+        assert process_group_exists(group)
+        python.kill()
+    deadline = time.monotonic() + 30
+    while process_group_exists(group):
+        assert time.monotonic() < deadline, "the broker is still running"
+        time.sleep(0.1)
