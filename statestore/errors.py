@@ -41,8 +41,6 @@ is wrong, where it is, and what the operator can do; the same facts are fields o
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class StateStoreError(Exception):
     """The root of every error that statestore raises on purpose."""
@@ -243,9 +241,9 @@ class ShardCountChangedError(TopologyError):
 
     def __init__(self, location: str, *, recorded: int, asked: int) -> None:
         super().__init__(
-            f"shards={asked} was asked for, but the state in {location} has {recorded} shards: with another count, keys "
-            f"would look for their state in the wrong shard. Start with shards={recorded}, or with a new state_location "
-            "and a new checkpoint"
+            f"shards={asked} was asked for, but the state in {location} has {recorded} shards: with another count, "
+            f"keys would look for their state in the wrong shard. Start with shards={recorded}, or with a new "
+            "state_location and a new checkpoint"
         )
         self.location = location
         self.recorded = recorded
@@ -295,10 +293,10 @@ class InvalidTimestampError(InputError):
 class UnknownTopicError(InputError):
     """A record comes from a topic that no source of the topology reads."""
 
-    def __init__(self, *, topic: str, sources: dict[str, Any]) -> None:
+    def __init__(self, *, topic: str, sources: list[str]) -> None:
         super().__init__(
-            f"no source of the topology reads topic {topic!r}; the sources read {sources}. Add the topic to a source "
-            "or filter its records out"
+            f"no source of the topology reads topic {topic!r}; the sources read {', '.join(sources)}. Add the topic to "
+            "a source or filter its records out"
         )
         self.topic = topic
 

@@ -11,11 +11,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import orders as orders_module
-from orders import CUSTOMERS, Order, expected_totals, running_total_topology, seeded_orders, write_orders
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row, SparkSession
 
+import orders as orders_module
+from orders import CUSTOMERS, Order, expected_totals, running_total_topology, seeded_orders, write_orders
 from statestore import Serdes
 from statestore.spark import read_store, stateful
 

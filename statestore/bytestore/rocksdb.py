@@ -5,14 +5,14 @@ Facts that shape this module:
   dropped first;
 - rocksdict's fast iterators end silently where a block is damaged, so the end of every scan is checked;
 - options are for a database that is opened for one micro-batch and closed again: no compression, reads through mmap,
-  a bloom filter, no write-ahead log (what is committed lives in the deltas), and atomic flush, so that the marker and
-  the entries it speaks of reach the disk together.
+  a bloom filter, and no write-ahead log (what is committed lives in the deltas). Families are flushed one after the
+  other when the database is closed: after a crash one may hold a write that another one lost.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,8 +22,8 @@ from statestore.bytestore.protocol import Change, Pair
 from statestore.errors import LocalStateCorruptedError, LocalStateLockedError, StoreClosedError, StoreError
 
 _BLOOM_BITS_PER_KEY = 10
-# How RocksDB says that files are damaged, cut, gone or of another layout. "No space left", "Too many open files" and the
-# like are not among them: to throw the copy away would not help.
+# How RocksDB says that files are damaged, cut, gone or of another layout. "No space left", "Too many open files" and
+# the like are not among them: to throw the copy away would not help.
 _DAMAGE = (
     "Corruption",
     "No such file or directory",
@@ -39,7 +39,6 @@ def _options() -> rocksdict.Options:
     options.create_missing_column_families(True)
     options.set_compression_type(rocksdict.DBCompressionType.none())
     options.set_allow_mmap_reads(True)
-    options.set_atomic_flush(True)
     options.set_keep_log_file_num(1)
     options.set_stats_dump_period_sec(0)
     table = rocksdict.BlockBasedOptions()
@@ -48,8 +47,8 @@ def _options() -> rocksdict.Options:
     return options
 
 
-def _write_options() -> rocksdict.WriteOptions:
-    options = rocksdict.WriteOptions()
+def _write_options() -> Any:
+    options: Any = rocksdict.WriteOptions()  # its type stub takes the property for a method
     options.disable_wal = True
     return options
 
@@ -94,7 +93,7 @@ class RocksDBDatabase:
         family.name = store or family.name
         return family
 
-    def write(self, changes: dict[str, Iterable[Change]]) -> None:
+    def write(self, changes: Mapping[str, Iterable[Change]]) -> None:
         """Apply the changes of several families as one atomic write."""
         if self._db is None:
             raise StoreClosedError(self.path)
@@ -131,7 +130,7 @@ class RocksDBByteStore:
         self._path = database.path
         self._family: Any = family
         self._family_name = name
-        self._write: Callable[[dict[str, Iterable[Change]]], None] = database.write
+        self._write: Callable[[Mapping[str, Iterable[Change]]], None] = database.write
         self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
 
     def get(self, key: bytes) -> bytes | None:

@@ -30,7 +30,7 @@ def checked_store_name(name: str) -> str:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (".", "..") or len(name) > _NAME_LIMIT:
         raise ValueError(
-            f"illegal name {name!r}: use 1 to {_NAME_LIMIT} ASCII letters, digits, '.', '_' and '-', and not '.' or '..'"
+            f"illegal name {name!r}: use 1 to {_NAME_LIMIT} ASCII letters, digits, '.', '_', '-', and not '.' or '..'"
         )
     return name
 

@@ -157,10 +157,9 @@ def _find_headers(
             rows, position, ends = rows[going_on], position[going_on], ends[going_on]
         key_size, key_start, sound = read_varints(data, position, ends)
         key_end = key_start + key_size
-        sound &= (key_size >= 0) & (key_end <= ends)
-        value_size, value_start, value_sound = read_varints(data, key_end, ends)
+        value_size, value_start, value_sound = read_varints(data, key_end, ends)  # unsound if the key reaches the end
         position = value_start + np.maximum(value_size, 0)
-        sound &= value_sound & (value_size >= -1) & (position <= ends)
+        sound &= (key_size >= 0) & value_sound & (value_size >= -1) & (position <= ends)
         header = firsts[rows] + turn
         spans[header, 0] = key_start
         spans[header, 1] = key_end

@@ -6,24 +6,29 @@ Source: Utils.murmur2, Utils.toPositive, BuiltInPartitioner.partitionForKey.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+Partitions: TypeAlias = npt.NDArray[np.int32]
+Hashes: TypeAlias = npt.NDArray[np.uint32]
 
 _SEED = 0x9747B28C
 _M = np.uint32(0x5BD1E995)
 
 
-def partition_column(keys: pa.BinaryArray, partitions: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+def partition_column(keys: pa.BinaryArray, partitions: int) -> Partitions:
     """Return the partition, from 0 to `partitions` - 1, of each key; keys must not be null."""
     if partitions < 1:
         raise ValueError(f"partitions must be at least 1, not {partitions}")
     positive = murmur2_column(keys) & np.uint32(0x7FFFFFFF)
-    return (positive % np.uint32(partitions)).astype(np.int32)
+    found: Partitions = (positive % np.uint32(partitions)).astype(np.int32)
+    return found
 
 
-def murmur2_column(keys: pa.BinaryArray) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def murmur2_column(keys: pa.BinaryArray) -> Hashes:
     """Return Kafka's murmur2 of each key, unsigned. Keys must not be null."""
     if keys.null_count:
         raise ValueError("keys must not be null")
@@ -31,7 +36,7 @@ def murmur2_column(keys: pa.BinaryArray) -> np.ndarray[Any, np.dtype[np.uint32]]
     starts, lengths = offsets[:-1], np.diff(offsets)
     data = keys.buffers()[2]
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
-    hashes = np.uint32(_SEED) ^ lengths.astype(np.uint32)
+    hashes: Hashes = np.uint32(_SEED) ^ lengths.astype(np.uint32)
     words = lengths // 4
     for index in range(int(words.max(initial=0))):
         rows = np.nonzero(words > index)[0]

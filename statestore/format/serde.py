@@ -239,7 +239,7 @@ def _serialize_json(value: object) -> bytes:
         _refuse_value("json", str(cause), value, cause)
 
 
-def _deserialize_json(data: bytes) -> Any:  # noqa: ANN401
+def _deserialize_json(data: bytes) -> Any:
     try:
         return _decode_json(data.decode())
     except (ValueError, RecursionError) as cause:

@@ -200,4 +200,5 @@ def split_columns(
 
 def _int64_at_each_byte(data: Bytes) -> Integers:
     """Return a view of which item i is the big-endian integer in data[i:i + 8]."""
-    return np.ndarray(max(data.size - TIMESTAMP_SIZE + 1, 0), ">i8", data, strides=(1,))
+    view: Integers = np.ndarray(max(data.size - TIMESTAMP_SIZE + 1, 0), ">i8", data, strides=(1,))
+    return view

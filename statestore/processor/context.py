@@ -62,7 +62,8 @@ class ProcessorContext:
         timestamp_ms, headers = context.timestamp_ms, context.headers
         context.timestamp_ms, context.headers = record.timestamp_ms, record.headers
         try:
-            for receive in self._receivers if child is None else (self._child(child),):
+            receivers = self._receivers if child is None else (self._child(child),)
+            for receive in receivers:
                 receive(record)
         finally:
             context.timestamp_ms, context.headers = timestamp_ms, headers

@@ -7,7 +7,7 @@ import logging
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import (
@@ -36,26 +36,14 @@ class OnDeserializationError(Enum):
     SKIP = "skip"
 
 
-class SourceRecord(NamedTuple):
-    """A record as it comes from a topic; headers in KIP-1271's encoding."""
+SourceRecord: TypeAlias = "tuple[str, int, int, int, bytes | None, bytes | None, bytes]"
+"""A record as it comes from a topic: topic, partition, offset, timestamp_ms, key, value, header bytes (KIP-1271).
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    header_bytes: bytes
+A plain tuple, as is SinkRecord: there is one of each for every record.
+"""
 
-
-class SinkRecord(NamedTuple):
-    """A record as it goes to a topic; headers in KIP-1271's encoding."""
-
-    topic: str
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    header_bytes: bytes
+SinkRecord: TypeAlias = "tuple[str, int, bytes | None, bytes | None, bytes]"
+"""A record as it goes to a topic: topic, timestamp_ms, key, value, header bytes (KIP-1271)."""
 
 
 class Task:
@@ -96,15 +84,13 @@ class Task:
         Raises ProcessorError around what user code raises, DeserializationError, SerializationError, and
         UnknownTopicError. After an error the task must not be used again.
         """
-        context, sources = self._context, self._sources
+        sources, catch_all = self._sources, self._sources.get(None)
         processed = 0
         for record in records:
             processed += 1
-            topic = record[0]
-            receive = sources.get(topic) or sources.get(None)
+            receive = sources.get(record[0]) or catch_all
             if receive is None:
-                raise UnknownTopicError(topic=topic, sources={str(topic): "source" for topic in sources})
-            context.topic, context.partition, context.offset = record[:3]
+                raise UnknownTopicError(topic=record[0], sources=sorted(topic for topic in sources if topic))
             receive(record)
         return processed
 
@@ -119,7 +105,9 @@ class Task:
         key_object, value_object = node.key_serde.deserialize, node.value_serde.deserialize
 
         def receive(source: SourceRecord) -> None:
-            _, _, _, timestamp_ms, key_bytes, value_bytes, header_bytes = source
+            context.topic, context.partition, context.offset, timestamp_ms, key_bytes, value_bytes, header_bytes = (
+                source
+            )
             try:
                 key = None if key_bytes is None else key_object(key_bytes)
                 value = None if value_bytes is None else value_object(value_bytes)
@@ -138,7 +126,8 @@ class Task:
         return receive
 
     def _unreadable(self, node: SourceNode, source: SourceRecord, cause: DeserializationError) -> None:
-        where = f"source {node.name!r} can't read record {source.topic}-{source.partition} at offset {source.offset}"
+        topic, partition, offset = source[:3]
+        where = f"source {node.name!r} can't read record {topic}-{partition} at offset {offset}"
         if not self._skip:
             raise DeserializationError(
                 f"{where}: {cause}. Nothing was committed. Mend the record or the serde, or start with "
@@ -177,14 +166,14 @@ class Task:
         return receive
 
     def _sink(self, node: SinkNode) -> Receiver:
-        topic, outputs = node.topic, self.outputs
+        topic, send = node.topic, self.outputs.append
         key_bytes, value_bytes = _serializer(node.key_serde), _serializer(node.value_serde)
 
         def receive(record: Record[Any, Any]) -> None:
             key, value = record.key, record.value
             try:
-                outputs.append(
-                    SinkRecord(
+                send(
+                    (
                         topic,
                         record.timestamp_ms,
                         None if key is None else key_bytes(key),
@@ -222,4 +211,6 @@ def serialize_by_type(value: Any) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
     except (TypeError, ValueError) as cause:
-        raise SerializationError(f"{type(value).__name__} has no default form ({cause}): give the sink a serde") from cause
+        raise SerializationError(
+            f"{type(value).__name__} has no default form ({cause}): give the sink a serde"
+        ) from cause

@@ -153,7 +153,7 @@ class Topology:
 
     def children(self, parent: str) -> list[str]:
         """Return the names of the nodes below `parent`, in the order they were added."""
-        below = [*self.processors.values(), *self.sinks.values()]
+        below: list[ProcessorNode | SinkNode] = [*self.processors.values(), *self.sinks.values()]
         return [node.name for node in below if parent in node.parents]
 
     def store_specs(self) -> tuple[StoreSpec, ...]:

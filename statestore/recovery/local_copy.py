@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.shard_layout import MARKER_FAMILY, MARKER_KEY, LocalMarker, column_family
+from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import (
     DurableFileCorruptedError,
@@ -31,6 +31,7 @@ from statestore.errors import (
     LocalStateLockedError,
 )
 from statestore.recovery.delta import Delta, DeltaInfo, decode_delta
+from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
 
@@ -57,27 +58,27 @@ def open_local_copy(
     """
     shard_dir = Path(local_dir or default_local_dir(), pointer.state_id, f"shard-{pointer.shard:04d}")
     shard_dir.mkdir(parents=True, exist_ok=True)
-    families = [column_family(spec) for spec in stores]
     for number in range(_MAX_COPIES):
         path = shard_dir / f"copy-{number}"
         with _exclusive(path.with_suffix(".lock")) as held:
             if not held:
                 continue
             try:
-                database, applied = _open_on_chain(path, pointer, families)
+                database, applied = _open_on_chain(path, pointer, stores)
             except LocalStateLockedError:
                 # Held by this very process: a copy that was discarded while it was still open.
                 continue
-            damaged = False
+            usable = False
             try:
                 _catch_up(database, applied, location, pointer, stores)
+                usable = True
                 yield database
             except LocalStateCorruptedError:
-                damaged = True
+                usable = False
                 raise
             finally:
-                _close(database, path)
-                if damaged:
+                _close(database, path, pointer if usable and applied < len(pointer.deltas) else None)
+                if not usable:
                     _discard(path)
             return
     raise LocalStateLockedError(f"shard {pointer.shard}", path=str(shard_dir))
@@ -95,41 +96,33 @@ def _exclusive(lock_path: Path) -> Iterator[bool]:
             yield True
 
 
-def _open_on_chain(path: Path, pointer: CommitPointer, families: list[str]) -> tuple[RocksDBDatabase, int]:
+def _open_on_chain(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]) -> tuple[RocksDBDatabase, int]:
     """Open the copy at `path` if it holds a version on the pointer's chain, else an empty one in its place.
 
     Also return how many of the pointer's deltas it holds.
     """
-    if path.exists():
+    families = [column_family(spec) for spec in stores]
+    applied = _applied_deltas(path, pointer) if path.exists() else None
+    if applied is not None:
         try:
-            database = RocksDBDatabase(str(path), families)
+            return RocksDBDatabase(str(path), families), applied
         except LocalStateCorruptedError as damage:
             _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
-        else:
-            applied = _applied_deltas(database, pointer)
-            if applied is not None:
-                return database, applied
-            _LOG.info("shard %d: %s is not on the chain of version %d", pointer.shard, path, pointer.version)
-            _close(database, path)
-        _discard(path)
+    _discard(path)
+    path.mkdir()
     return RocksDBDatabase(str(path), families), 0
 
 
-def _applied_deltas(database: RocksDBDatabase, pointer: CommitPointer) -> int | None:
-    """Return how many of the pointer's deltas the database holds, None if it holds anything else."""
+def _applied_deltas(path: Path, pointer: CommitPointer) -> int | None:
+    """Return how many of the pointer's deltas the copy at `path` holds, None if it is of no use."""
     try:
-        recorded = database.family(MARKER_FAMILY).get(MARKER_KEY)
-        if recorded is None:
-            # The marker is written together with the first entries: without it there are none.
-            return 0
-        marker = LocalMarker.from_bytes(recorded)
-    except (FormatError, LocalStateCorruptedError) as damage:
+        marker = read_marker(path)
+    except FormatError as damage:
         _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
         return None
-    if (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
+    if marker is None or (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
         return None
-    names = [delta.name for delta in pointer.deltas]
-    return names.index(marker.delta) + 1 if marker.delta in names else None
+    return marker.applied([delta.name for delta in pointer.deltas])
 
 
 def _catch_up(
@@ -141,6 +134,11 @@ def _catch_up(
 ) -> None:
     """Apply the deltas of the pointer that the database does not hold yet, oldest first."""
     missing = pointer.deltas[applied:]
+    if not missing:
+        return
+    before = pointer.deltas[applied - 1].name if applied else ""
+    intent = LocalMarker(pointer.state_id, pointer.shard, before, applying=pointer.head)
+    write_marker(Path(database.path), intent, durably=True)
     first_version = pointer.version - len(missing) + 1
     for done, file in enumerate(missing):
         version = first_version + done
@@ -177,14 +175,18 @@ def _apply(database: RocksDBDatabase, delta: Delta, file: DurableFile, stores: S
         if store not in families:
             raise DurableFileCorruptedError(file.name, problem=f"has records of an unknown store {store!r}")
         changes[families[store]] = store_changes
-    marker = LocalMarker(delta.info.state_id, delta.info.shard, delta.info.version, file.name)
-    database.write({**changes, MARKER_FAMILY: [(MARKER_KEY, marker.to_bytes())]})
+    database.write(changes)
 
 
-def _close(database: RocksDBDatabase, path: Path) -> None:
-    """Close a copy. Damage that only shows now costs the copy, not the batch: the batch is in its delta."""
+def _close(database: RocksDBDatabase, path: Path, reached: CommitPointer | None) -> None:
+    """Close a copy, and mark it as holding the version of `reached`, if that is given.
+
+    Damage that only shows now costs the copy, not the batch: the batch is in its delta.
+    """
     try:
         database.close()
+        if reached is not None:
+            write_marker(path, LocalMarker(reached.state_id, reached.shard, reached.head), durably=False)
     except LocalStateCorruptedError as damage:
         _LOG.warning("discarding the local copy: %s", damage)
         _discard(path)

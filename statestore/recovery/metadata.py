@@ -1,9 +1,9 @@
 """`statestore.json`: what is fixed when a query first starts on a state location.
 
-    {"format": 1, "state_id": str, "shards": int, "shard_by": "key" | "partition",
-     "routing": [int, ...],                 the group key under which Spark holds each shard
-     "stores": [StoreSpec as JSON, ...],
-     "topology": [node as JSON, ...]}
+{"format": 1, "state_id": str, "shards": int, "shard_by": "key" | "partition",
+ "routing": [int, ...],                 the group key under which Spark holds each shard
+ "stores": [StoreSpec as JSON, ...],
+ "topology": [node as JSON, ...]}
 """
 
 from __future__ import annotations
@@ -150,6 +150,10 @@ def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:
     return [
         *(f"{before[name]['type']} {name!r} is gone" for name in before if name not in after),
         *(f"{after[name]['type']} {name!r} is new" for name in after if name not in before),
-        *(f"{name!r} was {before[name]}, is {after[name]}" for name in after if after[name] != before.get(name, after[name])),
+        *(
+            f"{name!r} was {before[name]}, is {after[name]}"
+            for name in after
+            if after[name] != before.get(name, after[name])
+        ),
         *(f"store {spec.name!r} is new" for spec in asked.stores if spec.name not in known),
     ]

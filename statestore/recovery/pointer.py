@@ -59,9 +59,7 @@ class CommitPointer:
 
     def advance(self, delta: DurableFile | None, *, skipped_records: int, stream_time_ms: int) -> CommitPointer:
         """Return the pointer after one more batch; `delta` is None if the batch changed no state."""
-        counted = replace(
-            self, skipped_records=self.skipped_records + skipped_records, stream_time_ms=stream_time_ms
-        )
+        counted = replace(self, skipped_records=self.skipped_records + skipped_records, stream_time_ms=stream_time_ms)
         if delta is None:
             return counted
         return replace(counted, version=self.version + 1, deltas=(*self.deltas, delta))

@@ -86,4 +86,3 @@ class ShardBatch:
 def shard_directory(shard: int) -> str:
     """Return where the deltas of a shard stand in the state location."""
     return f"shards/{shard:04d}/deltas"
-

@@ -45,7 +45,8 @@ def encode_blob(batches: Sequence[pa.RecordBatch]) -> bytes:
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    blob: bytes = sink.getvalue().to_pybytes()
+    return blob
 
 
 def decode_blob(blob: bytes | pa.Buffer) -> list[pa.RecordBatch]:
@@ -93,7 +94,7 @@ def _merged(runs: list[_Run]) -> Iterator[SourceRecord]:
         table = pa.Table.from_batches([run.batch for run in runs]).unify_dictionaries().combine_chunks()
         batch = sort_by_position(table.to_batches()[0])
     columns = [column.to_pylist() for column in batch.columns]
-    return map(SourceRecord._make, zip(*columns, strict=True))
+    return zip(*columns, strict=True)
 
 
 def sort_by_position(batch: pa.RecordBatch) -> pa.RecordBatch:

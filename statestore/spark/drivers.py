@@ -33,9 +33,7 @@ def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFram
 def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
     """Run the shard call through applyInPandasWithState."""
 
-    def run_shard(
-        key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState
-    ) -> Iterator[pd.DataFrame]:
+    def run_shard(key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         recorded = state.get[0] if state.exists else None
         pointer = yield from _frames(call, key[0], frames, recorded)
         state.update((pointer,))
@@ -53,9 +51,7 @@ class _ShardProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._pointer = handle.getValueState(POINTER_VARIABLE, _POINTER_SCHEMA)
 
-    def handleInputRows(  # noqa: N802  (Spark's name)
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         recorded = self._pointer.get()
         pointer = yield from _frames(self._call, key[0], rows, recorded[0] if recorded else None)
         self._pointer.update((pointer,))

@@ -43,8 +43,8 @@ def _check_type(name: str, field: StructField, wanted: str) -> None:
         if not _is_headers(field.dataType):
             raise InputSchemaError(
                 name,
-                f"is {field.dataType.simpleString()}, not {wanted}: headers have an order and may repeat a key, which a "
-                "map can't keep. Take the column as Spark's Kafka source gives it",
+                f"is {field.dataType.simpleString()}, not {wanted}: headers have an order and may repeat a key, which "
+                "a map can't keep. Take the column as Spark's Kafka source gives it",
             )
     elif field.dataType.simpleString() != wanted:
         raise InputSchemaError(name, f"is {field.dataType.simpleString()}, not {wanted}; cast it before stateful()")

@@ -120,7 +120,7 @@ def _settle_session(spark: SparkSession, shards: int, via: str) -> None:
         # transformWithState refuses to run on any other.
         spark.conf.set(_PROVIDER, _ROCKSDB_PROVIDER)
     context = spark.sparkContext
-    if "PYSPARK_PYTHON" not in os.environ and context.master.startswith("local"):
+    if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
         # Spark would take the first python3 on the PATH, which need not be the environment that this runs in.
         context.pythonExec = sys.executable
 

@@ -54,9 +54,7 @@ class Stores:
 
         Raises ValueError if `name` is not a legal Kafka name.
         """
-        return KeyValueBytesStoreSupplier(
-            StoreSpec(name, StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
-        )
+        return KeyValueBytesStoreSupplier(StoreSpec(name, StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS))
 
     @staticmethod
     def timestamped_key_value_store_with_headers_builder(

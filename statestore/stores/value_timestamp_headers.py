@@ -10,25 +10,37 @@ V = TypeVar("V")
 
 
 class ValueTimestampHeaders(Generic[V]):
-    """A value with the timestamp and headers it was written with. Immutable but for what `headers` allows.
+    """A value with the timestamp and headers it was written with. Its fields can't be set.
 
-    `timestamp_ms` is in milliseconds since the epoch; -1 where the value came from a store without timestamps.
+    Changing `headers` does not change the store that they came from.
     """
 
-    __slots__ = ("headers", "timestamp_ms", "value")
-
-    value: V
-    timestamp_ms: int
-    headers: Headers
+    __slots__ = ("_headers", "_timestamp_ms", "_value")
 
     def __init__(self, value: V, timestamp_ms: int, headers: Headers) -> None:
-        set_field = object.__setattr__
-        set_field(self, "value", value)
-        set_field(self, "timestamp_ms", timestamp_ms)
-        set_field(self, "headers", headers)
+        self._value = value
+        self._timestamp_ms = timestamp_ms
+        self._headers = headers
+
+    @property
+    def value(self) -> V:
+        """The value."""
+        return self._value
+
+    @property
+    def timestamp_ms(self) -> int:
+        """Milliseconds since the epoch; -1 where the value came from a store without timestamps."""
+        return self._timestamp_ms
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, not parsed before they are looked into."""
+        return self._headers
 
     @classmethod
-    def make(cls, value: V | None, timestamp_ms: int, headers: Headers | None = None) -> ValueTimestampHeaders[V] | None:
+    def make(
+        cls, value: V | None, timestamp_ms: int, headers: Headers | None = None
+    ) -> ValueTimestampHeaders[V] | None:
         """Return value, timestamp and headers as one; None if the value is None. Headers of None mean none."""
         if value is None:
             return None
@@ -46,12 +58,6 @@ class ValueTimestampHeaders(Generic[V]):
         """Return the value in `holder`, None if `holder` is None."""
         return None if holder is None else holder.value
 
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"ValueTimestampHeaders is immutable: make a new one to change {name}")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"ValueTimestampHeaders is immutable: {name} can't be deleted")
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ValueTimestampHeaders):
             return NotImplemented
@@ -67,4 +73,4 @@ class ValueTimestampHeaders(Generic[V]):
         return f"ValueTimestampHeaders({self.value!r}, timestamp_ms={self.timestamp_ms}, headers={self.headers!r})"
 
     def __reduce__(self) -> tuple[type, tuple[V, int, Headers]]:
-        return type(self), (self.value, self.timestamp_ms, self.headers)
+        return type(self), (self._value, self._timestamp_ms, self._headers)

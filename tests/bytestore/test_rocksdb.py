@@ -68,8 +68,7 @@ def test_a_flipped_bit_in_a_block_is_an_error_for_get_and_never_a_short_scan(pat
     database = RocksDBDatabase(str(path), [FAMILY])
     store = database.family(FAMILY, "totals")
     with pytest.raises(LocalStateCorruptedError, match=r"totals.*checksum"):
-        for key, _ in ENTRIES:
-            store.get(key)
+        [store.get(key) for key, _ in ENTRIES]
     for reverse in (False, True):
         with pytest.raises(LocalStateCorruptedError, match=r"totals.*checksum"):
             list(store.range(None, None, reverse=reverse))

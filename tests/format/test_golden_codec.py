@@ -85,7 +85,11 @@ def test_value_timestamp_headers(vector: dict[str, Any]) -> None:
 
     timestamps = pa.array([timestamp_ms], pa.int64())
     assert join_columns(one_row(value), timestamps, one_row(header_bytes)).to_pylist() == [stored]
-    assert [column.to_pylist() for column in split_columns(one_row(stored))] == [[value], [timestamp_ms], [header_bytes]]
+    assert [column.to_pylist() for column in split_columns(one_row(stored))] == [
+        [value],
+        [timestamp_ms],
+        [header_bytes],
+    ]
 
 
 @pytest.mark.parametrize("vector", vectors("encode"))
@@ -115,11 +119,15 @@ def test_nulls(nulls: dict[str, str | None]) -> None:
         "convertFromPlainToHeaderFormat(null)": convert_from_plain_to_header_format(None),
     }
     # A null wrapper around value, timestamp and headers does not exist here, and aggregations are another layout.
-    assert ours.keys() | {
-        "valueTimestampHeaders(null)",
-        "aggregationWithHeaders(null)",
-        "aggregationWithHeaders(value=null)",
-    } == nulls.keys()
+    assert (
+        ours.keys()
+        | {
+            "valueTimestampHeaders(null)",
+            "aggregationWithHeaders(null)",
+            "aggregationWithHeaders(value=null)",
+        }
+        == nulls.keys()
+    )
     assert {name: nulls[name] for name in ours} == ours
 
 
@@ -175,7 +183,7 @@ def test_malformed_bytes_in_columns(vector: dict[str, Any]) -> None:
     stored = pa.array([bytes.fromhex("000000000000000000aa"), bytes.fromhex(vector["hex"])], pa.binary())
     outcome = vector["valueTimestampHeaders"]
     if "ok" not in outcome:
-        with pytest.raises(type(ERRORS[vector["case"]]), match="^row 1: "):
+        with pytest.raises(type(ERRORS[vector["case"]]), match=r"^row 1: "):
             decode_header_column(split_columns(stored)[2])
         return
     values, timestamps, header_bytes = split_columns(stored)

@@ -56,8 +56,8 @@ def test_count_of_zero_or_less_is_no_headers(data: str) -> None:
 
 
 def test_longer_varints_than_needed_are_read() -> None:
-    assert decode_headers(bytes.fromhex("8200" "8200" "61" "828000" "62")) == [("a", b"b")]
-    assert decode_headers(bytes.fromhex("02" "8000" "8100")) == [("", None)]
+    assert decode_headers(bytes.fromhex("820082006182800062")) == [("a", b"b")]
+    assert decode_headers(bytes.fromhex("0280008100")) == [("", None)]
 
 
 @pytest.mark.parametrize(

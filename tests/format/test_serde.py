@@ -156,14 +156,14 @@ def test_errors_of_a_custom_serde_are_chained() -> None:
 
 
 def test_serde_errors_of_a_custom_serde_are_its_own() -> None:
-    with pytest.raises(SerdeError, match="^my own words$"):
+    with pytest.raises(SerdeError, match=r"^my own words$"):
         Serdes.of("refusing", reverse_text, refuse).deserialize(b"")
 
 
 @pytest.mark.parametrize("returned", [None, "text", bytearray(b"x")])
 def test_custom_serialize_must_return_bytes(returned: Any) -> None:
     serde: Serde[Any] = Serdes.of("odd", lambda value: returned, bytes.decode)
-    with pytest.raises(SerializationError, match="^odd: serialize must return bytes, returned "):
+    with pytest.raises(SerializationError, match=r"^odd: serialize must return bytes, returned "):
         serde.serialize("x")
 
 

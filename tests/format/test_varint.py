@@ -19,6 +19,18 @@ def test_round_trip_inside_other_bytes(value: int, before: bytes, after: bytes) 
     assert decode_varint(before + encoded + after, len(before), "n") == (value, len(before) + len(encoded))
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_sizes_grow_at_powers_of_128(size: int) -> None:
+    largest = 2 ** (7 * size - 1) - 1
+    assert [len(encode_varint(value)) for value in (largest, -largest - 1)] == [size, size]
+    assert [len(encode_varint(value)) for value in (largest + 1, -largest - 2)] == [size + 1, size + 1]
+
+
+def test_every_small_value() -> None:
+    for value in range(-2000, 2000):
+        assert decode_varint(encode_varint(value), 0, "n")[0] == value
+
+
 @pytest.mark.parametrize("value", [INT32_MIN - 1, INT32_MAX + 1, 2**63])
 def test_value_beyond_32_bits_is_refused(value: int) -> None:
     with pytest.raises(ValueError, match="32-bit"):
@@ -36,7 +48,7 @@ def test_longer_encodings_than_needed_are_read(data: str, value: int) -> None:
 
 @pytest.mark.parametrize("data", ["", "80", "ffffffff"])
 def test_truncated(data: str) -> None:
-    with pytest.raises(TruncatedError, match="^header count: ") as caught:
+    with pytest.raises(TruncatedError, match=r"^header count: ") as caught:
         decode_varint(bytes.fromhex(data), 0, "header count")
     assert (caught.value.what, caught.value.wanted, caught.value.got) == ("header count", 1, 0)
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shards import TOTALS
 
+from shards import TOTALS
+from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import (
     DurableFileCorruptedError,
     FormatError,
@@ -17,7 +18,6 @@ from statestore.errors import (
     StoreFormatError,
     TopologyChangedError,
 )
-from statestore.bytestore.store_spec import StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
@@ -89,7 +89,7 @@ def test_a_changed_store_format_is_refused_even_if_changes_are_accepted(location
 
 def test_a_store_that_is_gone_is_refused_even_if_changes_are_accepted(location: DurableLocation) -> None:
     settle_metadata(location, ASKED)
-    with pytest.raises(TopologyChangedError, match="store 'totals'.* is gone"):
+    with pytest.raises(TopologyChangedError, match=r"store 'totals'.* is gone"):
         settle_metadata(location, replace(ASKED, stores=()), accept_topology_change=True)
 
 

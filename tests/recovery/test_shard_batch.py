@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from shards import TOTALS, Shard, stored
 
+from shards import TOTALS, Shard, stored
 from statestore.errors import (
     CommitPointerError,
     DurableFileCorruptedError,

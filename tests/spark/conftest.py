@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
 from queries import OrderQuery
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:

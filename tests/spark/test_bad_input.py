@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orders import RunningTotal, expected_totals, running_total_topology, seeded_orders
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from queries import OrderQuery
 
+from orders import RunningTotal, expected_totals, running_total_topology, seeded_orders
+from queries import OrderQuery
 from statestore import Processor, Record, Serdes, Stores, Topology
 from statestore.errors import (
     InputError,
@@ -109,9 +109,17 @@ def with_row(query: OrderQuery, **columns: str) -> Any:
     [
         ("key", "null", "NullKeyError: record orders-1 at offset 3 has a null key"),
         ("timestamp", "null", "InvalidTimestampError: record orders-1 at offset 3 has the timestamp None"),
-        ("timestamp", "timestamp_micros(-1)", "InvalidTimestampError: record orders-1 at offset 3 has the timestamp -1"),
+        (
+            "timestamp",
+            "timestamp_micros(-1)",
+            "InvalidTimestampError: record orders-1 at offset 3 has the timestamp -1",
+        ),
         ("value", "binary('not json')", "DeserializationError: source 'orders' can't read record orders-1 at offset 3"),
-        ("value", """binary('{"x": 1}')""", "ProcessorError: node 'total' failed on record orders-1 at offset 3: KeyError"),
+        (
+            "value",
+            """binary('{"x": 1}')""",
+            "ProcessorError: node 'total' failed on record orders-1 at offset 3: KeyError",
+        ),
     ],
 )
 def test_a_bad_record_stops_the_query_and_loses_nothing(
@@ -191,7 +199,7 @@ class SecondTotal(RunningTotal):
 def test_a_second_query_on_the_same_location_is_refused(order_query: OrderQuery) -> None:
     order_query.add(ORDERS)
     order_query.run()
-    with pytest.raises(StreamingQueryException, match="LocationInUseError: .*belongs to the streaming query"):
+    with pytest.raises(StreamingQueryException, match=r"LocationInUseError: .*belongs to the streaming query"):
         order_query.run(checkpoint="another-checkpoint")
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS)
@@ -201,7 +209,9 @@ def test_a_checkpoint_of_another_location_is_refused(order_query: OrderQuery) ->
     order_query.add(ORDERS[:30])
     order_query.run()
     order_query.add(ORDERS[30:])
-    with pytest.raises(StreamingQueryException, match="LocationMismatchError.*Start the query with the state_location"):
+    with pytest.raises(
+        StreamingQueryException, match=r"LocationMismatchError.*Start the query with the state_location"
+    ):
         order_query.run(state_location=order_query.home / "empty")
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS)

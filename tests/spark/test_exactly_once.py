@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from orders import RunningTotal, expected_totals, running_total_topology, seeded_orders
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from queries import OrderQuery
 
+from orders import RunningTotal, expected_totals, running_total_topology, seeded_orders
+from queries import OrderQuery
 from statestore import Record, Topology
 from statestore.recovery.pointer import CommitPointer
 from statestore.spark import read_pointers, stateful
@@ -95,7 +95,9 @@ class OrderQueryThatFailsLate(OrderQuery):
 
 def orphans(query: OrderQuery) -> int:
     """Return how many delta files no commit pointer names."""
-    pointers = [CommitPointer.from_json(row.pointer) for row in read_pointers(query.spark, query.home / "checkpoint").collect()]
+    pointers = [
+        CommitPointer.from_json(row.pointer) for row in read_pointers(query.spark, query.home / "checkpoint").collect()
+    ]
     committed = {delta.name for pointer in pointers for delta in pointer.deltas}
     files = {str(path.relative_to(query.home / "state")) for path in (query.home / "state").glob("shards/*/deltas/*")}
     assert committed <= files

@@ -4,7 +4,6 @@ import shutil
 
 from orders import expected_totals, seeded_orders
 from queries import OrderQuery
-
 from statestore import Serdes
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orders import Order, running_total_topology, write_orders
 from pyspark.sql import DataFrame, SparkSession
 
+from orders import Order, running_total_topology, write_orders
 from statestore import Serdes, Topology
 from statestore.spark import read_store, stateful
 

@@ -55,4 +55,3 @@ class Shard:
     @property
     def copy(self) -> Path:
         return self.home / "local" / "state-1" / "shard-0000" / "copy-0"
-
