@@ -1,0 +1,114 @@
+"""What a local copy's marker proves about it, also after a crash in the middle of an application."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from shards import Shard, stored
+
+from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.errors import FormatError
+from statestore.recovery import local_copy
+from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
+
+CHAIN = ["d1", "d2", "d3"]
+
+
+@pytest.mark.parametrize(
+    ("delta", "applying", "applied"),
+    [
+        ("d3", None, 3),
+        ("d1", None, 1),
+        ("", None, 0),
+        ("", "d2", 0),
+        ("d1", "d3", 1),
+        ("other", None, None),
+        ("d1", "other", None),
+        ("", "other", None),
+    ],
+)
+def test_what_is_certain_of_a_copy(delta: str, applying: str | None, applied: int | None) -> None:
+    assert LocalMarker("s", 0, delta, applying).applied(CHAIN) == applied
+
+
+def test_a_marker_is_read_as_it_was_written(tmp_path: Path) -> None:
+    assert read_marker(tmp_path) is None
+    for marker in (LocalMarker("s", 3, "d1", "d2"), LocalMarker("s", 3, "d2")):
+        write_marker(tmp_path, marker, durably=True)
+        assert read_marker(tmp_path) == marker
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"state_id":"s"}', b"\xff\xfe"])
+def test_a_torn_marker_is_not_believed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "statestore.marker").write_bytes(content)
+    with pytest.raises(FormatError, match=str(tmp_path)):
+        read_marker(tmp_path)
+
+
+class CrashError(Exception):
+    """Stands for a process that dies: nothing after it runs but what the operating system does."""
+
+
+@pytest.fixture
+def crash_after_apply(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Make the next open die after it has applied and flushed deltas, and before it could say so."""
+
+    def arm() -> None:
+        def die(database: RocksDBDatabase, path: Path, reached: object) -> None:
+            database.close()
+            raise CrashError
+
+        monkeypatch.setattr(local_copy, "_close", die)
+
+    return arm
+
+
+def crash_while_catching_up(shard: Shard, pointer: object, arm: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
+    arm()
+    with pytest.raises(CrashError):
+        shard.content(pointer)
+    patch.undo()
+
+
+def test_a_crash_between_flush_and_marker_does_not_leak_into_an_older_version(
+    shard: Shard, crash_after_apply: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = shard.batch(shard.start(), {b"a": stored(b"1")})
+    second = shard.batch(first, {b"a": stored(b"2"), b"b": stored(b"2")})
+    assert shard.content(first) == {b"a": stored(b"1")}
+    crash_while_catching_up(shard, second, crash_after_apply, monkeypatch)
+    marker = read_marker(shard.copy)
+    assert marker is not None
+    assert (marker.delta, marker.applying) == (first.head, second.head)
+    assert shard.content(first) == {b"a": stored(b"1")}, "the copy may hold more than this: it must not be used"
+    assert shard.content(second) == {b"a": stored(b"2"), b"b": stored(b"2")}
+
+
+def test_a_crash_between_flush_and_marker_does_not_cost_a_rebuild(
+    shard: Shard, crash_after_apply: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = shard.batch(shard.start(), {b"a": stored(b"1")})
+    second = shard.batch(first, {b"b": stored(b"2")})
+    shard.content(first)
+    crash_while_catching_up(shard, second, crash_after_apply, monkeypatch)
+    shard.delta_file(second, 0).unlink()
+    assert shard.content(second) == {b"a": stored(b"1"), b"b": stored(b"2")}
+
+
+def test_a_copy_without_a_marker_is_rebuilt(shard: Shard) -> None:
+    first = shard.batch(shard.start(), {b"a": stored(b"1")})
+    second = shard.batch(first, {b"a": None})
+    shard.content(first)
+    (shard.copy / "statestore.marker").unlink()
+    assert shard.content(second) == {}
+    assert shard.content(second) == {}
+
+
+def test_discarded_copies_do_not_pile_up(shard: Shard) -> None:
+    pointer = shard.batch(shard.start(), {b"a": stored(b"1")})
+    for _ in range(3):
+        shard.content(pointer)
+        shutil.rmtree(shard.copy)
+        shard.content(shard.start())
+    assert sorted(path.name for path in shard.copy.parent.iterdir()) == ["copy-0", "copy-0.lock"]

@@ -1,0 +1,168 @@
+"""Pack, blobs and unpack without a session: placement, order, spilling, and bytes that stay as they are."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
+from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.partitioner import partition_column
+from statestore.spark.blobs import BlobSpool, encode_blob, output_blob, records_in_order
+from statestore.spark.pack import Pack
+from statestore.spark.unpack import unpack
+
+SHARDS = 3
+ROUTING = (11, 5, 8)
+TIMESTAMP = pa.timestamp("us", "UTC")
+Position = tuple[str, int, int]
+
+
+def rows(positions: list[Position], **columns: Any) -> pa.RecordBatch:
+    count = len(positions)
+    topics, partitions, offsets = zip(*positions, strict=True) if positions else ((), (), ())
+    made = {
+        "key": pa.array([b"%d" % offset for offset in offsets], pa.binary()),
+        "value": pa.array([b"v"] * count, pa.binary()),
+        "topic": pa.array(topics, pa.string()),
+        "partition": pa.array(partitions, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp": pa.array([1_700_000_000_123_999] * count, pa.int64()).cast(TIMESTAMP),
+        "headers": pa.array([[{"key": "h", "value": b"%d" % offset}] for offset in offsets], HEADERS_TYPE),
+        **columns,
+    }
+    return pa.record_batch(made)
+
+
+def packed(*batches: pa.RecordBatch, shard_by: str = "key") -> dict[int, list[bytes]]:
+    found: dict[int, list[bytes]] = {}
+    for row in Pack(SHARDS, shard_by, ROUTING)(iter(batches)):
+        for route, blob in zip(row.column("route").to_pylist(), row.column("blob").to_pylist(), strict=True):
+            found.setdefault(ROUTING.index(route), []).append(blob)
+    return found
+
+
+def test_records_arrive_as_they_were_in_the_shard_of_their_key() -> None:
+    batch = rows([("in", 0, offset) for offset in range(50)])
+    shards = packed(batch)
+    placed = partition_column(batch.column("key"), SHARDS).tolist()
+    seen = []
+    for shard, blobs in shards.items():
+        for topic, partition, offset, timestamp_ms, key, value, header_bytes in records_in_order(blobs):
+            assert placed[offset] == shard
+            assert (topic, partition, timestamp_ms) == ("in", 0, 1_700_000_000_123)
+            assert (key, value) == (b"%d" % offset, b"v")
+            assert header_bytes == encode_headers([("h", b"%d" % offset)])
+            seen.append(offset)
+    assert sorted(seen) == list(range(50))
+
+
+def test_placement_by_partition() -> None:
+    positions = [("in", partition, 0) for partition in range(7)]
+    shards = packed(rows(positions, key=pa.nulls(7, pa.binary())), shard_by="partition")
+    placed = {shard: [record[1] for record in records_in_order(blobs)] for shard, blobs in shards.items()}
+    assert placed == {0: [0, 3, 6], 1: [1, 4], 2: [2, 5]}
+
+
+POSITIONS = st.lists(
+    st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2), st.integers(0, 60)), unique=True, max_size=40
+)
+
+
+@given(POSITIONS, st.integers(1, 5), st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_however_rows_are_cut_and_shuffled_a_shard_sees_them_in_order(
+    positions: list[Position], cuts: int, random: Any
+) -> None:
+    # Spark may split a partition between tasks, and hands blobs over in any order.
+    tasks = [positions[start::cuts] for start in range(cuts)]
+    blobs: dict[int, list[bytes]] = {}
+    for task in tasks:
+        for shard, made in packed(*(rows(task[at : at + 4]) for at in range(0, len(task), 4))).items():
+            blobs.setdefault(shard, []).extend(made)
+    seen = []
+    for made in blobs.values():
+        random.shuffle(made)
+        order = [record[:3] for record in records_in_order(made)]
+        assert order == sorted(order)
+        seen.extend(order)
+    assert sorted(seen) == sorted(positions)
+
+
+def test_many_records_make_several_blobs_and_lose_nothing() -> None:
+    value = b"x" * 1000
+    batches = [
+        rows([("in", 0, offset) for offset in range(start, start + 1000)], value=pa.array([value] * 1000, pa.binary()))
+        for start in range(0, 6000, 1000)
+    ]
+    shards = packed(*batches)
+    assert all(len(blobs) > 1 for blobs in shards.values())
+    assert all(len(blob) < 3 << 20 for blobs in shards.values() for blob in blobs)
+    offsets = sorted(record[2] for blobs in shards.values() for record in records_in_order(blobs))
+    assert offsets == list(range(6000))
+
+
+def test_empty_batches_and_no_batches_make_no_blobs() -> None:
+    assert packed() == {}
+    assert packed(rows([])) == {}
+
+
+def test_sparks_other_arrow_types_are_taken_too() -> None:
+    strict = pa.struct([pa.field("key", pa.large_string(), nullable=False), pa.field("value", pa.large_binary())])
+    batch = rows(
+        [("in", 0, 0)],
+        key=pa.array([b"k"], pa.large_binary()),
+        topic=pa.array(["in"], pa.large_string()),
+        headers=pa.array([[{"key": "h", "value": None}]], pa.list_(strict)),
+    )
+    [blobs] = packed(batch).values()
+    [record] = records_in_order(blobs)
+    assert record[4] == b"k"
+    assert record[6] == encode_headers([("h", None)])
+
+
+def test_null_headers_are_no_headers() -> None:
+    [blobs] = packed(rows([("in", 0, 0)], headers=pa.nulls(1, HEADERS_TYPE))).values()
+    assert [record[6] for record in records_in_order(blobs)] == [b""]
+
+
+@pytest.mark.parametrize("timestamp", [None, -1, -1_000_000])
+def test_bad_timestamps_are_named(timestamp: int | None) -> None:
+    column = pa.array([5, timestamp, 6], pa.int64()).cast(TIMESTAMP)
+    with pytest.raises(InvalidTimestampError, match="in-2 at offset 7"):
+        packed(rows([("in", 2, 6), ("in", 2, 7), ("in", 2, 8)], timestamp=column))
+
+
+def test_null_keys_are_named_and_a_null_offset_too() -> None:
+    with pytest.raises(NullKeyError, match="in-0 at offset 1 has a null key"):
+        packed(rows([("in", 0, 0), ("in", 0, 1)], key=pa.array([b"k", None], pa.binary())))
+    with pytest.raises(InputSchemaError, match="'offset': holds null"):
+        packed(rows([("in", 0, 0)], offset=pa.nulls(1, pa.int64())))
+
+
+def test_output_becomes_rows_of_the_kafka_sinks_shape_without_a_scalar_parse() -> None:
+    header_bytes = encode_headers([("h", b""), ("h", None), ("ä", b"1")])
+    before = parse_count()
+    blob = output_blob([("a", 1, b"k", b"v", header_bytes), ("b", 2, None, None, b"")])
+    [found] = unpack(iter([pa.record_batch([[blob]], ["blob"])]))
+    assert parse_count() == before
+    assert found.schema.field("timestamp").type == TIMESTAMP
+    first, second = found.to_pylist()
+    assert [(h["key"], h["value"]) for h in first["headers"]] == [("h", b""), ("h", None), ("ä", b"1")]
+    assert (first["topic"], first["key"], first["value"]) == ("a", b"k", b"v")
+    assert (second["topic"], second["key"], second["value"], second["headers"]) == ("b", None, None, [])
+
+
+def test_a_spool_beyond_its_memory_gives_back_the_same_blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    blobs = [encode_blob([pa.record_batch([pa.array([number] * 500)], ["n"])]) for number in range(5)]
+    with BlobSpool(memory_limit_bytes=2 * len(blobs[0])) as spool:
+        for blob in blobs:
+            spool.add(blob)
+        assert [bytes(memoryview(blob)) for blob in spool.blobs] == blobs
+        assert len(list(tmp_path.rglob("*.arrow"))) == 3
+    assert list(tmp_path.iterdir()) == []
