@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import rocksdict
-from workload import KEYS, STORE, VALUE_SIZE_BYTES, counting_topology, records
 
 from statestore import Headers, ValueTimestampHeaders
 from statestore.processor.context import TaskRecordContext
@@ -23,6 +22,7 @@ from statestore.spark.pack import Pack
 from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack
 from statestore.stores.key_value import TimestampedKeyValueStoreWithHeaders
+from workload import KEYS, STORE, VALUE_SIZE_BYTES, counting_topology, records
 
 ROUNDS = 3
 OPERATIONS = 50_000

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import in_process
-import workload
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
-from spark_native import native_operator
-from workload import KAFKA_ROWS, PARTITIONS, counting_topology, write_input
 
+import in_process
+import workload
+from spark_native import native_operator
 from statestore.spark import stateful
+from workload import KAFKA_ROWS, PARTITIONS, counting_topology, write_input
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 SHARDS = 4

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shards import Shard, stored
 
+from shards import Shard, stored
 from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.errors import FormatError
 from statestore.recovery import local_copy

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from shards import TOTALS, Shard, stored
 
+from shards import TOTALS, Shard, stored
 from statestore.format.header_bytes import encode_headers
 from statestore.recovery.metadata import StateMetadata, settle_metadata
 from upgrade_tools.cli import main
