@@ -28,9 +28,8 @@ def print_delta(file: str, limit: int) -> bool:
     for record in shown.to_pylist():
         headers = "  ".join(f"{header['key']}={_shown(header['value'])}" for header in record["headers"])
         value = "tombstone" if record["value"] is None else _shown(record["value"])
-        print(
-            f"  {record['store']}  {_shown(record['key'])} -> {value}  timestamp {record['timestamp']}  {headers}".rstrip()
-        )
+        line = f"{record['store']}  {_shown(record['key'])} -> {value}  timestamp {record['timestamp']}  {headers}"
+        print(f"  {line.rstrip()}")
     if shown.num_rows < table.num_rows:
         print(f"  ... and {table.num_rows - shown.num_rows} more; --limit 0 shows all")
     return True
