@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import orders as orders_module
-from orders import CUSTOMERS, Order, expected_totals, running_total_topology, seeded_orders, write_orders
-from statestore import Serdes
+from orders import Order, running_total_topology, seeded_orders, write_orders
+from show import check_store, show_store, show_totals
 from statestore.spark import read_store, stateful
 
 ORDERS_PER_FILE = 40
@@ -64,7 +64,7 @@ def run(spark: SparkSession, home: Path) -> bool:
     entries = read_store(spark, "totals", checkpoint_location=home / "checkpoint", state_location=home / "state")
     found = entries.collect()
     show_store(found)
-    return check(found, orders)
+    return check_store(found, orders)
 
 
 def run_query(spark: SparkSession, home: Path, files: list[list[Order]], numbers: range) -> None:
@@ -93,39 +93,7 @@ def show_batch(batch: DataFrame, batch_id: int) -> None:
     """Print the first rows of a micro-batch."""
     rows = batch.collect()
     print(f"-- batch {batch_id}: {len(rows)} rows, the first {ROWS_SHOWN}:")
-    for row in rows[:ROWS_SHOWN]:
-        total = Serdes.int64().deserialize(bytes(row.value))
-        print(f"   {row.key.decode():8} total {total:>6}  {show_headers(row.headers)}")
-
-
-def show_headers(headers: list[Row]) -> str:
-    """Return headers in one line, in their order."""
-    return "  ".join(f"{h.key}={'null' if h.value is None else h.value.decode()}" for h in headers)
-
-
-def show_store(entries: list[Row]) -> None:
-    """Print the store's entries as a table."""
-    print(f"   {'key':8} {'value':>6}  {'timestamp':13}  headers")
-    for row in sorted(entries, key=lambda row: bytes(row.key)):
-        total = Serdes.int64().deserialize(bytes(row.value))
-        print(f"   {row.key.decode():8} {total:>6}  {row.timestamp_ms:13}  {show_headers(row.headers)}")
-
-
-def check(entries: list[Row], orders: list[Order]) -> bool:
-    """Compare the store with a plain fold over the orders, print the outcome, and return it."""
-    found = {
-        row.key.decode(): (
-            Serdes.int64().deserialize(bytes(row.value)),
-            row.timestamp_ms,
-            [(header.key, header.value) for header in row.headers],
-        )
-        for row in entries
-    }
-    expected = expected_totals(orders)
-    right = found == expected
-    outcome = "all equal" if right else f"DIFFERENT: {sorted(k for k in CUSTOMERS if found.get(k) != expected.get(k))}"
-    print(f"\n== Check of {len(expected)} totals, timestamps and headers against a plain fold: {outcome}")
-    return right
+    show_totals(rows[:ROWS_SHOWN])
 
 
 if __name__ == "__main__":
