@@ -27,9 +27,11 @@ from statestore.testing.kafka_broker import KafkaBroker
 
 ORDERS = 200
 ORDERS_BEFORE_RESTART = 120
-ORDERS_PER_BATCH = 40
-RESULTS_SHOWN = 8
-Headers = list[tuple[str, "bytes | None"]]
+# More than a third of those: Spark rounds down in each partition, and what is left would be a batch of its own.
+ORDERS_PER_BATCH = 44
+SHOW_EVERY = 25
+Result = tuple[int, list[tuple[str, "bytes | None"]]]
+"""Total and headers."""
 
 
 def main() -> int:
@@ -37,9 +39,7 @@ def main() -> int:
     started = time.monotonic()
     # Python workers do not know this directory: the processor travels with the query. A package would be installed.
     cloudpickle.register_pickle_by_value(orders_module)
-    print(
-        f"== Starting a Kafka broker with the topics {TOPIC!r} and 'totals', {PARTITIONS} partitions each.", flush=True
-    )
+    print("== Starting Kafka and Spark.", flush=True)
     with tempfile.TemporaryDirectory(prefix="statestore-demo-") as directory, KafkaBroker() as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         broker.create_topic("totals", PARTITIONS)
@@ -60,26 +60,26 @@ def main() -> int:
 
 
 def run(spark: SparkSession, servers: str, home: Path) -> bool:
-    """Run the query, lose the local state, run it on, and check what is in the store and in the topic."""
+    """Run the query, lose the local state, run it on, and check what is in the topics and in the store."""
     orders = seeded_orders(ORDERS)
+    first, more = orders[:ORDERS_BEFORE_RESTART], orders[ORDERS_BEFORE_RESTART:]
 
-    print(
-        f"\n== {ORDERS_BEFORE_RESTART} orders go into the topic, and a total with the order's headers comes out for each:"
-    )
-    produce(spark, servers, orders[:ORDERS_BEFORE_RESTART])
+    print(f"\n== {len(first)} orders are in the topic {TOPIC!r}; the query puts their totals into the topic 'totals':")
+    produce(spark, servers, TOPIC, first)
     run_query(spark, servers, home)
 
     shutil.rmtree(home / "local")
     print(
-        f"\n== Stopped. The local state directory is deleted; {ORDERS - ORDERS_BEFORE_RESTART} more orders go into the"
+        f"\n== Stopped. The local state directory is deleted; restarting from the checkpoint, {len(more)} orders more:"
     )
-    print("   topic; restarting from the checkpoint:")
-    produce(spark, servers, orders[ORDERS_BEFORE_RESTART:])
+    produce(spark, servers, TOPIC, more)
     run_query(spark, servers, home)
 
     results = read_topic(spark, servers, "totals")
-    print(f"\n== {RESULTS_SHOWN} of the {len(results)} records that are in the topic 'totals' now:")
-    show_totals(results[:: len(results) // RESULTS_SHOWN][:RESULTS_SHOWN])
+    print(
+        f"\n== {len(results)} records are in the topic 'totals', a total with the headers of each order; some of them:"
+    )
+    show_totals(results[::SHOW_EVERY])
 
     print("\n== What the store holds, read back from the durable location:")
     entries = read_store(spark, "totals", checkpoint_location=home / "checkpoint", state_location=home / "state")
@@ -87,18 +87,17 @@ def run(spark: SparkSession, servers: str, home: Path) -> bool:
     show_store(found)
 
     in_topic = as_orders(read_topic(spark, servers, TOPIC))
-    right = [check_sent(in_topic, orders), check_store(found, in_topic), check_results(results, in_topic)]
-    print("\nSpark's Kafka sink is at least once, state is exactly once: after a failure a total may be in the topic")
-    print("twice, the same both times, but no order is ever counted twice.")
+    right = [check_store(found, in_topic), check_results(results, in_topic), check_sent(in_topic, orders)]
+    print("\nState is exactly once, Spark's Kafka sink at least once: after a failure a total may come twice.")
     return all(right)
 
 
-def produce(spark: SparkSession, servers: str, orders: Sequence[Order]) -> None:
-    """Append orders to their topic. Kafka chooses the partition by the key, and the time is that of writing."""
+def produce(spark: SparkSession, servers: str, topic: str, orders: Sequence[Order]) -> None:
+    """Append orders to a topic. Kafka chooses the partition by the key; the timestamp is the time of writing."""
     rows = [(order.key, order.value, order.headers) for order in orders]
     frame = spark.createDataFrame(rows, "key binary, value binary, headers array<struct<key:string,value:binary>>")
     # In one task, so that one producer sends them all, in their order.
-    frame.coalesce(1).write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", TOPIC).save()
+    frame.coalesce(1).write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
 
 
 def run_query(spark: SparkSession, servers: str, home: Path) -> None:
@@ -119,7 +118,7 @@ def run_query(spark: SparkSession, servers: str, home: Path) -> None:
         state_location=home / "state",
         local_dir=str(home / "local"),
     )
-    # The result has a topic column, and a headers column, which the sink writes without being asked.
+    # Each row names its topic, and the sink writes a headers column without being asked to.
     query = (
         totals.writeStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
@@ -133,7 +132,7 @@ def run_query(spark: SparkSession, servers: str, home: Path) -> None:
 
 
 def read_topic(spark: SparkSession, servers: str, topic: str) -> list[Row]:
-    """Return all records of a topic, those of a partition in the order of their offsets: a batch read of its own."""
+    """Return all records of a topic, those of a partition in the order of their offsets."""
     rows = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", servers)
@@ -149,34 +148,34 @@ def as_orders(rows: Iterable[Row]) -> list[Order]:
     """Return the orders in records of their topic."""
     return [
         Order(
-            bytes(row.key).decode(),
-            json.loads(bytes(row.value))["amount"],
+            row.key.decode(),
+            json.loads(row.value)["amount"],
             row.partition,
             row.offset,
             row.timestamp_ms,
-            as_headers(row),
+            as_pairs(row.headers),
         )
         for row in rows
     ]
 
 
-def as_headers(row: Row) -> Headers:
-    """Return a record's headers as pairs; Spark's source gives null for none."""
-    return [(header.key, header.value) for header in row.headers or []]
+def as_pairs(headers: list[Row] | None) -> list[tuple[str, bytes | None]]:
+    """Return headers as pairs. Spark's Kafka source gives null for none."""
+    return [(header.key, header.value) for header in headers or []]
 
 
-def results_by_customer(rows: Iterable[Row]) -> dict[str, list[tuple[int, Headers]]]:
-    """Return the totals and headers in records of the topic 'totals', those of a customer in their order."""
-    results: dict[str, list[tuple[int, Headers]]] = {}
+def results_by_customer(rows: Iterable[Row]) -> dict[str, list[Result]]:
+    """Return what came out for each customer, in order."""
+    results: dict[str, list[Result]] = {}
     for row in rows:
         total = Serdes.int64().deserialize(bytes(row.value))
-        results.setdefault(bytes(row.key).decode(), []).append((total, as_headers(row)))
+        results.setdefault(row.key.decode(), []).append((total, as_pairs(row.headers)))
     return results
 
 
-def expected_results(orders: Iterable[Order]) -> dict[str, list[tuple[int, Headers]]]:
-    """Return what `results_by_customer` must be, by a plain fold over the orders."""
-    results: dict[str, list[tuple[int, Headers]]] = {}
+def expected_results(orders: Iterable[Order]) -> dict[str, list[Result]]:
+    """Return what must come out for each customer, in order, by a plain fold."""
+    results: dict[str, list[Result]] = {}
     for order in orders:
         of_customer = results.setdefault(order.customer, [])
         before = of_customer[-1][0] if of_customer else 0
@@ -184,21 +183,23 @@ def expected_results(orders: Iterable[Order]) -> dict[str, list[tuple[int, Heade
     return results
 
 
-def check_sent(in_topic: list[Order], sent: list[Order]) -> bool:
-    """Compare the orders in the topic, whose fold decides what is right, with those sent; print the outcome."""
-    right = expected_results(in_topic) == expected_results(sent)
-    print(
-        f"\n== Check of {len(in_topic)} orders in the topic against those sent: {'all equal' if right else 'DIFFERENT'}"
-    )
-    return right
-
-
 def check_results(results: list[Row], orders: list[Order]) -> bool:
     """Compare the result records with a plain fold over the orders, print the outcome, and return it."""
     right = results_by_customer(results) == expected_results(orders)
-    outcome = "all equal" if right else "DIFFERENT"
-    print(f"\n== Check of {len(results)} result records, one per order, against a plain fold: {outcome}")
+    print(f"== Check of {len(results)} result records, one per order, against a plain fold: {outcome(right)}")
     return right
+
+
+def check_sent(in_topic: list[Order], sent: list[Order]) -> bool:
+    """Compare the orders in the topic, which the other checks go by, with those sent; print the outcome, return it."""
+    right = expected_results(in_topic) == expected_results(sent)
+    print(f"== Check of {len(in_topic)} orders in the topic against those sent: {outcome(right)}")
+    return right
+
+
+def outcome(right: bool) -> str:
+    """Return a check's outcome in words."""
+    return "all equal" if right else "DIFFERENT"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ with Kafka Streams' record cache.
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Generator, Iterable, Iterator
 from heapq import merge
 from operator import itemgetter
@@ -48,6 +48,8 @@ class WriteSet:
         """The last write of each key: its stored bytes, or the tombstone that deleted it."""
         self._committed = committed
         self._context = context
+        # In key order, kept only once a range was asked for: most batches never ask.
+        self._ordered_keys: list[bytes] | None = None
         self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
         self._closed = False
 
@@ -64,6 +66,8 @@ class WriteSet:
         """Set the value of `key`; None deletes it, with the context of the record that is being processed."""
         if self._closed:
             raise StoreClosedError(self.name)
+        if self._ordered_keys is not None and key not in self.changes:
+            insort(self._ordered_keys, key)
         if value is None:
             self.changes[key] = Tombstone(self._context.timestamp_ms, self._context.header_bytes)
         else:
@@ -78,11 +82,15 @@ class WriteSet:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
         if self._closed:
             raise StoreClosedError(self.name)
-        keys = sorted(self.changes)
+        if self._ordered_keys is None:
+            self._ordered_keys = sorted(self.changes)
+        keys = self._ordered_keys
         low = 0 if start is None else bisect_left(keys, start)
         high = len(keys) if end is None else bisect_right(keys, end)
         pending = [(key, self.changes[key]) for key in keys[low:high]]
         committed = self._committed.range(start, end, reverse=reverse)
+        if not pending:
+            return committed
         scan = _merged(pending[::-1] if reverse else pending, committed, reverse)
         self._scans.add(scan)
         return scan

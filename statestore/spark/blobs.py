@@ -37,6 +37,7 @@ OUTPUT = pa.schema(
     ]
 )
 POSITION = ["topic", "partition", "offset"]
+_RECORDS_AT_ONCE = 10_000
 
 
 def encode_blob(batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -93,8 +94,10 @@ def _merged(runs: list[_Run]) -> Iterator[SourceRecord]:
     else:
         table = pa.Table.from_batches([run.batch for run in runs]).unify_dictionaries().combine_chunks()
         batch = sort_by_position(table.to_batches()[0])
-    columns = [column.to_pylist() for column in batch.columns]
-    return zip(*columns, strict=True)
+    # Python objects of a part at a time: a batch may have millions of records.
+    for start in range(0, batch.num_rows, _RECORDS_AT_ONCE):
+        columns = [column.to_pylist() for column in batch.slice(start, _RECORDS_AT_ONCE).columns]
+        yield from zip(*columns, strict=True)
 
 
 def sort_by_position(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queries import OrderQuery
+from statestore.testing.jars import connector_jars
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +19,8 @@ def spark() -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2,2]")  # a failed task is tried once more
         .appName("statestore tests")
+        # There is one session in a process, so it has what the Kafka tests need, whichever tests run.
+        .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()

@@ -1,0 +1,63 @@
+# Everything a fresh Debian machine with Python and make needs is set up by these targets themselves: the environment in
+# .venv, and Java. A second call finds it done.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# Spark's workers must run in the same environment as its driver.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+# Spark looks up the machine's own name otherwise, which fails where that is not in DNS.
+export SPARK_LOCAL_IP ?= 127.0.0.1
+
+# In recipes only, so that targets without Java do not look for one.
+WITH_JAVA := JAVA_HOME="$$(.ci/find-java)" && export JAVA_HOME &&
+COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --generate-hashes \
+	--custom-compile-command "make lock" pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-kafka test check bench lock clean java jars
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: java $(INSTALLED) ## run the running total example, from files
+	@$(WITH_JAVA) $(BIN)/python docs/examples/running_total.py
+
+demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker of its own
+	@$(WITH_JAVA) $(BIN)/python docs/examples/kafka_running_total.py
+
+test: java $(INSTALLED) jars ## run all tests; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
+	@$(WITH_JAVA) $(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	@.ci/check-lock $(COMPILE_LOCK)
+
+bench: java $(INSTALLED) jars ## run the benchmarks
+	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
+
+lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions
+	$(COMPILE_LOCK) $(ARGS) --output-file requirements.lock
+
+clean: ## remove the environment and all caches of this directory
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf spark-warehouse metastore_db derby.log
+
+# Before the environment, because it fails at once where Java is missing and can't be installed.
+java:
+	@.ci/find-java >/dev/null
+
+jars: java $(INSTALLED)
+	@$(WITH_JAVA) $(BIN)/python -m statestore.testing.jars
+
+$(INSTALLED): requirements.lock pyproject.toml .ci/install
+	@.ci/install "$(PYTHON)" $(VENV)
+	@touch $@
