@@ -131,7 +131,10 @@ class RocksDBByteStore:
         self._family: Any = family
         self._family_name = name
         self._write: Callable[[Mapping[str, Iterable[Change]]], None] = database.write
-        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
+        # Each scan with the RocksDB iterator that it has yet to take: closing a generator that never ran does not make
+        # it let go of its arguments.
+        self._scans: weakref.WeakKeyDictionary[Generator[Pair, None, None], list[Iterator[Pair]]]
+        self._scans = weakref.WeakKeyDictionary()
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
@@ -160,12 +163,13 @@ class RocksDBByteStore:
         first, last = (end, start) if reverse else (start, end)
         with _engine_errors(self.name, self._path):
             # Made here, not in the generator: RocksDB's iterator is the snapshot.
-            items = self._family.items(backwards=reverse, from_key=first)
-        scan = self._scan(items, last, reverse)
-        self._scans.add(scan)
+            held = [self._family.items(backwards=reverse, from_key=first)]
+        scan = self._scan(held, last, reverse)
+        self._scans[scan] = held
         return scan
 
-    def _scan(self, items: Iterator[Pair], last: bytes | None, reverse: bool) -> Generator[Pair, None, None]:
+    def _scan(self, held: list[Iterator[Pair]], last: bytes | None, reverse: bool) -> Generator[Pair, None, None]:
+        items = held.pop()
         pair: Pair | None = None
         if last is None:
             for pair in items:
@@ -207,7 +211,8 @@ class RocksDBByteStore:
         family, self._family = self._family, None
         if family is None:
             return
-        for scan in list(self._scans):
+        for scan, held in list(self._scans.items()):
+            held.clear()
             scan.close()
         with _engine_errors(self.name, self._path):
             family.close()
