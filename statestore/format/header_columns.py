@@ -149,7 +149,7 @@ def _find_headers(
     spans = np.empty((firsts[-1], 4), np.int32)
     has_value = np.empty(firsts[-1], np.bool_)
     sound_rows = np.ones(len(counts), np.bool_)
-    rows = np.arange(len(counts))
+    rows: Integers = np.arange(len(counts))
     position = starts
     for turn in range(counts.max(initial=0)):
         going_on = counts[rows] > turn
