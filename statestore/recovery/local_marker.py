@@ -43,11 +43,11 @@ class LocalMarker:
 
 
 def read_marker(copy: Path) -> LocalMarker | None:
-    """Return the marker of a local copy, None if it has none. Raises FormatError if it is not one."""
+    """Return the marker in the directory `copy`, None if there is none. Raises FormatError if it is not one."""
     path = copy / _NAME
     try:
         with open(path, "rb") as file:
-            data = file.read(_LIMIT_BYTES + 1)
+            data = file.read(_LIMIT_BYTES)  # what is longer is cut, and is not JSON then
     except FileNotFoundError:
         return None
     try:
