@@ -1,10 +1,10 @@
-"""The jars that tests and demos need beside pyspark: Kafka's broker, and Spark's Kafka connector.
+"""The jars that tests and demos need beside pyspark: Kafka's broker, Spark's Kafka connector, and Kafka Streams.
 
-Both come from the Java registry through Apache Ivy, whose jar pyspark ships, so neither Maven nor docker is needed. A
+All come from the Java registry through Apache Ivy, whose jar pyspark ships, so neither Maven nor docker is needed. A
 set of jars is one directory below $STATESTORE_JARS (default: statestore/jars in the user's cache directory). It appears
 by one rename when all of it is there: a directory that exists is complete, and is used without asking anybody.
 
-`python -m statestore.testing.jars` resolves both sets and prints where they are.
+`python -m statestore.testing.jars` resolves all sets and prints where they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from subprocess import PIPE, STDOUT
 
 from statestore.errors import HarnessError, JarsUnavailableError, JavaNotFoundError
 
-__all__ = ["broker_jars", "connector_jars", "java_command"]
+__all__ = ["broker_jars", "connector_jars", "java_command", "kafka_streams_jars"]
 
 KAFKA_VERSION = "4.3.1"
 CONNECTOR_VERSION = "4.2.0"
@@ -86,6 +86,19 @@ _CONNECTOR = _JarSet(
 """,
 )
 
+# Jackson is on it already, as a dependency of kafka-streams. The silent binding keeps the log out of what a program
+# says: the stores throw what matters.
+_KAFKA_STREAMS = _JarSet(
+    f"kafka-streams-{KAFKA_VERSION}",
+    f"""\
+    <dependency org="org.apache.kafka" name="kafka-streams" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.kafka" name="kafka-streams-test-utils" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.slf4j" name="slf4j-nop" rev="1.7.36" conf="default"/>
+""",
+)
+
+_ALL = (_BROKER, _CONNECTOR, _KAFKA_STREAMS)
+
 
 def broker_jars() -> Path:
     """The directory of the jars that a Kafka broker and its command line tools need on their class path.
@@ -101,6 +114,14 @@ def connector_jars() -> list[Path]:
     Raises JarsUnavailableError if they are not on this machine and can't be resolved.
     """
     return sorted(_directory_of(_CONNECTOR).glob("*.jar"))
+
+
+def kafka_streams_jars() -> Path:
+    """The directory of the jars to run Kafka Streams on its test driver, without a broker.
+
+    Raises JarsUnavailableError if they are not on this machine and can't be resolved.
+    """
+    return _directory_of(_KAFKA_STREAMS)
 
 
 def java_command() -> str:
@@ -166,9 +187,9 @@ def _ivy_jar(jar_set: _JarSet) -> Path:
 
 
 def main() -> int:
-    """Resolve both sets, saying what is going on: the first time takes a minute or two."""
+    """Resolve all sets, saying what is going on: the first time takes a minute or two."""
     try:
-        for jar_set in (_BROKER, _CONNECTOR):
+        for jar_set in _ALL:
             if not jar_set.directory.is_dir():
                 print(f"fetching the jars of {jar_set.name} (once, a minute or two) ...", flush=True)
             print(f"{jar_set.name}: {_directory_of(jar_set)}", flush=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from statestore.errors import JarsUnavailableError, JavaNotFoundError, KafkaBrokerError
-from statestore.testing.jars import broker_jars, connector_jars
+from statestore.testing.jars import KAFKA_VERSION, broker_jars, connector_jars, kafka_streams_jars
 from statestore.testing.kafka_broker import KafkaBroker
 
 # Stands in for Ivy: leaves a mark, takes its time, and retrieves one jar to where it was told.
@@ -58,8 +58,9 @@ def test_a_resolved_set_is_used_again_without_java(
 
 def test_sets_do_not_share_a_directory(jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_java(RESOLVES, tmp_path / "java", monkeypatch)
-    broker, connector = broker_jars(), connector_jars()
-    assert sorted(jar_cache.iterdir()) == sorted([broker, connector[0].parent])
+    directories = {broker_jars(), connector_jars()[0].parent, kafka_streams_jars()}
+    assert len(directories) == 3
+    assert set(jar_cache.iterdir()) == directories
 
 
 def test_a_failed_resolve_raises_and_leaves_nothing(
@@ -95,6 +96,15 @@ def test_the_connector_has_the_pinned_token_provider() -> None:
     assert "spark-sql-kafka-0-10_2.13-4.2.0.jar" in names
     assert "spark-token-provider-kafka-0-10_2.13-4.0.0.jar" in names
     assert not [name for name in names if name.startswith(("hadoop", "scala-library", "spark-tags"))]
+
+
+@pytest.mark.java
+def test_kafka_streams_comes_with_its_test_driver_and_with_what_it_runs_on() -> None:
+    names = {jar.name for jar in kafka_streams_jars().iterdir()}
+    assert {f"kafka-{part}-{KAFKA_VERSION}.jar" for part in ("streams", "streams-test-utils", "clients")} <= names
+    assert "rocksdbjni-10.1.3.jar" in names  # the one that wrote the golden directories
+    assert sorted(name.rpartition("-")[0] for name in names if name.startswith("slf4j")) == ["slf4j-api", "slf4j-nop"]
+    assert [name for name in names if name.startswith("jackson-databind-")]
 
 
 @pytest.fixture(scope="module")
