@@ -21,6 +21,7 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.pack import Pack
 from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack
+from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.key_value import TimestampedKeyValueStoreWithHeaders
 from workload import KEYS, STORE, VALUE_SIZE_BYTES, counting_topology, records
 
@@ -91,8 +92,9 @@ class Shard:
     @contextmanager
     def store(self) -> Iterator[TimestampedKeyValueStoreWithHeaders[bytes, bytes]]:
         """Hand out the store for a batch, and commit it."""
-        with self.state.open(self.pointer, TaskRecordContext()) as batch:
-            yield self.builder.build(batch.stores[STORE])
+        with self.state.open(self.pointer) as batch:
+            store = batch.stores[STORE]
+            yield self.builder.build(store.bytes, changelog=store.changelog, context=TaskRecordContext())
             self.pointer = batch.commit()
 
 
@@ -120,9 +122,11 @@ def fixed_ms_per_shard_batch(shard: Shard, cycles: int = 40) -> dict[str, float]
     parts: dict[str, list[float]] = {"open, marker, catch-up": [], "delta": [], "close": [], "total": []}
     for cycle in range(cycles):
         started = time.perf_counter()
-        with shard.state.open(shard.pointer, TaskRecordContext()) as batch:
+        with shard.state.open(shard.pointer) as batch:
             opened = time.perf_counter()
-            batch.stores[STORE].put(key_bytes(cycle), stored_value())
+            store = batch.stores[STORE]
+            logged = ChangeLoggingLayer(store.bytes, store.spec, store.changelog, TaskRecordContext())
+            logged.put(key_bytes(cycle), stored_value())
             shard.pointer = batch.commit()
             committed = time.perf_counter()
         closed = time.perf_counter()

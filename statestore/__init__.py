@@ -11,23 +11,77 @@ from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record, RecordMetadata
 from statestore.processor.topology import Topology
-from statestore.stores.builder import StoreBuilder, Stores
-from statestore.stores.key_value import TimestampedKeyValueStoreWithHeaders
-from statestore.stores.value_timestamp_headers import ValueTimestampHeaders
+from statestore.stores.builder import StoreBuilder
+from statestore.stores.holders import (
+    AggregationWithHeaders,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    VersionedRecord,
+    VersionedRecordWithHeaders,
+)
+from statestore.stores.iterator import StoreIterator, Windowed
+from statestore.stores.key_value import (
+    KeyValueStore,
+    ReadOnlyKeyValueStore,
+    TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
+)
+from statestore.stores.session import (
+    ReadOnlySessionStore,
+    ReadOnlySessionStoreWithHeaders,
+    SessionStore,
+    SessionStoreWithHeaders,
+)
+from statestore.stores.state_serdes import StateSerdes
+from statestore.stores.stores import Stores
+from statestore.stores.versioned import (
+    ReadOnlyVersionedKeyValueStore,
+    ResultOrder,
+    VersionedKeyValueStore,
+    VersionedKeyValueStoreWithHeaders,
+)
+from statestore.stores.window import (
+    ReadOnlyWindowStore,
+    TimestampedWindowStore,
+    TimestampedWindowStoreWithHeaders,
+    WindowStore,
+)
 
 __all__ = [
+    "AggregationWithHeaders",
     "Header",
     "Headers",
+    "KeyValueStore",
     "Processor",
     "ProcessorContext",
+    "ReadOnlyKeyValueStore",
+    "ReadOnlySessionStore",
+    "ReadOnlySessionStoreWithHeaders",
+    "ReadOnlyVersionedKeyValueStore",
+    "ReadOnlyWindowStore",
     "Record",
     "RecordMetadata",
+    "ResultOrder",
     "Serde",
     "Serdes",
+    "SessionStore",
+    "SessionStoreWithHeaders",
+    "StateSerdes",
     "StateStoreError",
     "StoreBuilder",
+    "StoreIterator",
     "Stores",
+    "TimestampedKeyValueStore",
     "TimestampedKeyValueStoreWithHeaders",
+    "TimestampedWindowStore",
+    "TimestampedWindowStoreWithHeaders",
     "Topology",
+    "ValueAndTimestamp",
     "ValueTimestampHeaders",
+    "VersionedKeyValueStore",
+    "VersionedKeyValueStoreWithHeaders",
+    "VersionedRecord",
+    "VersionedRecordWithHeaders",
+    "WindowStore",
+    "Windowed",
 ]

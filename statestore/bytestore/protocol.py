@@ -20,6 +20,11 @@ class ByteStore(Protocol):
         """The store's name, for errors and metrics."""
         ...
 
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` has not been called yet."""
+        ...
+
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
         ...
@@ -32,10 +37,15 @@ class ByteStore(Protocol):
         """Apply all changes in order, a value of None deleting its key."""
         ...
 
+    def delete_below(self, end: bytes) -> None:
+        """Delete every key below `end`: how whole time segments expire."""
+        ...
+
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open.
 
-        Sees the store as it is at the call, not at the first `next`. Start beyond end yields nothing.
+        Sees the store as it is at the call, not at the first `next`. Start beyond end yields nothing. Ends early if the
+        store is closed meanwhile: who hands the iterator on must tell the two apart by `is_open`.
         """
         ...
 

@@ -5,12 +5,13 @@ Facts that shape this module:
   dropped first;
 - rocksdict's fast iterators end silently where a block is damaged, so the end of every scan is checked;
 - options are for a database that is opened for one micro-batch and closed again: no compression, reads through mmap,
-  a bloom filter, and no write-ahead log (what is committed lives in the deltas). Families are flushed one after the
-  other when the database is closed: after a crash one may hold a write that another one lost.
+  a bloom filter. A shard's copy is opened without a write-ahead log (what is committed lives in the deltas): families
+  are flushed one after the other when it is closed, so after a crash one may hold a write that another one lost.
 """
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,10 +48,21 @@ def _options() -> rocksdict.Options:
     return options
 
 
-def _write_options() -> Any:
+def _write_options(write_ahead_log: bool) -> Any:
     options: Any = rocksdict.WriteOptions()  # its type stub takes the property for a method
-    options.disable_wal = True
+    options.disable_wal = not write_ahead_log
     return options
+
+
+def list_families(path: str) -> tuple[str, ...]:
+    """Return the column families of the database at `path`, in order; none if there is no database.
+
+    Raises LocalStateCorruptedError.
+    """
+    if not os.path.exists(os.path.join(path, "CURRENT")):
+        return ()
+    with _engine_errors(path, path):
+        return tuple(sorted(rocksdict.Rdict.list_cf(path, _options())))
 
 
 @contextmanager
@@ -74,18 +86,26 @@ def _engine_errors(store: str, path: str) -> Iterator[None]:
 class RocksDBDatabase:
     """One RocksDB database, open for reading and writing by this process alone, until `close`.
 
-    Every family named is created if it is missing. Raises LocalStateLockedError, LocalStateCorruptedError, or
-    StoreError for what else RocksDB refuses.
+    Opens every family that is there and creates those of `families` that are missing. With a write-ahead log, a write
+    survives the death of the process, and one to several families does so as a whole. Raises LocalStateLockedError,
+    LocalStateCorruptedError, or StoreError for what else RocksDB refuses.
     """
 
-    def __init__(self, path: str, families: Sequence[str]) -> None:
+    def __init__(self, path: str, families: Sequence[str], *, write_ahead_log: bool = False) -> None:
         self.path = path
         self._stores: dict[str, RocksDBByteStore] = {}
-        self._write_options = _write_options()
+        self._dropped: list[RocksDBByteStore] = []
+        self._write_options = _write_options(write_ahead_log)
+        names = sorted({"default", *list_families(path), *families})
         with _engine_errors(path, path):
-            self._db: Any = rocksdict.Rdict(path, _options(), column_families={name: _options() for name in families})
-            for name in ("default", *families):
+            self._db: Any = rocksdict.Rdict(path, _options(), column_families={name: _options() for name in names})
+            for name in names:
                 self._stores[name] = RocksDBByteStore(self, name, self._db.get_column_family(name))
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The names of the column families, in order."""
+        return tuple(sorted(self._stores))
 
     def family(self, name: str, store: str | None = None) -> RocksDBByteStore:
         """Return the byte store over the family `name`, called `store` in errors from now on."""
@@ -109,6 +129,30 @@ class RocksDBDatabase:
                         put(key, value, handle)
             self._db.write(batch, self._write_options)
 
+    def delete_below(self, families: Sequence[str], end: bytes) -> None:
+        """Delete every key below `end` in several families, as one atomic write."""
+        if self._db is None:
+            raise StoreClosedError(self.path)
+        with _engine_errors(self.path, self.path):
+            batch = rocksdict.WriteBatch(raw_mode=True)
+            for name in families:
+                batch.delete_range(b"", end, self._db.get_column_family_handle(name))
+            self._db.write(batch, self._write_options)
+
+    def drop_family(self, name: str) -> None:
+        """Drop a column family with all that is in it. Not `default`: RocksDB keeps that one."""
+        if self._db is None:
+            raise StoreClosedError(self.path)
+        with _engine_errors(self.path, self.path):
+            self._db.drop_column_family(name)
+        # Scans of it go on, on the files that RocksDB keeps for them.
+        self._dropped.append(self._stores.pop(name))
+
+    def flush(self) -> None:
+        """Write what is in memory to files, one family after the other."""
+        for store in self._stores.values():
+            store.flush()
+
     def close(self) -> None:
         """Flush what was written, close every store and iterator, and release the lock. Twice is harmless."""
         db, self._db = self._db, None
@@ -118,6 +162,8 @@ class RocksDBDatabase:
             try:
                 for store in self._stores.values():
                     store.close()
+                for dropped in self._dropped:
+                    dropped.abandon()
             finally:
                 db.close()
 
@@ -135,6 +181,12 @@ class RocksDBByteStore:
         # it let go of its arguments.
         self._scans: weakref.WeakKeyDictionary[Generator[Pair, None, None], list[Iterator[Pair]]]
         self._scans = weakref.WeakKeyDictionary()
+        self._delete_below = database.delete_below
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` has not been called yet."""
+        return self._family is not None
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
@@ -156,6 +208,11 @@ class RocksDBByteStore:
         """Apply all changes in order as one atomic write, a value of None deleting its key."""
         self._require_open()
         self._write({self._family_name: changes})
+
+    def delete_below(self, end: bytes) -> None:
+        """Delete every key below `end`, as one range delete."""
+        self._require_open()
+        self._delete_below([self._family_name], end)
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
@@ -206,16 +263,26 @@ class RocksDBByteStore:
         with _engine_errors(self.name, self._path):
             return int(self._family.property_int_value("rocksdb.estimate-num-keys") or 0)
 
+    def flush(self) -> None:
+        """Write what is in memory to files."""
+        self._require_open()
+        with _engine_errors(self.name, self._path):
+            self._family.flush()
+
     def close(self) -> None:
         """Close the store and its iterators; the database itself stays open."""
+        family = self.abandon()
+        if family is not None:
+            with _engine_errors(self.name, self._path):
+                family.close()
+
+    def abandon(self) -> Any:
+        """Close the store's iterators and let go of its family, without the flush that a dropped family refuses."""
         family, self._family = self._family, None
-        if family is None:
-            return
         for scan, held in list(self._scans.items()):
             held.clear()
             scan.close()
-        with _engine_errors(self.name, self._path):
-            family.close()
+        return family
 
     def _require_open(self) -> None:
         if self._family is None:

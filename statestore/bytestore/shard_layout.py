@@ -5,19 +5,17 @@ One database holds all stores of a shard, so that one write batch changes them t
     STORE:FAMILY               the entries of one store in one format
 
 `:` can't occur in a store name. FAMILY is the name that Kafka Streams gives the column family of that format, so a
-family says what its bytes are. Kafka Streams' own layout (a database per store) is another module's.
+family says what its bytes are. Keys of segmented stores stand behind their segment's id (see `segments`). The layout
+of Kafka Streams itself (a database per store or segment) is another module's.
 """
 
 from __future__ import annotations
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.families import FAMILIES
+from statestore.bytestore.store_spec import StoreSpec
 from statestore.format.store_format import StoreFormat
 
-_FAMILIES = {
-    (StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS): "keyValueWithTimestampAndHeaders",
-}
 
-
-def column_family(spec: StoreSpec) -> str:
-    """Return the name of the column family that holds the entries of `spec`."""
-    return f"{spec.name}:{_FAMILIES[spec.kind, spec.format]}"
+def column_family(spec: StoreSpec, store_format: StoreFormat | None = None) -> str:
+    """Return the name of the column family that holds the entries of `spec`, in another format if one is given."""
+    return f"{spec.name}:{FAMILIES[spec.kind][spec.format if store_format is None else store_format]}"

@@ -1,4 +1,4 @@
-"""What is recorded of a store: its name, kind and format.
+"""What is recorded of a store: its name, kind and format, and what else decides where its bytes stand.
 
 Recorded in the state location when a query starts for the first time, and compared at every later start.
 """
@@ -21,6 +21,14 @@ class StoreKind(Enum):
     """How keys are laid out. The values are persisted: never rename, never reuse."""
 
     KEY_VALUE = "key-value"
+    VERSIONED = "versioned key-value"
+    WINDOW = "window"
+    SESSION = "session"
+
+    @property
+    def is_segmented(self) -> bool:
+        """Whether stores of this kind keep their entries in time segments."""
+        return self is not StoreKind.KEY_VALUE
 
 
 def checked_store_name(name: str) -> str:
@@ -42,22 +50,69 @@ class StoreSpec:
     name: str
     kind: StoreKind
     format: StoreFormat
+    retention_ms: int | None = None
+    """How long segmented stores keep what is in them, in milliseconds of stream time; None for key-value stores."""
+    segment_interval_ms: int | None = None
+    """How much time one segment spans, in milliseconds; None for key-value stores."""
+    window_size_ms: int | None = None
+    """The size of every window, in milliseconds; None for all but window stores."""
+    retain_duplicates: bool = False
+    """Whether a window store keeps every value that is put for a key and window."""
 
     def __post_init__(self) -> None:
         checked_store_name(self.name)
+        if self.kind.is_segmented:
+            require_milliseconds("retention_ms", self.retention_ms)
+            require_milliseconds("segment_interval_ms", self.segment_interval_ms, least=1)
+        if self.kind is StoreKind.WINDOW:
+            require_milliseconds("window_size_ms", self.window_size_ms)
+
+    @property
+    def retention(self) -> tuple[int, int]:
+        """Retention and segment interval in milliseconds, of a segmented store."""
+        assert self.retention_ms is not None  # checked when the spec was made
+        assert self.segment_interval_ms is not None
+        return self.retention_ms, self.segment_interval_ms
 
     def describe(self) -> str:
         """Return kind and format in words, for errors and listings."""
-        return f"{self.kind.value} store, {self.format.name.lower().replace('_', ' ')}"
+        parts = [f"{self.kind.value} store, {self.format.describe()}"]
+        if self.kind.is_segmented:
+            parts.append(f"segments of {self.segment_interval_ms} ms")
+        if self.kind is StoreKind.WINDOW:
+            parts.append(f"windows of {self.window_size_ms} ms")
+        if self.retain_duplicates:
+            parts.append("with duplicates")
+        return ", ".join(parts)
 
-    def to_json(self) -> dict[str, str]:
-        """Return a JSON object; format and kind go by name."""
-        return {"name": self.name, "kind": self.kind.value, "format": self.format.name}
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object; format and kind go by name, what a kind does not have is left out."""
+        recorded: dict[str, Any] = {"name": self.name, "kind": self.kind.value, "format": self.format.name}
+        for field in ("retention_ms", "segment_interval_ms", "window_size_ms"):
+            if getattr(self, field) is not None:
+                recorded[field] = getattr(self, field)
+        if self.retain_duplicates:
+            recorded["retain_duplicates"] = True
+        return recorded
 
     @classmethod
     def from_json(cls, recorded: dict[str, Any]) -> StoreSpec:
         """Return the spec that `to_json` gave. Raises FormatError if it is not one."""
         try:
-            return cls(str(recorded["name"]), StoreKind(recorded["kind"]), StoreFormat[recorded["format"]])
+            return cls(
+                str(recorded["name"]),
+                StoreKind(recorded["kind"]),
+                StoreFormat[recorded["format"]],
+                recorded.get("retention_ms"),
+                recorded.get("segment_interval_ms"),
+                recorded.get("window_size_ms"),
+                bool(recorded.get("retain_duplicates", False)),
+            )
         except (KeyError, ValueError, TypeError) as cause:
             raise FormatError("recorded store", f"{recorded!r} is not one ({cause!r})") from cause
+
+
+def require_milliseconds(parameter: str, value: Any, *, least: int = 0) -> None:
+    """Raise ValueError unless `value` is an integer from `least` to 2^63 - 1; `parameter` names it."""
+    if type(value) is not int or not least <= value < 2**63:
+        raise ValueError(f"{parameter} must be an integer of milliseconds, {least} or more, got {value!r}")

@@ -32,6 +32,14 @@ _DOUBLE_LAYOUT: Final = struct.Struct(">d")
 
 
 @dataclass(frozen=True)
+class HeaderSerde(Generic[T]):
+    """Two functions that are passed the record's Headers too; the first may add to them, as a schema id."""
+
+    serialize: Callable[[T, Any], bytes]
+    deserialize: Callable[[bytes, Any], T]
+
+
+@dataclass(frozen=True)
 class Serde(Generic[T]):
     """A name for messages and two functions; picklable if they are. Neither function is ever passed None.
 
@@ -41,6 +49,8 @@ class Serde(Generic[T]):
     name: str
     serialize: Callable[[T], bytes]
     deserialize: Callable[[bytes], T]
+    with_headers: HeaderSerde[T] | None = None
+    """What to use where there are headers; None if the serde has no use for them."""
 
 
 class Serdes:
@@ -93,15 +103,32 @@ class Serdes:
         """
         return Serde(name, _CheckedSerialize(name, serialize), _CheckedDeserialize(name, deserialize))
 
+    @staticmethod
+    def of_headers(name: str, serialize: Callable[[T, Any], Bytes], deserialize: Callable[[Bytes, Any], T]) -> Serde[T]:
+        """Return a serde of one's own whose functions are passed the record's Headers too, None where there are none.
+
+        `serialize` may add to the headers it is passed. All else is as with `of`.
+        """
+        checked = HeaderSerde(_CheckedSerialize(name, serialize), _CheckedDeserialize(name, deserialize))
+        return Serde(name, _WithoutHeaders(checked.serialize), _WithoutHeaders(checked.deserialize), checked)
+
 
 @dataclass(frozen=True)
-class _CheckedSerialize(Generic[T]):
-    name: str
-    function: Callable[[T], bytes]
+class _WithoutHeaders:
+    function: Callable[[Any, Any], Any]
 
-    def __call__(self, value: T) -> bytes:
+    def __call__(self, argument: Any) -> Any:
+        return self.function(argument, None)
+
+
+@dataclass(frozen=True)
+class _CheckedSerialize:
+    name: str
+    function: Callable[..., bytes]
+
+    def __call__(self, value: Any, *headers: Any) -> bytes:
         try:
-            data = self.function(value)
+            data = self.function(value, *headers)
         except SerdeError:
             raise
         except Exception as cause:
@@ -114,11 +141,11 @@ class _CheckedSerialize(Generic[T]):
 @dataclass(frozen=True)
 class _CheckedDeserialize(Generic[T]):
     name: str
-    function: Callable[[bytes], T]
+    function: Callable[..., T]
 
-    def __call__(self, data: bytes) -> T:
+    def __call__(self, data: bytes, *headers: Any) -> T:
         try:
-            return self.function(data)
+            return self.function(data, *headers)
         except SerdeError:
             raise
         except Exception as cause:

@@ -16,3 +16,10 @@ class StoreFormat(IntEnum):
 
     TIMESTAMPED_WITH_HEADERS = 2
     """Headers, timestamp and value: `value_timestamp_headers` (KIP-1271)."""
+
+    WITH_HEADERS = 3
+    """Headers and value: `value_headers` (KIP-1271). Sessions and versions have their timestamps elsewhere."""
+
+    def describe(self) -> str:
+        """Return the format in words, for errors and listings."""
+        return self.name.lower().replace("_", " ")

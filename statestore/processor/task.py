@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, TypeAlias
 
-from statestore.bytestore.protocol import ByteStore
 from statestore.errors import (
     DeserializationError,
     LocalStateCorruptedError,
@@ -23,6 +22,7 @@ from statestore.processor.context import ProcessorContext, Receiver, TaskRecordC
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.processor.topology import ProcessorNode, SinkNode, SourceNode, Topology
+from statestore.stores.typed_store import TypedStore
 
 _LOG = logging.getLogger(__name__)
 _SKIPS_LOGGED = 10
@@ -53,7 +53,7 @@ class Task:
         self,
         topology: Topology,
         shard: int,
-        stores: Mapping[str, ByteStore],
+        stores: Mapping[str, TypedStore],
         context: TaskRecordContext,
         *,
         on_deserialization_error: OnDeserializationError = OnDeserializationError.FAIL,
@@ -65,7 +65,7 @@ class Task:
         self._context = context
         self._skip = on_deserialization_error is OnDeserializationError.SKIP
         self._processors: list[Processor] = []
-        self._stores = {name: topology.store_builders[name].build(inner) for name, inner in stores.items()}
+        self._stores = stores
         receivers: dict[str, Receiver] = {}
         for sink in topology.sinks.values():
             receivers[sink.name] = self._sink(sink)

@@ -72,7 +72,7 @@ class Topology:
         self.sources: dict[str, SourceNode] = {}
         self.processors: dict[str, ProcessorNode] = {}
         self.sinks: dict[str, SinkNode] = {}
-        self.store_builders: dict[str, StoreBuilder[Any, Any]] = {}
+        self.store_builders: dict[str, StoreBuilder[Any]] = {}
 
     def add_source(
         self,
@@ -105,7 +105,7 @@ class Topology:
         self.processors[name] = ProcessorNode(name, supplier, self._checked_parents(name, parents))
         return self
 
-    def add_state_store(self, builder: StoreBuilder[Any, Any], *processors: str) -> Topology:
+    def add_state_store(self, builder: StoreBuilder[Any], *processors: str) -> Topology:
         """Add a state store and attach it to `processors`, which may share it."""
         if not isinstance(builder, StoreBuilder):
             raise TypeError(f"builder must be a StoreBuilder (see Stores), not {builder!r}")
@@ -159,6 +159,10 @@ class Topology:
     def store_specs(self) -> tuple[StoreSpec, ...]:
         """Return what is recorded of each state store, by name."""
         return tuple(self.store_builders[name].spec for name in sorted(self.store_builders))
+
+    def in_memory_stores(self) -> frozenset[str]:
+        """Return the names of the state stores that are not kept in RocksDB."""
+        return frozenset(name for name, builder in self.store_builders.items() if not builder.persistent)
 
     def to_json(self) -> tuple[dict[str, Any], ...]:
         """Return what is recorded of the nodes, by kind and name."""

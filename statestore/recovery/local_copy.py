@@ -18,26 +18,24 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.families import DEFAULT_FAMILY, older_formats
+from statestore.bytestore.opening import open_store
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.rocksdb import RocksDBDatabase, list_families
 from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.store_spec import StoreSpec
-from statestore.errors import (
-    DurableFileCorruptedError,
-    DurableFileMissingError,
-    FormatError,
-    LocalStateCorruptedError,
-    LocalStateLockedError,
-)
-from statestore.recovery.delta import Delta, DeltaInfo, decode_delta
+from statestore.bytestore.upgrading import UpgradingByteStore
+from statestore.errors import FormatError, LocalStateCorruptedError, LocalStateLockedError
 from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, DurableFile, digest
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.restore import CommittedStore, restore
 
 _LOG = logging.getLogger(__name__)
 _MAX_COPIES = 16
-_PROGRESS_EVERY_DELTAS = 100
 
 
 def default_local_dir() -> str:
@@ -48,8 +46,8 @@ def default_local_dir() -> str:
 @contextmanager
 def open_local_copy(
     location: DurableLocation, pointer: CommitPointer, stores: Sequence[StoreSpec], local_dir: str | None
-) -> Iterator[RocksDBDatabase]:
-    """Hand out a local copy of the shard that holds exactly the version of `pointer`, for this task alone.
+) -> Iterator[dict[str, ByteStore]]:
+    """Hand out the stores of a local copy of the shard at exactly the version of `pointer`, for this task alone.
 
     `local_dir` of None means `default_local_dir()` of the machine that this runs on.
 
@@ -68,16 +66,17 @@ def open_local_copy(
             except LocalStateLockedError:
                 # Held by this very process: a copy that was discarded while it was still open.
                 continue
-            usable = False
+            usable = changed = False
             try:
-                _catch_up(database, applied, location, pointer, stores)
+                committed = _open_stores(database, stores)
+                changed = _catch_up(path, committed, applied, location, pointer)
                 usable = True
-                yield database
+                yield {name: store.bytes for name, store in committed.items()}
             except LocalStateCorruptedError:
                 usable = False
                 raise
             finally:
-                _close(database, path, pointer if usable and applied < len(pointer.deltas) else None)
+                _close(database, path, pointer if usable and changed else None)
                 if not usable:
                     _discard(path)
             return
@@ -105,12 +104,31 @@ def _open_on_chain(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpe
     applied = _applied_deltas(path, pointer) if path.exists() else None
     if applied is not None:
         try:
-            return RocksDBDatabase(str(path), families), applied
+            if not applied or _holds_all(list_families(str(path)), stores):
+                return _without_strangers(RocksDBDatabase(str(path), families), stores), applied
+            _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
         except LocalStateCorruptedError as damage:
             _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
     _discard(path)
     path.mkdir()
     return RocksDBDatabase(str(path), families), 0
+
+
+def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:
+    """Return whether a copy that has these families holds all stores, in their format or one to upgrade from."""
+    return all(
+        any(column_family(spec, known) in families for known in (spec.format, *older_formats(spec.kind, spec.format)))
+        for spec in stores
+    )
+
+
+def _without_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> RocksDBDatabase:
+    """Drop the families of stores that are no longer kept here: they miss what is committed from now on."""
+    names = {spec.name for spec in stores}
+    for family in database.families:
+        if family != DEFAULT_FAMILY and family.partition(":")[0] not in names:
+            database.drop_family(family)
+    return database
 
 
 def _applied_deltas(path: Path, pointer: CommitPointer) -> int | None:
@@ -122,60 +140,32 @@ def _applied_deltas(path: Path, pointer: CommitPointer) -> int | None:
         return None
     if marker is None or (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
         return None
+    if marker.applying is not None and not marker.delta:
+        return None  # cheaper to begin anew than to tell what is there
     return marker.applied([delta.name for delta in pointer.deltas])
 
 
+def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict[str, CommittedStore]:
+    return {
+        spec.name: CommittedStore(spec, open_store(database, spec, partial(column_family, spec), spec.name))
+        for spec in stores
+    }
+
+
 def _catch_up(
-    database: RocksDBDatabase,
-    applied: int,
-    location: DurableLocation,
-    pointer: CommitPointer,
-    stores: Sequence[StoreSpec],
-) -> None:
-    """Apply the deltas of the pointer that the database does not hold yet, oldest first."""
-    missing = pointer.deltas[applied:]
-    if not missing:
-        return
-    before = pointer.deltas[applied - 1].name if applied else ""
-    intent = LocalMarker(pointer.state_id, pointer.shard, before, applying=pointer.head)
-    write_marker(Path(database.path), intent, durably=True)
-    first_version = pointer.version - len(missing) + 1
-    for done, file in enumerate(missing):
-        version = first_version + done
-        delta = read_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version))
-        _apply(database, delta, file, stores)
-        if (done + 1) % _PROGRESS_EVERY_DELTAS == 0:
-            _LOG.info("shard %d: restored %d of %d deltas", pointer.shard, done + 1, len(missing))
-
-
-def read_delta(location: DurableLocation, file: DurableFile, expected: DeltaInfo) -> Delta:
-    """Read a delta that a commit pointer names, checking size, checksum and what it says it is.
-
-    Raises DurableFileMissingError, DurableFileCorruptedError.
-    """
-    where = location.path(file.name)
-    data = location.read(file.name)
-    if data is None:
-        raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
-    if data.size != file.size_bytes:
-        raise DurableFileCorruptedError(where, problem=f"has {data.size} bytes, {file.size_bytes} were written")
-    found = digest(data)
-    if found != file.digest:
-        raise DurableFileCorruptedError(where, problem=f"has the checksum {found}, {file.digest} was written")
-    delta = decode_delta(data, where)
-    if delta.info != expected:
-        raise DurableFileCorruptedError(where, problem=f"is {delta.info}, wanted was {expected}")
-    return delta
-
-
-def _apply(database: RocksDBDatabase, delta: Delta, file: DurableFile, stores: Sequence[StoreSpec]) -> None:
-    families = {spec.name: column_family(spec) for spec in stores}
-    changes = {}
-    for store, store_changes in delta.changes():
-        if store not in families:
-            raise DurableFileCorruptedError(file.name, problem=f"has records of an unknown store {store!r}")
-        changes[families[store]] = store_changes
-    database.write(changes)
+    path: Path, stores: dict[str, CommittedStore], applied: int, location: DurableLocation, pointer: CommitPointer
+) -> bool:
+    """Apply the deltas of the pointer that the copy does not hold yet; return whether it needs a new marker."""
+    upgrading = any(isinstance(store.bytes, UpgradingByteStore) for store in stores.values())
+    if applied == len(pointer.deltas) and not upgrading:
+        return False
+    # An upgrade moves entries from family to family, and a crash may keep only the half of a move that deletes: then
+    # nothing in the copy is certain.
+    certain = pointer.deltas[applied - 1].name if applied and not upgrading else ""
+    intent = LocalMarker(pointer.state_id, pointer.shard, certain, applying=pointer.head)
+    write_marker(path, intent, durably=True)
+    restore(location, pointer, applied, stores)
+    return True
 
 
 def _close(database: RocksDBDatabase, path: Path, reached: CommitPointer | None) -> None:

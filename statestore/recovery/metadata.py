@@ -13,6 +13,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
+from statestore.bytestore.families import older_formats
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import (
     DurableFileCorruptedError,
@@ -81,7 +82,8 @@ def settle_metadata(
 ) -> StateMetadata:
     """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
 
-    With `accept_topology_change`, changed processors, sources and sinks and added stores are recorded anew. Raises
+    A store whose format is one to which the recorded one can be upgraded, or whose retention has changed, is recorded
+    anew. With `accept_topology_change`, so are changed processors, sources and sinks and added stores. Raises
     LocationNotWritableError, ShardCountChangedError, StoreFormatError, TopologyChangedError.
     """
     recorded = read_metadata(location)
@@ -92,9 +94,9 @@ def settle_metadata(
     _check_placement(location, recorded, asked)
     _check_stores(location, recorded, asked)
     differences = _differences(recorded, asked)
-    if not differences:
+    if not differences and recorded.stores == asked.stores:
         return recorded
-    if not accept_topology_change:
+    if differences and not accept_topology_change:
         raise TopologyChangedError(
             str(location),
             differences=differences,
@@ -133,7 +135,7 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
                 remedy="Its state would be lost: put the store back, or start anew with a new state_location and a "
                 "new checkpoint",
             )
-        if now != spec:
+        if now != spec and not _is_upgrade(spec, now):
             raise StoreFormatError(
                 spec.name,
                 recorded=spec.describe(),
@@ -141,6 +143,14 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
                 where=str(location),
                 remedy="Use the builder it was made with, or start anew with a new state_location and a new checkpoint",
             )
+
+
+def _is_upgrade(recorded: StoreSpec, asked: StoreSpec) -> bool:
+    """Return whether a store can go on as `asked`: its format newer or the same, its retention any."""
+    same_format = recorded.format is asked.format
+    if not same_format and recorded.format not in older_formats(asked.kind, asked.format):
+        return False
+    return replace(recorded, format=asked.format, retention_ms=asked.retention_ms) == asked
 
 
 def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:

@@ -2,9 +2,10 @@
 
 Stored as one JSON string (arrays in the state schema fail in applyInPandasWithState of pyspark 4.2):
 
-    {"format": 1, "state_id": str, "shard": int, "version": int,
+    {"format": 2, "state_id": str, "shard": int, "version": int,
      "deltas": [[name, size_bytes, digest], ...],      oldest first; the last one made `version`
-     "skipped_records": int, "stream_time_ms": int}
+     "skipped_records": int, "stream_time_ms": int,
+     "stores": {name: stream_time_ms, ...}}            of the segmented stores; format 1 had none
 
 `digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location.
 """
@@ -12,7 +13,8 @@ Stored as one JSON string (arrays in the state schema fail in applyInPandasWithS
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -20,7 +22,8 @@ import pyarrow as pa
 
 from statestore.errors import CommitPointerError
 
-POINTER_FORMAT = 1
+POINTER_FORMAT = 2
+_READABLE_FORMATS = (1, 2)
 _DIGEST_SIZE_BYTES = 16
 
 
@@ -42,7 +45,8 @@ class CommitPointer:
     """The committed state of one shard: `version` is what the deltas, applied in order, make of nothing.
 
     `skipped_records` counts the records that no serde could read, since the first start; `stream_time_ms` is the
-    highest timestamp seen, -1 before the first record.
+    highest timestamp seen, -1 before the first record. `store_times_ms` is the stream time of each segmented store,
+    which decides what has expired: a store that is not there was not written to yet.
     """
 
     state_id: str
@@ -51,15 +55,28 @@ class CommitPointer:
     deltas: tuple[DurableFile, ...] = ()
     skipped_records: int = 0
     stream_time_ms: int = -1
+    store_times_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def head(self) -> str:
         """The name of the delta that made this version; empty for version 0."""
         return self.deltas[-1].name if self.deltas else ""
 
-    def advance(self, delta: DurableFile | None, *, skipped_records: int, stream_time_ms: int) -> CommitPointer:
+    def advance(
+        self,
+        delta: DurableFile | None,
+        *,
+        skipped_records: int,
+        stream_time_ms: int,
+        store_times_ms: Mapping[str, int],
+    ) -> CommitPointer:
         """Return the pointer after one more batch; `delta` is None if the batch changed no state."""
-        counted = replace(self, skipped_records=self.skipped_records + skipped_records, stream_time_ms=stream_time_ms)
+        counted = replace(
+            self,
+            skipped_records=self.skipped_records + skipped_records,
+            stream_time_ms=stream_time_ms,
+            store_times_ms={**self.store_times_ms, **store_times_ms},
+        )
         if delta is None:
             return counted
         return replace(counted, version=self.version + 1, deltas=(*self.deltas, delta))
@@ -75,6 +92,7 @@ class CommitPointer:
                 "deltas": self.deltas,
                 "skipped_records": self.skipped_records,
                 "stream_time_ms": self.stream_time_ms,
+                "stores": self.store_times_ms,
             },
             separators=(",", ":"),
         )
@@ -85,7 +103,7 @@ class CommitPointer:
         where = "commit pointer in Spark's state"
         try:
             fields = json.loads(text)
-            if fields["format"] != POINTER_FORMAT:
+            if fields["format"] not in _READABLE_FORMATS:
                 raise CommitPointerError(
                     where,
                     f"has format {fields['format']!r}, this release knows {POINTER_FORMAT}: it was written by another "
@@ -99,7 +117,8 @@ class CommitPointer:
                 deltas,
                 int(fields["skipped_records"]),
                 int(fields["stream_time_ms"]),
+                {str(name): int(time_ms) for name, time_ms in fields.get("stores", {}).items()},
             )
-        except (KeyError, ValueError, TypeError) as cause:
+        except (KeyError, ValueError, TypeError, AttributeError) as cause:
             raise CommitPointerError(where, f"{text[:200]!r} is not one of ours") from cause
         return pointer

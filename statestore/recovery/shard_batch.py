@@ -8,15 +8,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.write_set import RecordContext, WriteSet
+from statestore.bytestore.write_set import WriteSet
 from statestore.errors import CommitPointerError, LocationMismatchError
-from statestore.recovery.delta import Changes, DeltaInfo, encode_delta
+from statestore.recovery.changelog import BatchChangelog, batch_changelog
+from statestore.recovery.delta import DeltaInfo, encode_delta
 from statestore.recovery.local_copy import open_local_copy
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.memory_copy import open_memory_copy
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
 
 
@@ -28,6 +29,8 @@ class ShardedState:
     location: DurableLocation
     stores: tuple[StoreSpec, ...]
     local_dir: str | None
+    in_memory: frozenset[str] = frozenset()
+    """The names of the stores that are not kept in RocksDB."""
 
     def pointer(self, shard: int, recorded: str | None) -> CommitPointer:
         """Return the commit pointer that Spark's state has recorded for `shard`; None is version 0.
@@ -44,17 +47,33 @@ class ShardedState:
         return pointer
 
     @contextmanager
-    def open(self, pointer: CommitPointer, context: RecordContext) -> Iterator[ShardBatch]:
+    def open(self, pointer: CommitPointer) -> Iterator[ShardBatch]:
         """Hand out the shard at the version of `pointer`, ready to take a batch's writes."""
-        with open_local_copy(self.location, pointer, self.stores, self.local_dir) as database:
+        persistent = [spec for spec in self.stores if spec.name not in self.in_memory]
+        in_memory = [spec for spec in self.stores if spec.name in self.in_memory]
+        with (
+            open_local_copy(self.location, pointer, persistent, self.local_dir) as local,
+            open_memory_copy(self.location, pointer, in_memory) as memory,
+        ):
+            committed = {**local, **memory}
             stores = {
-                spec.name: WriteSet(database.family(column_family(spec), spec.name), context) for spec in self.stores
+                spec.name: BatchStore(spec, WriteSet(committed[spec.name]), batch_changelog(spec))
+                for spec in self.stores
             }
             try:
                 yield ShardBatch(self.location, pointer, stores)
             finally:
                 for store in stores.values():
-                    store.close()
+                    store.bytes.close()
+
+
+@dataclass(frozen=True)
+class BatchStore:
+    """A store in a batch: its committed bytes under the batch's writes, and the changelog of those."""
+
+    spec: StoreSpec
+    bytes: WriteSet
+    changelog: BatchChangelog
 
 
 @dataclass(frozen=True)
@@ -63,20 +82,27 @@ class ShardBatch:
 
     location: DurableLocation
     pointer: CommitPointer
-    stores: Mapping[str, WriteSet]
+    stores: Mapping[str, BatchStore]
+    stream_times_ms: dict[str, int] = field(default_factory=dict)
+    """The stream time of each segmented store after the batch; who writes to the stores sets it."""
 
     def commit(self, *, skipped_records: int = 0, stream_time_ms: int = -1) -> CommitPointer:
-        """Make the writes durable as one delta and return the pointer that commits them, if Spark keeps it.
+        """Make what was logged durable as one delta and return the pointer that commits it, if Spark keeps it.
 
         Without writes there is no delta and no new version. Raises LocationNotWritableError.
         """
-        changes = {name: store.changes for name, store in self.stores.items() if store.changes}
-        delta = self._write_delta(changes) if changes else None
-        return self.pointer.advance(delta, skipped_records=skipped_records, stream_time_ms=stream_time_ms)
+        changelogs = {name: store.changelog for name, store in self.stores.items() if len(store.changelog)}
+        delta = self._write_delta(changelogs) if changelogs else None
+        return self.pointer.advance(
+            delta,
+            skipped_records=skipped_records,
+            stream_time_ms=stream_time_ms,
+            store_times_ms=self.stream_times_ms,
+        )
 
-    def _write_delta(self, changes: Mapping[str, Changes]) -> DurableFile:
+    def _write_delta(self, changelogs: Mapping[str, BatchChangelog]) -> DurableFile:
         info = DeltaInfo(self.pointer.state_id, self.pointer.shard, self.pointer.version + 1)
-        data = encode_delta(info, changes)
+        data = encode_delta(info, changelogs, self.pointer.store_times_ms)
         # The name is this attempt's alone: retries, speculative and zombie attempts never write the same file.
         name = f"{shard_directory(info.shard)}/{info.version:012d}-{uuid.uuid4().hex}.arrow"
         self.location.write(name, data)

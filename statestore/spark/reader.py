@@ -19,8 +19,7 @@ from pyspark.sql import functions as f
 
 from statestore.errors import RecoveryError
 from statestore.format.header_columns import decode_header_column
-from statestore.format.value_timestamp_headers import split_columns
-from statestore.processor.context import TaskRecordContext
+from statestore.recovery.contents import StoredEntry, stored_entries
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import METADATA_NAME, read_metadata
 from statestore.recovery.pointer import CommitPointer
@@ -28,8 +27,13 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.drivers import POINTER_VARIABLE
 from statestore.spark.schema import HEADERS
 
-STORE_SCHEMA = f"shard int, version long, key binary, value binary, timestamp_ms long, headers {HEADERS}"
-_NAMES = ["shard", "version", "key", "value", "timestamp_ms", "headers"]
+STORE_SCHEMA = ", ".join(
+    [
+        "shard int, version long, key binary, value binary, timestamp_ms long",
+        f"headers {HEADERS}, start_ms long, end_ms long",
+    ]
+)
+_NAMES = ["shard", "version", "key", "value", "timestamp_ms", "headers", "start_ms", "end_ms"]
 _ENTRIES_PER_BATCH = 10_000
 
 
@@ -70,9 +74,12 @@ def _operator_pointers(spark: SparkSession, checkpoint: str, operator: Row) -> D
 def read_store(
     spark: SparkSession, store: str, *, checkpoint_location: str | Path, state_location: str | Path
 ) -> DataFrame:
-    """Return the committed entries of `store`: shard, version, key, value, timestamp_ms, headers; in no set order.
+    """Return the committed entries of `store`, one row each, in no set order; columns as in STORE_SCHEMA.
 
-    `version` is the number of batches that have changed the shard. Keys and values are the serialized bytes.
+    `version` is the number of batches that have changed the shard. Keys and values are the serialized bytes. `start_ms`
+    and `end_ms` are those of a window or session, or from when and until when a version of a versioned store is valid;
+    null for key-value stores, and for the end of the latest version. Timestamp and headers are null if the store's
+    format has none.
     Raises RecoveryError if there is no state, and ValueError if it has no such store.
     """
     location = DurableLocation(state_location)
@@ -102,21 +109,23 @@ class _Restore:
         # A local copy of its own: a reader must not touch those of a running query.
         with tempfile.TemporaryDirectory(prefix="statestore-read-") as local_dir:
             state = replace(self.state, local_dir=local_dir)
-            with state.open(pointer, TaskRecordContext()) as shard:
-                entries = shard.stores[self.store].range(None, None)
+            with state.open(pointer) as shard:
+                store = shard.stores[self.store]
+                entries = stored_entries(store.spec, store.bytes)
                 while chunk := list(islice(entries, _ENTRIES_PER_BATCH)):
                     yield _rows(pointer, chunk)
 
 
-def _rows(pointer: CommitPointer, entries: list[tuple[bytes, bytes]]) -> pa.RecordBatch:
-    keys, stored = zip(*entries, strict=True)
-    values, timestamps, header_bytes = split_columns(pa.array(stored, pa.binary()))
+def _rows(pointer: CommitPointer, entries: list[StoredEntry]) -> pa.RecordBatch:
+    keys, starts, ends, values, timestamps, header_bytes = zip(*entries, strict=True)
     columns = [
         pa.repeat(pa.scalar(pointer.shard, pa.int32()), len(keys)),
         pa.repeat(pa.scalar(pointer.version, pa.int64()), len(keys)),
         pa.array(keys, pa.binary()),
-        values,
-        timestamps,
-        decode_header_column(header_bytes),
+        pa.array(values, pa.binary()),
+        pa.array(timestamps, pa.int64()),
+        decode_header_column(pa.array(header_bytes, pa.binary())),
+        pa.array(starts, pa.int64()),
+        pa.array(ends, pa.int64()),
     ]
     return pa.record_batch(columns, names=_NAMES)

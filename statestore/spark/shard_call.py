@@ -9,6 +9,7 @@ from itertools import islice
 
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import OnDeserializationError, Task
+from statestore.processor.task_stores import build_stores, settle_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.ownership import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
@@ -45,15 +46,17 @@ class ShardCall:
         with BlobSpool(self.input_memory_bytes) as spool:
             for blob in blobs:
                 spool.add(blob)
-            with self.state.open(pointer, context) as batch:
+            with self.state.open(pointer) as batch:
+                stores = build_stores(self.topology, batch, context)
                 task = Task(
                     self.topology,
                     shard,
-                    batch.stores,
+                    stores,
                     context,
                     on_deserialization_error=self.on_deserialization_error,
                 )
                 yield from self._process(task, spool)
+                settle_stores(stores, batch)
                 return self._commit(batch, task, context)
 
     def _process(self, task: Task, spool: BlobSpool) -> Generator[bytes, None, None]:

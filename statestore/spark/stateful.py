@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from statestore.errors import InputError
+from statestore.errors import InputError, TopologyError
 from statestore.processor.task import OnDeserializationError
 from statestore.processor.topology import Topology
 from statestore.recovery.location import DurableLocation
@@ -81,6 +81,7 @@ def stateful(
         raise InputError("stateful() needs a streaming DataFrame (spark.readStream), this one is a batch")
     check_input_schema(records.schema)
     topology.validate()
+    _refuse_unlogged(topology)
     spark = records.sparkSession
     _settle_session(spark, shards, via)
     location = DurableLocation(state_location)
@@ -89,7 +90,7 @@ def stateful(
     )
     call = ShardCall(
         topology,
-        ShardedState(metadata.state_id, location, metadata.stores, local_dir),
+        ShardedState(metadata.state_id, location, metadata.stores, local_dir, topology.in_memory_stores()),
         metadata.routing,
         OnDeserializationError(on_deserialization_error),
         input_memory_bytes,
@@ -108,6 +109,15 @@ def _asked(spark: SparkSession, topology: Topology, shards: int, shard_by: str) 
         topology.store_specs(),
         topology.to_json(),
     )
+
+
+def _refuse_unlogged(topology: Topology) -> None:
+    for name, builder in topology.store_builders.items():
+        if not builder.logging_enabled:
+            raise TopologyError(
+                f"state store {name!r} has logging disabled: under Spark what is not logged is gone after each batch. "
+                "Leave out with_logging_disabled()"
+            )
 
 
 def _settle_session(spark: SparkSession, shards: int, via: str) -> None:

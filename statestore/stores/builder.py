@@ -1,72 +1,147 @@
-"""Suppliers and builders: what a user says of a store, and the one place that stacks it. Source: Kafka's Stores."""
+"""Builders: what a user says of a store, and the one place that stacks its layers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.serde import Serde
 from statestore.format.store_format import StoreFormat
-from statestore.stores.key_value import TimestampedKeyValueStoreWithHeaders
+from statestore.recovery.changelog import Changelog
+from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
+from statestore.stores.changelogging import ChangeLoggingLayer
+from statestore.stores.codec import value_codec
+from statestore.stores.metered import StoreMetrics, metered
+from statestore.stores.retaining import RetainingLayer
+from statestore.stores.supplier import BytesStoreSupplier
+from statestore.stores.typed_store import TypedStore
 
-K = TypeVar("K")
-V = TypeVar("V")
+S = TypeVar("S", bound=TypedStore)
+
+_LOG = logging.getLogger(__name__)
+
+
+class _NoRecord:
+    """Stands for the record where nothing is being processed."""
+
+    timestamp_ms = -1
+    header_bytes = b""
 
 
 @dataclass(frozen=True)
-class KeyValueBytesStoreSupplier:
-    """Where and in which format a key-value store keeps its bytes."""
+class StoreBuilder(Generic[S]):
+    """Describes a store, and builds it on the bytes that a driver provides.
 
-    spec: StoreSpec
+    A builder is never changed: each `with_` method returns another one. Logging is on, caching and metrics are off,
+    unless said otherwise: Kafka records the metrics of stores at level DEBUG only.
+    """
 
-
-@dataclass(frozen=True)
-class StoreBuilder(Generic[K, V]):
-    """Describes a store and builds it over the bytes that a driver provides."""
-
-    supplier: KeyValueBytesStoreSupplier
-    key_serde: Serde[K]
-    value_serde: Serde[V]
+    supplier: BytesStoreSupplier
+    format: StoreFormat
+    store_class: Callable[..., S]
+    key_serde: Serde[Any]
+    value_serde: Serde[Any]
+    logging_enabled: bool = True
+    changelog_config: Mapping[str, str] = field(default_factory=dict)
+    """What the changelog topic would be configured with; kept for drivers that have one."""
+    caching_enabled: bool = False
+    cache_max_bytes: int = DEFAULT_CACHE_MAX_BYTES
+    metrics_enabled: bool = False
 
     @property
     def name(self) -> str:
         """The store's name."""
-        return self.supplier.spec.name
+        return self.supplier.name
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the store is kept in RocksDB; else it is in memory."""
+        return self.supplier.persistent
 
     @property
     def spec(self) -> StoreSpec:
         """What is recorded of the store."""
-        return self.supplier.spec
+        return self.supplier.spec(self.format)
 
-    def build(self, inner: ByteStore) -> TimestampedKeyValueStoreWithHeaders[K, V]:
-        """Return the typed store over `inner`."""
-        return TimestampedKeyValueStoreWithHeaders(inner, self.key_serde, self.value_serde)
+    def with_caching_enabled(self, max_bytes: int = DEFAULT_CACHE_MAX_BYTES) -> StoreBuilder[S]:
+        """Return a builder of a store that holds writes back until a flush, or until they exceed `max_bytes`.
 
-
-class Stores:
-    """Factories for suppliers and builders, named as in Kafka Streams."""
-
-    @staticmethod
-    def persistent_timestamped_key_value_store_with_headers(name: str) -> KeyValueBytesStoreSupplier:
-        """Return a supplier of a RocksDB store that keeps a timestamp and headers with each value.
-
-        Raises ValueError if `name` is not a legal Kafka name.
+        A store that retains duplicates is not cached: no write replaces another. Raises ValueError for a versioned
+        store, as in Kafka: what a put returns depends on the versions before it.
         """
-        return KeyValueBytesStoreSupplier(StoreSpec(name, StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS))
+        if self.supplier.kind is StoreKind.VERSIONED:
+            raise ValueError(f"store {self.name!r}: a versioned store can't be cached")
+        if type(max_bytes) is not int or max_bytes < 0:
+            raise ValueError(f"max_bytes must be a whole number, 0 or more, got {max_bytes!r}")
+        if self.supplier.retain_duplicates:
+            _LOG.warning("store %r retains duplicates: it is not cached", self.name)
+            return self
+        return replace(self, caching_enabled=True, cache_max_bytes=max_bytes)
 
-    @staticmethod
-    def timestamped_key_value_store_with_headers_builder(
-        supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
-    ) -> StoreBuilder[K, V]:
-        """Return a builder of a timestamped key-value store with headers. Raises TypeError on wrong arguments."""
-        _require("supplier", supplier, KeyValueBytesStoreSupplier)
-        _require("key_serde", key_serde, Serde)
-        _require("value_serde", value_serde, Serde)
-        return StoreBuilder(supplier, key_serde, value_serde)
+    def with_caching_disabled(self) -> StoreBuilder[S]:
+        """Return a builder of a store whose writes go on at once."""
+        return replace(self, caching_enabled=False)
 
+    def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder[S]:
+        """Return a builder of a store with a changelog, configured with `config`.
 
-def _require(parameter: str, value: Any, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{parameter} must be a {kind.__name__}, not {value!r}")
+        Raises TypeError unless all of it is text.
+        """
+        config = dict(config or {})
+        for key, value in config.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise TypeError(f"config of the changelog of store {self.name!r} must be text, got {key!r}: {value!r}")
+        return replace(self, logging_enabled=True, changelog_config=config)
+
+    def with_logging_disabled(self) -> StoreBuilder[S]:
+        """Return a builder of a store without a changelog: its content can't be restored."""
+        return replace(self, logging_enabled=False, changelog_config={})
+
+    def with_metrics_enabled(self) -> StoreBuilder[S]:
+        """Return a builder of a store that measures its operations."""
+        return replace(self, metrics_enabled=True)
+
+    def with_metrics_disabled(self) -> StoreBuilder[S]:
+        """Return a builder of a store that measures nothing."""
+        return replace(self, metrics_enabled=False)
+
+    def build(
+        self,
+        inner: ByteStore,
+        *,
+        changelog: Changelog | None = None,
+        context: RecordContext | None = None,
+        stream_time_ms: int = NO_STREAM_TIME,
+        metrics: StoreMetrics | None = None,
+    ) -> S:
+        """Return the store on `inner`, whose bytes are those of `spec`.
+
+        `changelog` takes down the writes, if logging is enabled; `context` is the record that they are made for;
+        `stream_time_ms` the store's stream time so far; `metrics` where operations are measured, if they are at all.
+        """
+        spec = self.spec
+        written_for = WrittenFor(context or _NoRecord()) if self.caching_enabled else context or _NoRecord()
+        logged = changelog if self.logging_enabled else None
+        segments = Segments(inner, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
+        codec = value_codec(self.format, self.value_serde)
+
+        store = inner
+        if spec.kind is StoreKind.VERSIONED:
+            # Its layers see versions, not bytes: it logs by itself.
+            built = self.store_class(store, self.key_serde, codec, segments, logged, written_for)
+        else:
+            if segments is not None:
+                store = RetainingLayer(store, segments)
+            if logged is not None:
+                store = ChangeLoggingLayer(store, spec, logged, written_for)
+            if isinstance(written_for, WrittenFor):
+                store = CachingLayer(store, written_for, self.cache_max_bytes)
+            time = () if segments is None else (spec, segments)
+            built = self.store_class(store, self.key_serde, codec, *time)
+        return metered(built, self.format, metrics or StoreMetrics()) if self.metrics_enabled else built

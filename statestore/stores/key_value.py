@@ -1,129 +1,115 @@
-"""The timestamped key-value store with headers, over any byte store. Source: KIP-1271."""
+"""Key-value stores, over any byte store. Source: Kafka's KeyValueStore; with headers: KIP-1271.
+
+What a store holds of a key is its codec's choice: a plain value, a ValueAndTimestamp or a ValueTimestampHeaders.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.errors import DeserializationError, FormatError, StoreError
 from statestore.format.serde import Serde
-from statestore.format.value_timestamp_headers import encode_value_timestamp_headers, split_value_timestamp_headers
-from statestore.headers import Headers
-from statestore.stores.value_timestamp_headers import ValueTimestampHeaders
+from statestore.stores.codec import ValueCodec
+from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
+from statestore.stores.iterator import StoreIterator
+from statestore.stores.typed_store import TypedStore
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class TimestampedKeyValueStoreWithHeaders(Generic[K, V]):
-    """A map of keys to values, each with the timestamp and headers it was written with.
+class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
+    """A map of keys to values that can only be read.
 
-    A key of None raises TypeError everywhere. Keys are ordered by their serialized bytes, unsigned. Headers are not
-    parsed on the way in or out: only who looks into `headers` of a result pays for it. Every method raises
-    StoreClosedError after the batch that handed the store out.
+    A key of None raises TypeError everywhere. Keys are ordered by their serialized bytes, unsigned.
     """
 
-    def __init__(self, inner: ByteStore, key_serde: Serde[K], value_serde: Serde[V]) -> None:
-        self.name = inner.name
-        self._inner = inner
-        self._key_serde = key_serde
-        self._value_serde = value_serde
-        self._key_bytes = key_serde.serialize
-        self._value_bytes = value_serde.serialize
-        self._value_object = value_serde.deserialize
-
-    def get(self, key: K) -> ValueTimestampHeaders[V] | None:
-        """Return value, timestamp and headers of `key`; None if it has none."""
-        if key is None:
-            raise self._null_key()
-        stored = self._inner.get(self._key_bytes(key))
+    def get(self, key: K) -> V | None:
+        """Return what the store holds of `key`; None if nothing."""
+        stored = self._inner.get(self._require_key(key))
         return None if stored is None else self._decode(stored)
 
-    def put(self, key: K, value: ValueTimestampHeaders[V] | None) -> None:
-        """Set `key`; None, or a value of None, deletes it and drops its headers."""
-        if key is None:
-            raise self._null_key()
-        self._inner.put(self._key_bytes(key), self._encode(value))
-
-    def put_if_absent(self, key: K, value: ValueTimestampHeaders[V] | None) -> ValueTimestampHeaders[V] | None:
-        """Set `key` if it has no value, and return None; otherwise change nothing and return what it has."""
-        present = self.get(key)
-        if present is None:
-            self.put(key, value)
-        return present
-
-    def put_all(self, entries: Iterable[tuple[K, ValueTimestampHeaders[V] | None]]) -> None:
-        """Set all entries in order; the whole of them is serialized before the first is written."""
-        changes = []
-        for key, value in entries:
-            if key is None:
-                raise self._null_key()
-            changes.append((self._key_bytes(key), self._encode(value)))
-        self._inner.write(changes)
-
-    def delete(self, key: K) -> ValueTimestampHeaders[V] | None:
-        """Delete `key` and return what it had, None if nothing."""
-        if key is None:
-            raise self._null_key()
-        key_bytes = self._key_bytes(key)
-        stored = self._inner.get(key_bytes)
-        self._inner.put(key_bytes, None)
-        return None if stored is None else self._decode(stored)
-
-    def range(self, start: K | None, end: K | None) -> Iterator[tuple[K, ValueTimestampHeaders[V]]]:
+    def range(self, start: K | None, end: K | None) -> StoreIterator[tuple[K, V]]:
         """Yield entries from `start` to `end`, both inclusive, None = open, ascending, as the store is at the call."""
-        return self._entries(self._scan(start, end, reverse=False))
+        return self._entries(start, end, reverse=False)
 
-    def reverse_range(self, start: K | None, end: K | None) -> Iterator[tuple[K, ValueTimestampHeaders[V]]]:
+    def reverse_range(self, start: K | None, end: K | None) -> StoreIterator[tuple[K, V]]:
         """Yield entries from `end` down to `start`, both inclusive, None = open, as the store is at the call."""
-        return self._entries(self._scan(start, end, reverse=True))
+        return self._entries(start, end, reverse=True)
 
-    def all(self) -> Iterator[tuple[K, ValueTimestampHeaders[V]]]:
+    def all(self) -> StoreIterator[tuple[K, V]]:
         """Yield all entries, ascending, as the store is at the call."""
-        return self.range(None, None)
+        return self._entries(None, None, reverse=False)
 
-    def reverse_all(self) -> Iterator[tuple[K, ValueTimestampHeaders[V]]]:
+    def reverse_all(self) -> StoreIterator[tuple[K, V]]:
         """Yield all entries, descending, as the store is at the call."""
-        return self.reverse_range(None, None)
+        return self._entries(None, None, reverse=True)
 
-    def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, ValueTimestampHeaders[V]]]:
-        """Yield entries whose serialized key begins with `prefix`, ascending, as the store is at the call."""
-        return self._entries(_while_prefix(self._inner.range(prefix, None), prefix))
+    def prefix_scan(self, prefix: Any, prefix_serde: Serde[Any] | None = None) -> StoreIterator[tuple[K, V]]:
+        """Yield entries whose serialized key begins with `prefix`, ascending, as the store is at the call.
+
+        Without a serde, the prefix is bytes.
+        """
+        begin = prefix if prefix_serde is None else prefix_serde.serialize(prefix)
+        return self._iterate(self._pairs_decoded(_while_prefix(self._inner.range(begin, None), begin)))
 
     def approximate_num_entries(self) -> int:
         """Return about how many keys have a value."""
         return self._inner.approximate_num_entries()
 
-    def _scan(self, start: K | None, end: K | None, *, reverse: bool) -> Iterator[Pair]:
+    def _entries(self, start: K | None, end: K | None, *, reverse: bool) -> StoreIterator[tuple[K, V]]:
         first = None if start is None else self._key_bytes(start)
         last = None if end is None else self._key_bytes(end)
-        return self._inner.range(first, last, reverse=reverse)
+        return self._iterate(self._pairs_decoded(self._inner.range(first, last, reverse=reverse)))
 
-    def _entries(self, pairs: Iterator[Pair]) -> Iterator[tuple[K, ValueTimestampHeaders[V]]]:
-        key_object, decode = self._key_serde.deserialize, self._decode
-        return ((key_object(key), decode(stored)) for key, stored in pairs)
 
-    def _encode(self, value: ValueTimestampHeaders[V] | None) -> bytes | None:
-        if value is None or value.value is None:
+class KeyValueStore(ReadOnlyKeyValueStore[K, V]):
+    """A map of keys to values."""
+
+    def __init__(self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec) -> None:
+        super().__init__(inner, key_serde, codec)
+        self._made_of = (inner, key_serde, codec)
+
+    def put(self, key: K, value: V | None) -> None:
+        """Set what the store holds of `key`; None, or a holder of None, deletes it with its headers."""
+        self._inner.put(self._require_key(key), self._encode(value))
+
+    def put_if_absent(self, key: K, value: V | None) -> V | None:
+        """Set `key` if the store holds nothing of it, and return None; else change nothing and return what it holds."""
+        key_bytes = self._require_key(key)
+        present = self._inner.get(key_bytes)
+        if present is None:
+            self._inner.put(key_bytes, self._encode(value))
             return None
-        return encode_value_timestamp_headers(
-            self._value_bytes(value.value), value.timestamp_ms, value.headers.to_bytes()
-        )
+        held: V = self._decode(present)
+        return held
 
-    def _decode(self, stored: bytes) -> ValueTimestampHeaders[V]:
-        try:
-            header_bytes, timestamp_ms, value = split_value_timestamp_headers(stored)
-            return ValueTimestampHeaders(self._value_object(value), timestamp_ms, Headers.from_bytes(header_bytes))
-        except (FormatError, DeserializationError) as cause:
-            raise StoreError(
-                self.name,
-                f"a stored value can't be read by the {self._value_serde.name} serde ({cause}). Give the store the "
-                "serde that it was written with",
-            ) from cause
+    def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
+        """Set all entries in order; the whole of them is serialized before the first is written."""
+        self._inner.write([(self._require_key(key), self._encode(value)) for key, value in entries])
 
-    def _null_key(self) -> TypeError:
-        return TypeError(f"store {self.name!r}: a key must not be None")
+    def delete(self, key: K) -> V | None:
+        """Delete `key` and return what the store held of it, None if nothing."""
+        key_bytes = self._require_key(key)
+        stored = self._inner.get(key_bytes)
+        self._inner.put(key_bytes, None)
+        return None if stored is None else self._decode(stored)
+
+    def read_only(self) -> ReadOnlyKeyValueStore[K, V]:
+        """Return a view of the store that has no methods to write."""
+        return ReadOnlyKeyValueStore(*self._made_of)
+
+
+class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
+    """A map of keys to values, each with the timestamp it was written with."""
+
+
+class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders[V]]):
+    """A map of keys to values, each with the timestamp and headers it was written with.
+
+    Headers are not parsed on the way in or out: only who looks into `headers` of a result pays for it.
+    """
 
 
 def _while_prefix(pairs: Iterator[Pair], prefix: bytes) -> Iterator[Pair]:

@@ -1,19 +1,28 @@
 """One contract for every ByteStore: RocksDB, and a batch's write set over it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.segments import Segments, segment_prefix
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.upgrading import UpgradingByteStore
 from statestore.bytestore.write_set import WriteSet
 from statestore.errors import StoreClosedError
+from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
+from statestore.stores.caching import CachingLayer, WrittenFor
+from statestore.stores.changelogging import ChangeLoggingLayer
+from statestore.stores.layer import ByteStoreLayer
+from statestore.stores.retaining import RetainingLayer
 
 FAMILY = "store:family"
 
@@ -23,9 +32,14 @@ def rocksdb(path: Path) -> tuple[ByteStore, Callable[[], None]]:
     return database.family(FAMILY, "store"), database.close
 
 
+def memory(path: Path) -> tuple[ByteStore, Callable[[], None]]:
+    database = MemoryDatabase([FAMILY])
+    return database.family(FAMILY, "store"), database.close
+
+
 def write_set(path: Path) -> tuple[ByteStore, Callable[[], None]]:
     committed, close = rocksdb(path)
-    store = WriteSet(committed, TaskRecordContext())
+    store = WriteSet(committed)
 
     def close_both() -> None:
         store.close()
@@ -34,7 +48,62 @@ def write_set(path: Path) -> tuple[ByteStore, Callable[[], None]]:
     return store, close_both
 
 
-ENGINES = {"rocksdb": rocksdb, "write-set": write_set}
+def upgraded(path: Path) -> tuple[ByteStore, Callable[[], None]]:
+    """Make a store whose upgrade has nothing left to do; test_upgrading.py is about those that are half way."""
+    database = RocksDBDatabase(str(path), [FAMILY, "store:older"])
+    store = UpgradingByteStore(database, FAMILY, "store:older", lambda key, value: value, "store")
+    return store, database.close
+
+
+class NoChangelog:
+    """Takes down nothing."""
+
+    def append(self, key: bytes, stored: bytes | None, context: object, timestamp_ms: int | None = None) -> None:
+        assert isinstance(key, bytes)
+
+
+def over_rocksdb(layer: Callable[[ByteStore], ByteStore]) -> Callable[[Path], tuple[ByteStore, Callable[[], None]]]:
+    def make(path: Path) -> tuple[ByteStore, Callable[[], None]]:
+        inner, close = rocksdb(path)
+        return layer(inner), close
+
+    return make
+
+
+class InOneSegment(ByteStoreLayer):
+    """Shows the keys of segment 7 of a store whose keys stand behind their segment's id."""
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.inner.get(SEGMENT + key)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self.inner.put(SEGMENT + key, value)
+
+    def write(self, changes: Iterable[Change]) -> None:
+        self.inner.write([(SEGMENT + key, value) for key, value in changes])
+
+    def delete_below(self, end: bytes) -> None:
+        self.inner.delete_below(SEGMENT + end)
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        last = segment_prefix(8) if end is None else SEGMENT + end
+        pairs = self.inner.range(SEGMENT + (start or b""), last, reverse=reverse)
+        return ((key[len(SEGMENT) :], value) for key, value in pairs)
+
+
+SEGMENT = segment_prefix(7)
+SPEC = StoreSpec("store", StoreKind.KEY_VALUE, StoreFormat.PLAIN)
+ENGINES = {
+    "rocksdb": rocksdb,
+    "memory": memory,
+    "write-set": write_set,
+    "upgraded": upgraded,
+    "layer": over_rocksdb(ByteStoreLayer),
+    "change-logging": over_rocksdb(lambda inner: ChangeLoggingLayer(inner, SPEC, NoChangelog(), TaskRecordContext())),
+    "caching": over_rocksdb(lambda inner: CachingLayer(inner, WrittenFor(TaskRecordContext()))),
+    "retaining": over_rocksdb(lambda inner: InOneSegment(RetainingLayer(inner, Segments(inner, 1000, 10)))),
+    "small cache": over_rocksdb(lambda inner: CachingLayer(inner, WrittenFor(TaskRecordContext()), max_bytes=3)),
+}
 
 
 @pytest.fixture(params=sorted(ENGINES))
@@ -103,6 +172,18 @@ def test_range_sees_the_store_as_of_the_call(store: ByteStore) -> None:
     assert list(scan) == [(b"a", b"1"), (b"b", b"2")]
 
 
+def test_delete_below_leaves_what_is_not_below(store: ByteStore) -> None:
+    store.write([(key, key) for key in (b"", b"a", b"b", b"b\x00", b"c")])
+    scan = store.range(None, None)
+    store.delete_below(b"b")
+    assert [key for key, _ in scan] == [b"", b"a", b"b", b"b\x00", b"c"]
+    assert list(store.range(None, None)) == [(key, key) for key in (b"b", b"b\x00", b"c")]
+    assert store.get(b"a") is None
+    store.put(b"a", b"again")
+    assert store.get(b"a") == b"again"
+    assert [key for key, _ in store.range(None, b"b", reverse=True)] == [b"b", b"a"]
+
+
 def test_approximate_num_entries_of_fresh_keys(store: ByteStore) -> None:
     assert store.approximate_num_entries() == 0
     store.write([(b"%d" % number, b"v") for number in range(10)])
@@ -130,18 +211,16 @@ def test_a_closed_store_refuses_everything(store: ByteStore) -> None:
 KEYS = st.binary(max_size=2)  # short, so that they collide
 
 
-class WriteSetModel(RuleBasedStateMachine):
-    """A write set over RocksDB against a dict, with commits and reopening in between."""
+class ByteStoreModel(RuleBasedStateMachine):
+    """A store against a dict."""
+
+    engine = "rocksdb"
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = TemporaryDirectory()
         self.model: dict[bytes, bytes] = {}
-        self.open()
-
-    def open(self) -> None:
-        self.database = RocksDBDatabase(self.directory.name + "/db", [FAMILY])
-        self.store = WriteSet(self.database.family(FAMILY, "store"), TaskRecordContext())
+        self.store, self.close = ENGINES[self.engine](Path(self.directory.name, "db"))
 
     @rule(key=KEYS, value=st.one_of(st.none(), st.binary(max_size=3)))
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -154,6 +233,11 @@ class WriteSetModel(RuleBasedStateMachine):
     def get(self, key: bytes) -> None:
         assert self.store.get(key) == self.model.get(key)
 
+    @rule(end=KEYS)
+    def delete_below(self, end: bytes) -> None:
+        self.store.delete_below(end)
+        self.model = {key: value for key, value in self.model.items() if key >= end}
+
     @rule(start=st.one_of(st.none(), KEYS), end=st.one_of(st.none(), KEYS), reverse=st.booleans())
     def range(self, start: bytes | None, end: bytes | None, reverse: bool) -> None:
         wanted = sorted(
@@ -162,21 +246,41 @@ class WriteSetModel(RuleBasedStateMachine):
         )
         assert list(self.store.range(start, end, reverse=reverse)) == wanted
 
-    @rule()
-    def commit_and_reopen(self) -> None:
-        changes = [(key, value if isinstance(value, bytes) else None) for key, value in self.store.changes.items()]
-        self.store.close()
-        self.database.write({FAMILY: changes})
-        self.database.close()
-        self.open()
-
     @invariant()
     def everything_is_there(self) -> None:
         assert dict(self.store.range(None, None)) == self.model
 
     def teardown(self) -> None:
-        self.database.close()
+        self.close()
         self.directory.cleanup()
+
+
+class WriteSetModel(ByteStoreModel):
+    """A write set over RocksDB, with commits and reopening in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.close()
+        self.open()
+
+    def open(self) -> None:
+        self.database = RocksDBDatabase(self.directory.name + "/db", [FAMILY])
+        self.committed = self.database.family(FAMILY, "store")
+        self.store = WriteSet(self.committed)
+        self.close = self.database.close
+
+    @rule()
+    def commit_and_reopen(self) -> None:
+        self.store.apply_to(self.committed)
+        self.store.close()
+        self.database.close()
+        self.open()
+
+
+@pytest.mark.parametrize("engine", sorted(set(ENGINES) - {"layer", "write-set"}))
+def test_every_engine_is_a_map(engine: str) -> None:
+    model = type("Model", (ByteStoreModel,), {"engine": engine})
+    run_state_machine_as_test(model, settings=settings(max_examples=15, stateful_step_count=20, deadline=None))
 
 
 TestWriteSetModel = WriteSetModel.TestCase

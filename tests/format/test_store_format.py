@@ -7,4 +7,4 @@ from statestore.format.store_format import StoreFormat
 
 def test_numbers_never_change() -> None:
     numbers = {format_.name: int(format_) for format_ in StoreFormat}
-    assert numbers == {"PLAIN": 0, "TIMESTAMPED": 1, "TIMESTAMPED_WITH_HEADERS": 2}
+    assert numbers == {"PLAIN": 0, "TIMESTAMPED": 1, "TIMESTAMPED_WITH_HEADERS": 2, "WITH_HEADERS": 3}

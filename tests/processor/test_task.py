@@ -8,11 +8,12 @@ import pytest
 
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.write_set import Tombstone, WriteSet
+from statestore.bytestore.write_set import WriteSet
 from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError, UnknownTopicError
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import OnDeserializationError, SourceRecord, Task, serialize_by_type
+from statestore.recovery.changelog import batch_changelog
 
 HEADERS = encode_headers([("h", b"1"), ("h", None)])
 
@@ -54,10 +55,14 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Task]]:
         context = TaskRecordContext()
         database = RocksDBDatabase(str(tmp_path / f"db-{len(opened)}"), list(topology.store_builders))
         opened.append(database)
-        stores = {name: WriteSet(database.family(name, name), context) for name in topology.store_builders}
+        changelogs = {name: batch_changelog(builder.spec) for name, builder in topology.store_builders.items()}
+        stores = {
+            name: builder.build(WriteSet(database.family(name, name)), changelog=changelogs[name], context=context)
+            for name, builder in topology.store_builders.items()
+        }
         policy = OnDeserializationError.SKIP if skip else OnDeserializationError.FAIL
         task = Task(topology, 0, stores, context, on_deserialization_error=policy)
-        task.write_sets = stores  # for the test to look into
+        task.changelogs = changelogs  # for the test to look into
         assert task.process(records) == len(records)
         task.close()
         return task
@@ -186,10 +191,10 @@ def test_a_tombstone_carries_headers_and_timestamp_of_the_record_at_this_node(ru
         "second",
     )
     task = run(topology, record(b"1"))
-    assert task.write_sets["s"].changes == {
-        b"k": Tombstone(99, encode_headers([("by", b"first")])),
-        b"after": Tombstone(5, HEADERS),
-    }
+    assert task.changelogs["s"].records() == [
+        (b"k", None, 99, encode_headers([("by", b"first")])),
+        (b"after", None, 5, HEADERS),
+    ]
 
 
 def test_stream_time_is_the_highest_timestamp_so_far(run: Callable[..., Task]) -> None:

@@ -85,7 +85,7 @@ def test_an_older_pointer_gets_the_older_state(shard: Shard) -> None:
 
 def test_two_attempts_at_once_do_not_wait_for_each_other(shard: Shard) -> None:
     pointer = three_batches(shard)
-    with shard.state.open(pointer, TaskRecordContext()) as zombie:
+    with shard.open(pointer) as zombie:
         zombie.stores["totals"].put(b"a", stored(b"zombie"))
         retried = shard.batch(pointer, {b"a": stored(b"retry")})
         late = zombie.commit()
@@ -183,7 +183,7 @@ def test_a_tombstone_carries_the_deleting_record(shard: Shard) -> None:
     context = TaskRecordContext()
     context.timestamp_ms = 77
     context.headers.add("why", b"deleted")
-    with shard.state.open(pointer, context) as batch:
+    with shard.open(pointer, context) as batch:
         batch.stores["totals"].put(b"a", None)
         deleted = batch.commit()
     with pa.ipc.open_file(shard.delta_file(deleted)) as reader:

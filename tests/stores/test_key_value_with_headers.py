@@ -11,7 +11,6 @@ from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.write_set import WriteSet
 from statestore.errors import SerializationError, StoreClosedError, StoreError
 from statestore.format.header_bytes import parse_count
-from statestore.processor.context import TaskRecordContext
 
 BUILDER = Stores.timestamped_key_value_store_with_headers_builder(
     Stores.persistent_timestamped_key_value_store_with_headers("totals"), Serdes.string(), Serdes.int64()
@@ -26,7 +25,7 @@ def entry(value: int, timestamp_ms: int = 1, *headers: tuple[str, bytes | None])
 @pytest.fixture
 def write_set(tmp_path: Path) -> Iterator[WriteSet]:
     database = RocksDBDatabase(str(tmp_path / "db"), [column_family(BUILDER.spec)])
-    yield WriteSet(database.family(column_family(BUILDER.spec), "totals"), TaskRecordContext())
+    yield WriteSet(database.family(column_family(BUILDER.spec), "totals"))
     database.close()
 
 

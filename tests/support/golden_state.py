@@ -30,7 +30,7 @@ def main(home: Path) -> None:
     context = TaskRecordContext()
     context.timestamp_ms = 7
     context.headers.add("why", b"deleted")
-    with shard.state.open(second, context) as batch:
+    with shard.open(second, context) as batch:
         batch.stores["totals"].put(b"b", None)
         third = batch.commit(skipped_records=2, stream_time_ms=7)
     pointers = [json.loads(pointer.to_json()) for pointer in (first, second, third)]

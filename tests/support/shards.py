@@ -1,6 +1,7 @@
 """A one-shard state with a store, and batches of changes on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from statestore.stores.changelogging import ChangeLoggingLayer
 
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
 
@@ -19,6 +21,18 @@ def stored(value: bytes, timestamp_ms: int = 5, header_bytes: bytes = b"") -> by
     encoded = encode_value_timestamp_headers(value, timestamp_ms, header_bytes)
     assert encoded is not None
     return encoded
+
+
+class LoggedBatch:
+    """A batch whose stores log what is written to them, as bytes."""
+
+    def __init__(self, batch: ShardBatch, context: TaskRecordContext) -> None:
+        self.batch = batch
+        self.commit = batch.commit
+        self.stores = {
+            name: ChangeLoggingLayer(store.bytes, store.spec, store.changelog, context)
+            for name, store in batch.stores.items()
+        }
 
 
 @dataclass
@@ -36,7 +50,7 @@ class Shard:
         return self.state.pointer(0, None)
 
     def batch(self, pointer: CommitPointer, changes: dict[bytes, bytes | None]) -> CommitPointer:
-        def write(shard: ShardBatch) -> CommitPointer:
+        def write(shard: LoggedBatch) -> CommitPointer:
             shard.stores["totals"].write(changes.items())
             return shard.commit()
 
@@ -46,8 +60,13 @@ class Shard:
         return self.run(pointer, lambda shard: dict(shard.stores["totals"].range(None, None)))
 
     def run(self, pointer: CommitPointer, use: Callable) -> object:
-        with self.state.open(pointer, TaskRecordContext()) as shard:
-            return use(shard)
+        with self.open(pointer) as batch:
+            return use(batch)
+
+    @contextmanager
+    def open(self, pointer: CommitPointer, context: TaskRecordContext | None = None) -> Iterator[LoggedBatch]:
+        with self.state.open(pointer) as batch:
+            yield LoggedBatch(batch, context or TaskRecordContext())
 
     def delta_file(self, pointer: CommitPointer, index: int = -1) -> Path:
         return self.home / "state" / pointer.deltas[index].name

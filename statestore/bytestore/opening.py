@@ -1,0 +1,93 @@
+"""Opens a store on the column families that a database has: as it is, as an upgrade, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from statestore.bytestore.families import DEFAULT_FAMILY, FAMILIES, older_formats
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.segments import is_latest_key
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.upgrading import Convert, FamilyDatabase, UpgradingByteStore
+from statestore.errors import StoreFormatError
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import upgrade_between
+from statestore.format.versioned_row import convert_latest_row, convert_segment_row
+
+FamilyName = Callable[[StoreFormat], str]
+"""Names the column family of a store in a format: a layout's."""
+
+
+class OpenDatabase(FamilyDatabase, Protocol):
+    """A database of which all families are open."""
+
+    @property
+    def path(self) -> str:
+        """Where it is, for errors."""
+        ...
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The names of its families."""
+        ...
+
+
+def open_store(database: OpenDatabase, spec: StoreSpec, family_name: FamilyName, name: str) -> ByteStore:
+    """Return the byte store of `spec` in a database that has its family, as an upgrade if there is an older format.
+
+    `name` is the store's, or its segment's, in errors. Raises StoreFormatError if it has entries in two older formats.
+    """
+    wanted = family_name(spec.format)
+    older = [known for known in older_formats(spec.kind, spec.format) if family_name(known) in database.families]
+    inhabited = [known for known in older if _has_entries(database, family_name(known))]
+    if len(inhabited) > 1:
+        raise StoreFormatError(
+            name,
+            recorded=" and ".join(known.describe() for known in inhabited) + " at the same time",
+            asked=spec.format.describe(),
+            where=database.path,
+            remedy=f"Finish the upgrade to {inhabited[0].describe()} first, with a store of that format, or delete the "
+            "local state and restore the store from its changelog",
+        )
+    for known in older:
+        if known not in inhabited and family_name(known) != DEFAULT_FAMILY:
+            database.drop_family(family_name(known))
+    if not inhabited:
+        return database.family(wanted, name)
+    convert = conversion(spec.kind, inhabited[0], spec.format)
+    return UpgradingByteStore(database, wanted, family_name(inhabited[0]), convert, name)
+
+
+def refuse_downgrade(present: Collection[str], spec: StoreSpec, family_name: FamilyName, where: str, name: str) -> None:
+    """Raise StoreFormatError if one of the families in `present` is that of a newer format than `spec` has."""
+    for newer in FAMILIES[spec.kind]:
+        if spec.format in older_formats(spec.kind, newer) and family_name(newer) in present:
+            raise StoreFormatError(
+                name,
+                recorded=f"{spec.kind.value} store, {newer.describe()}",
+                asked=spec.describe(),
+                where=where,
+                remedy="A downgrade is not supported: open it in the recorded format, or delete the local state and "
+                "restore the store from its changelog",
+            )
+
+
+def conversion(kind: StoreKind, older: StoreFormat, newer: StoreFormat) -> Convert:
+    """Return the function that converts an entry of a store of this kind from one format to a newer one."""
+    convert_value = upgrade_between(older, newer)
+    assert convert_value is not None  # `older` is one of older_formats()
+
+    def convert_entry(key: bytes, value: bytes) -> bytes:
+        converted = convert_value(value)
+        assert converted is not None  # only None becomes None
+        return converted
+
+    def convert_row(key: bytes, row: bytes) -> bytes:
+        return (convert_latest_row if is_latest_key(key) else convert_segment_row)(row, convert_value)
+
+    return convert_row if kind is StoreKind.VERSIONED else convert_entry
+
+
+def _has_entries(database: OpenDatabase, family: str) -> bool:
+    return next(database.family(family).range(None, None), None) is not None

@@ -1,0 +1,114 @@
+"""Time segments: how stores that keep time forget it, a whole stretch at once.
+
+    segmented_key := segment_id:i64_be key:u8[..]
+
+A segment holds what happened in [segment_id * interval, (segment_id + 1) * interval). Its entries stand together, so
+that a segment that is older than the retention goes by one range delete. Latest versions of a versioned store do not
+expire: they stand under the id -1, which sorts behind all others. Source: KeyValueSegments and LogicalKeyValueSegments
+of Kafka Streams, which keeps windows and sessions in a database per segment: there the id is in a directory's name.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from statestore.bytestore.protocol import ByteStore
+
+SEGMENT_ID_SIZE: Final = 8
+LATEST_SEGMENT: Final = -1
+NO_STREAM_TIME: Final = -1
+
+_ID: Final = struct.Struct(">q")
+_LATEST_PREFIX: Final = _ID.pack(LATEST_SEGMENT)
+_MAX_SEGMENT_ID: Final = 2**63 - 1
+
+
+def segment_prefix(segment_id: int) -> bytes:
+    """Return what the keys of a segment begin with."""
+    return _ID.pack(segment_id)
+
+
+def segment_of(key: bytes) -> int:
+    """Return the id of the segment that a segmented key belongs to."""
+    return int(_ID.unpack_from(key)[0])
+
+
+def is_latest_key(key: bytes) -> bool:
+    """Return whether a key of a versioned store is that of a latest version."""
+    return key.startswith(_LATEST_PREFIX)
+
+
+class Segments:
+    """The segments of one store on `inner`, and the store's stream time: the latest time put into it.
+
+    `stream_time_ms` of -1 means that nothing was put yet, as far as is known: then everything is live.
+    """
+
+    def __init__(
+        self, inner: ByteStore, retention_ms: int, interval_ms: int, stream_time_ms: int = NO_STREAM_TIME
+    ) -> None:
+        self.stream_time_ms = stream_time_ms
+        self.retention_ms = retention_ms
+        self._interval_ms = interval_ms
+        self._inner = inner
+        # Found on the store when first asked for, and kept up to date from then on.
+        self._ids: list[int] | None = None
+
+    def id_of(self, time_ms: int) -> int:
+        """Return the id of the segment of a time."""
+        return time_ms // self._interval_ms
+
+    @property
+    def first_live(self) -> int:
+        """The id of the first segment that has not expired; 0 at the least."""
+        return max(0, self.id_of(self.stream_time_ms - self.retention_ms))
+
+    @property
+    def first_visible_ms(self) -> int:
+        """The first time that reads show; what is older may still be there until its whole segment expires."""
+        return max(0, self.stream_time_ms - self.retention_ms + 1)
+
+    def advance(self, time_ms: int) -> None:
+        """Let the stream time go on to `time_ms`, if that is later, and delete the segments that expire by it."""
+        if time_ms <= self.stream_time_ms:
+            return
+        before = self.first_live
+        self.stream_time_ms = time_ms
+        first_live = self.first_live
+        if first_live > before and self.existing(0, first_live - 1):
+            self._inner.delete_below(segment_prefix(first_live))
+            self._ids = self.existing(first_live, _MAX_SEGMENT_ID)
+
+    def is_live(self, segment_id: int) -> bool:
+        """Return whether a segment has not expired."""
+        return segment_id >= self.first_live
+
+    def used(self, segment_id: int) -> None:
+        """Note that there are entries in a segment."""
+        ids = self._all()
+        place = bisect_left(ids, segment_id)
+        if place == len(ids) or ids[place] != segment_id:
+            ids.insert(place, segment_id)
+
+    def existing(self, first: int, last: int, *, reverse: bool = False) -> list[int]:
+        """Return the ids of the segments from `first` to `last`, both inclusive, that have or had entries."""
+        ids = self._all()
+        found = ids[bisect_left(ids, first) : bisect_right(ids, last)]
+        return found[::-1] if reverse else found
+
+    def _all(self) -> list[int]:
+        if self._ids is None:
+            self._ids = []
+            position = segment_prefix(0)
+            # From each segment's end to the next one's first key: as many steps as there are segments.
+            while (pair := next(self._inner.range(position, None), None)) is not None:
+                segment_id = segment_of(pair[0])
+                if segment_id < 0:
+                    break
+                self._ids.append(segment_id)
+                if segment_id == _MAX_SEGMENT_ID:
+                    break
+                position = segment_prefix(segment_id + 1)
+        return self._ids

@@ -1,0 +1,51 @@
+"""The key of a window: the record's key, when the window starts, and a number that tells duplicates apart.
+
+    window_key := key:u8[..] window_start_ms:i64_be sequence:i32_be
+
+The end of a window is not stored: it is the start plus the store's window size. The sequence number is 0 unless the
+store retains duplicates. Keys have any length, so the windows of `k` and of `k 00` interleave in byte order.
+Source: WindowKeySchema of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from statestore.errors import FormatError, TruncatedError
+
+WINDOW_SUFFIX_SIZE: Final = 12
+MAX_TIME_MS: Final = 2**63 - 1
+MAX_SEQUENCE: Final = 2**31 - 1
+
+_SUFFIX: Final = struct.Struct(">qi")
+
+
+def encode_window_key(key: bytes, start_ms: int, sequence: int = 0) -> bytes:
+    """Return the key of a window.
+
+    Raises ValueError unless `start_ms` is 0 to 2^63 - 1 and `sequence` 0 to 2^31 - 1.
+    """
+    check_time("window_start_ms", start_ms)
+    if not 0 <= sequence <= MAX_SEQUENCE:
+        raise ValueError(f"sequence must be 0 to 2^31 - 1, got {sequence!r}")
+    return key + _SUFFIX.pack(start_ms, sequence)
+
+
+def split_window_key(data: bytes) -> tuple[bytes, int, int]:
+    """Return key, window start in ms and sequence number. Raises TruncatedError, and FormatError if one is negative."""
+    size = len(data) - WINDOW_SUFFIX_SIZE
+    if size < 0:
+        raise TruncatedError("window key", wanted=WINDOW_SUFFIX_SIZE, got=len(data))
+    start_ms, sequence = _SUFFIX.unpack_from(data, size)
+    if start_ms < 0 or sequence < 0:
+        raise FormatError("window key", f"negative window start {start_ms} or sequence number {sequence}")
+    return data[:size], start_ms, sequence
+
+
+def check_time(parameter: str, time_ms: int) -> None:
+    """Raise ValueError unless `time_ms` is an integer from 0 to 2^63 - 1; `parameter` names it."""
+    if not isinstance(time_ms, int) or not 0 <= time_ms <= MAX_TIME_MS:
+        raise ValueError(
+            f"{parameter} must be an integer from 0 to 2^63 - 1 (milliseconds since 1970), got {time_ms!r}"
+        )

@@ -1,0 +1,32 @@
+"""Builds the stores of a task on a shard's batch, and takes down what they say at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from statestore.bytestore.record_context import RecordContext
+from statestore.processor.topology import Topology
+from statestore.recovery.shard_batch import ShardBatch
+from statestore.stores.typed_store import TypedStore
+
+
+def build_stores(topology: Topology, batch: ShardBatch, context: RecordContext) -> dict[str, TypedStore]:
+    """Return the topology's stores by name, on the bytes of a batch that logs what is written to them."""
+    return {
+        name: topology.store_builders[name].build(
+            store.bytes,
+            changelog=store.changelog,
+            context=context,
+            stream_time_ms=batch.pointer.store_times_ms.get(name, -1),
+        )
+        for name, store in batch.stores.items()
+    }
+
+
+def settle_stores(stores: Mapping[str, TypedStore], batch: ShardBatch) -> None:
+    """Flush what the stores hold back and tell the batch how far their time has come: then it can be committed."""
+    for name, store in stores.items():
+        store.flush()
+        stream_time_ms = store.stream_time_ms
+        if stream_time_ms is not None:
+            batch.stream_times_ms[name] = stream_time_ms

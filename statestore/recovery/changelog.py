@@ -1,0 +1,144 @@
+"""Changelog records: what a store's writes look like outside of it, and how they come back in.
+
+    key             the store's key: of a window or session with its time, of a version the plain key
+    value           the plain value, without timestamp or headers; null is a tombstone
+    timestamp       of the value, where it has one; else of the record that was being processed; of a version its own
+    headers         of the value, where it has some; of a tombstone those of the record that was being processed
+
+Stores whose format has no room for headers log none. These are the records that Kafka Streams sends to its changelog
+topics (ChangeLogging*BytesStore) and reads back (RecordConverters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from statestore.bytestore.protocol import Change
+from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.segments import segment_prefix
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.format.session_key import split_session_key
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import join_stored, replayed_timestamp, split_stored
+from statestore.format.window_key import split_window_key
+
+_WITH_HEADERS = (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS)
+
+
+class ChangelogRecord(NamedTuple):
+    """One record of a changelog; a value of None is a tombstone. `header_bytes` is KIP-1271's encoding."""
+
+    key: bytes
+    value: bytes | None
+    timestamp_ms: int
+    header_bytes: bytes
+
+
+class LoggedWrite(NamedTuple):
+    """A write with what its changelog record needs beside the stored bytes; `stored` of None is a delete."""
+
+    stored: bytes | None
+    timestamp_ms: int
+    header_bytes: bytes
+
+
+class Changelog(Protocol):
+    """Takes down what is written to one store."""
+
+    def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
+        """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`.
+
+        `timestamp_ms` is a version's own time; None leaves it to the value or the record.
+        """
+        ...
+
+
+def changelog_record(store_format: StoreFormat, key: bytes, write: LoggedWrite) -> ChangelogRecord:
+    """Return the changelog record of a write to a store of this format. Raises FormatError for bytes of another."""
+    with_headers = store_format in _WITH_HEADERS
+    if write.stored is None:
+        return ChangelogRecord(key, None, write.timestamp_ms, write.header_bytes if with_headers else b"")
+    value, timestamp_ms, header_bytes = split_stored(store_format, write.stored)
+    if timestamp_ms is None:
+        timestamp_ms = write.timestamp_ms
+    return ChangelogRecord(key, value, timestamp_ms, header_bytes or b"")
+
+
+def physical_key(spec: StoreSpec, key: bytes) -> bytes:
+    """Return where a store keeps the key of one of its changelog records. Not for versioned stores: they have rows.
+
+    Raises FormatError if the key of a window or session is not one.
+    """
+    if spec.kind is StoreKind.KEY_VALUE:
+        return key
+    _, interval_ms = spec.retention
+    time_ms = split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]
+    return segment_prefix(time_ms // interval_ms) + key
+
+
+def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable[ChangelogRecord]) -> Iterable[Change]:
+    """Yield what changelog records of a store that had the format `written_as` change in the store as it is now."""
+    for key, value, timestamp_ms, header_bytes in records:
+        replayed_ms = replayed_timestamp(written_as, spec.format, timestamp_ms)
+        yield physical_key(spec, key), join_stored(spec.format, value, replayed_ms, header_bytes)
+
+
+class LastWrites:
+    """A changelog that keeps the last write of each key: what a batch has to say of a store.
+
+    Writes of a timestamped store with headers are kept as the stored bytes: they hold all that the record needs.
+    """
+
+    def __init__(self, spec: StoreSpec) -> None:
+        self.spec = spec
+        self.writes: dict[bytes, bytes | LoggedWrite] = {}
+        self._complete = spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS
+
+    def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
+        """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`."""
+        if stored is not None and self._complete:
+            self.writes[key] = stored
+        else:
+            self.writes[key] = LoggedWrite(stored, context.timestamp_ms, context.header_bytes)
+
+    def __len__(self) -> int:
+        return len(self.writes)
+
+    def records(self) -> list[ChangelogRecord]:
+        """Return the changelog records."""
+        return [
+            changelog_record(
+                self.spec.format, key, write if isinstance(write, LoggedWrite) else LoggedWrite(write, 0, b"")
+            )
+            for key, write in self.writes.items()
+        ]
+
+
+class EveryWrite:
+    """A changelog that keeps every write in order: versions depend on those that were put before."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        self.spec = spec
+        self._records: list[ChangelogRecord] = []
+
+    def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
+        """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`."""
+        time_ms = context.timestamp_ms if timestamp_ms is None else timestamp_ms
+        write = LoggedWrite(stored, time_ms, context.header_bytes)
+        self._records.append(changelog_record(self.spec.format, key, write))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def records(self) -> list[ChangelogRecord]:
+        """Return the changelog records, in the order of the writes."""
+        return self._records
+
+
+BatchChangelog = LastWrites | EveryWrite
+
+
+def batch_changelog(spec: StoreSpec) -> BatchChangelog:
+    """Return the changelog that a batch keeps of a store."""
+    return EveryWrite(spec) if spec.kind is StoreKind.VERSIONED else LastWrites(spec)

@@ -1,0 +1,102 @@
+"""Brings committed deltas into the stores of a copy, on whatever engine they are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.segments import Segments, segment_prefix
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.versioned_rows import VersionedRows
+from statestore.bytestore.write_set import WriteSet
+from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
+from statestore.format.stored_value import join_stored
+from statestore.recovery.delta import Delta, DeltaInfo, LoggedStore, changelog_records, decode_delta
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.pointer import CommitPointer, DurableFile, digest
+
+_LOG = logging.getLogger(__name__)
+_PROGRESS_EVERY_DELTAS = 100
+
+
+class CommittedStore(NamedTuple):
+    """A store of a copy: what it is, and its bytes."""
+
+    spec: StoreSpec
+    bytes: ByteStore
+
+
+def restore(
+    location: DurableLocation, pointer: CommitPointer, applied: int, stores: Mapping[str, CommittedStore]
+) -> None:
+    """Apply the deltas of the pointer after the first `applied` ones, oldest first, to `stores`, and let expire.
+
+    Records of stores that are not among `stores` are left out: another engine holds them. Raises
+    DurableFileMissingError, DurableFileCorruptedError.
+    """
+    missing = pointer.deltas[applied:]
+    first_version = pointer.version - len(missing) + 1
+    for done, file in enumerate(missing):
+        delta = read_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, first_version + done))
+        _apply(delta, location.path(file.name), stores)
+        if (done + 1) % _PROGRESS_EVERY_DELTAS == 0:
+            _LOG.info("shard %d: restored %d of %d deltas", pointer.shard, done + 1, len(missing))
+    if missing:
+        for name, time_ms in pointer.store_times_ms.items():
+            if name in stores:
+                _expire(stores[name], time_ms)
+
+
+def read_delta(location: DurableLocation, file: DurableFile, expected: DeltaInfo) -> Delta:
+    """Read a delta that a commit pointer names, checking size, checksum and what it says it is.
+
+    Raises DurableFileMissingError, DurableFileCorruptedError.
+    """
+    where = location.path(file.name)
+    data = location.read(file.name)
+    if data is None:
+        raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
+    if data.size != file.size_bytes:
+        raise DurableFileCorruptedError(where, problem=f"has {data.size} bytes, {file.size_bytes} were written")
+    found = digest(data)
+    if found != file.digest:
+        raise DurableFileCorruptedError(where, problem=f"has the checksum {found}, {file.digest} was written")
+    delta = decode_delta(data, where)
+    if delta.info != expected:
+        raise DurableFileCorruptedError(where, problem=f"is {delta.info}, wanted was {expected}")
+    return delta
+
+
+def _apply(delta: Delta, where: str, stores: Mapping[str, CommittedStore]) -> None:
+    for name, batch in delta.batches():
+        store = stores.get(name)
+        if store is None:
+            continue
+        try:
+            if store.spec.kind is StoreKind.VERSIONED:
+                _replay_versions(store, delta.logged(name), batch)
+            else:
+                store.bytes.write(delta.changes(store.spec, batch))
+        except FormatError as cause:
+            raise DurableFileCorruptedError(
+                where, problem=f"has a record of store {name!r} that is none: {cause}"
+            ) from cause
+
+
+def _replay_versions(store: CommittedStore, logged: LoggedStore, batch: pa.RecordBatch) -> None:
+    pending = WriteSet(store.bytes)
+    rows = VersionedRows(pending, Segments(pending, *store.spec.retention, logged.stream_time_ms))
+    for key, value, timestamp_ms, header_bytes in changelog_records(batch):
+        rows.put(key, join_stored(store.spec.format, value, timestamp_ms, header_bytes), timestamp_ms)
+    pending.apply_to(store.bytes)
+
+
+def _expire(store: CommittedStore, stream_time_ms: int) -> None:
+    if store.spec.kind.is_segmented:
+        segments = Segments(store.bytes, *store.spec.retention, stream_time_ms)
+        if segments.existing(0, segments.first_live - 1):
+            store.bytes.delete_below(segment_prefix(segments.first_live))

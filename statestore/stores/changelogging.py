@@ -1,0 +1,37 @@
+"""The layer that takes down every write for the changelog. Source: Kafka's ChangeLogging*BytesStore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from statestore.bytestore.protocol import ByteStore, Change
+from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.segments import SEGMENT_ID_SIZE
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.recovery.changelog import Changelog
+from statestore.stores.layer import ByteStoreLayer
+
+
+class ChangeLoggingLayer(ByteStoreLayer):
+    """Appends each write to `changelog` after it was made, deletes of absent keys too.
+
+    Keys of windows and sessions are logged without the segment that they stand in.
+    """
+
+    def __init__(self, inner: ByteStore, spec: StoreSpec, changelog: Changelog, context: RecordContext) -> None:
+        super().__init__(inner)
+        self._append = changelog.append
+        self._context = context
+        self._skipped_bytes = SEGMENT_ID_SIZE if spec.kind.is_segmented else 0
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key` and log it; None deletes it."""
+        self.inner.put(key, value)
+        self._append(key[self._skipped_bytes :], value, self._context)
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order and log them."""
+        pairs = list(changes)
+        self.inner.write(pairs)
+        for key, value in pairs:
+            self._append(key[self._skipped_bytes :], value, self._context)

@@ -1,0 +1,48 @@
+"""What all layers of a store have in common: they pass on what they do not change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from statestore.bytestore.protocol import ByteStore, Change, Pair
+
+
+class ByteStoreLayer:
+    """A ByteStore that passes everything to `inner`."""
+
+    def __init__(self, inner: ByteStore) -> None:
+        self.name = inner.name
+        self.inner = inner
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store below is open."""
+        return self.inner.is_open
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if it has none."""
+        return self.inner.get(key)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`; None deletes it."""
+        self.inner.put(key, value)
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order, a value of None deleting its key."""
+        self.inner.write(changes)
+
+    def delete_below(self, end: bytes) -> None:
+        """Delete every key below `end`."""
+        self.inner.delete_below(end)
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
+        return self.inner.range(start, end, reverse=reverse)
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many keys have a value."""
+        return self.inner.approximate_num_entries()
+
+    def close(self) -> None:
+        """Close the store below."""
+        self.inner.close()

@@ -1,0 +1,34 @@
+"""The layer that drops writes to segments that have expired. The layers above still see them: they are logged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from statestore.bytestore.protocol import ByteStore, Change
+from statestore.bytestore.segments import Segments, segment_of
+from statestore.stores.layer import ByteStoreLayer
+
+
+class RetainingLayer(ByteStoreLayer):
+    """Passes on writes to live segments only."""
+
+    def __init__(self, inner: ByteStore, segments: Segments) -> None:
+        super().__init__(inner)
+        self.dropped_records = 0
+        """How many writes came too late."""
+        self._segments = segments
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key` unless its segment has expired; None deletes it."""
+        segment_id = segment_of(key)
+        if not self._segments.is_live(segment_id):
+            self.dropped_records += 1
+            return
+        self.inner.put(key, value)
+        if value is not None:
+            self._segments.used(segment_id)
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes to live segments in order."""
+        for key, value in changes:
+            self.put(key, value)

@@ -1,0 +1,208 @@
+"""Session stores, over any byte store. Source: Kafka's SessionStore; with headers: KIP-1271.
+
+A session is known by its key, start and end, both of which belong to it. All times are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from typing import Any, Generic, TypeVar, overload
+
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.segments import Segments, segment_prefix
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.format.serde import Serde
+from statestore.format.session_key import encode_session_key, split_session_key
+from statestore.format.window_key import MAX_TIME_MS
+from statestore.stores.codec import ValueCodec
+from statestore.stores.holders import AggregationWithHeaders
+from statestore.stores.iterator import StoreIterator, Windowed
+from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
+from statestore.stores.typed_store import TypedStore
+
+K = TypeVar("K")
+A = TypeVar("A")
+
+_END = struct.Struct(">q")
+_GREATEST_SUFFIX = _END.pack(MAX_TIME_MS) * 2
+
+
+class ReadOnlySessionStore(TypedStore, Generic[K, A]):
+    """Aggregates by key and session, which can only be read.
+
+    Sessions that end before the stream time less the retention are not shown. Entries come segment by segment, by the
+    end of the session; within one in the order of the serialized keys, then of end and start.
+    """
+
+    def __init__(
+        self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec, spec: StoreSpec, segments: Segments
+    ) -> None:
+        super().__init__(inner, key_serde, codec)
+        self._segments = segments
+        self._made_of = (inner, key_serde, codec, spec, segments)
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The latest session end that was put; -1 before the first, as far as is known."""
+        return self._segments.stream_time_ms
+
+    def fetch_session(self, key: K, start_ms: int, end_ms: int) -> A | None:
+        """Return the aggregate of the session of `key` from `start_ms` to `end_ms`; None if there is none."""
+        session = encode_session_key(self._require_key(key), start_ms, end_ms)
+        if end_ms < self._segments.first_visible_ms:
+            return None
+        stored = self._inner.get(segment_prefix(self._segments.id_of(end_ms)) + session)
+        return None if stored is None else self._decode(stored)
+
+    @overload
+    def fetch(self, key: K, /) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    @overload
+    def fetch(self, from_key: K | None, to_key: K | None, /) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    def fetch(self, *keys: Any) -> StoreIterator[tuple[Windowed, A]]:
+        """Yield the sessions of one key, or of all from one key to another, inclusive, None = open."""
+        return self._find((*keys, 0, MAX_TIME_MS), reverse=False)
+
+    @overload
+    def backward_fetch(self, key: K, /) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    @overload
+    def backward_fetch(self, from_key: K | None, to_key: K | None, /) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    def backward_fetch(self, *keys: Any) -> StoreIterator[tuple[Windowed, A]]:
+        """Yield what `fetch` yields, in the opposite order."""
+        return self._find((*keys, 0, MAX_TIME_MS), reverse=True)
+
+    @overload
+    def find_sessions(self, earliest_end_ms: int, latest_end_ms: int, /) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    @overload
+    def find_sessions(
+        self, key: K, earliest_end_ms: int, latest_start_ms: int, /
+    ) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    @overload
+    def find_sessions(
+        self, from_key: K | None, to_key: K | None, earliest_end_ms: int, latest_start_ms: int, /
+    ) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    def find_sessions(self, *arguments: Any) -> StoreIterator[tuple[Windowed, A]]:
+        """Yield the sessions that overlap with a time, all ends inclusive.
+
+        find_sessions(key, earliest_end_ms, latest_start_ms): of one key, those that end at the first time or later and
+        start at the second or earlier. find_sessions(from_key, to_key, earliest_end_ms, latest_start_ms): of a range of
+        keys, None = open. find_sessions(earliest_end_ms, latest_end_ms): of all keys, by their end alone.
+        """
+        return self._find(arguments, reverse=False)
+
+    @overload
+    def backward_find_sessions(
+        self, key: K, earliest_end_ms: int, latest_start_ms: int, /
+    ) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    @overload
+    def backward_find_sessions(
+        self, from_key: K | None, to_key: K | None, earliest_end_ms: int, latest_start_ms: int, /
+    ) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    def backward_find_sessions(self, *arguments: Any) -> StoreIterator[tuple[Windowed, A]]:
+        """Yield what `find_sessions` yields of keys, in the opposite order."""
+        return self._find(arguments, reverse=True)
+
+    def _find(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
+        if len(arguments) == 2:
+            return self._ending(*arguments, reverse=reverse)
+        if len(arguments) == 3:
+            key, earliest_end_ms, latest_start_ms = arguments
+            key_bytes = self._require_key(key)
+            lower: bytes | None = key_bytes
+            upper: bytes | None = key_bytes
+        elif len(arguments) == 4:
+            from_key, to_key, earliest_end_ms, latest_start_ms = arguments
+            lower = None if from_key is None else self._key_bytes(from_key)
+            upper = None if to_key is None else self._key_bytes(to_key)
+        else:
+            raise TypeError(f"sessions are found by 2 to 4 arguments, got {len(arguments)}")
+        first_end_ms = max(earliest_end_ms, self._segments.first_visible_ms)
+
+        def wanted(parsed: Parsed) -> bool:
+            found, start_ms, end_ms = parsed
+            return (
+                end_ms >= first_end_ms
+                and start_ms <= latest_start_ms
+                and (lower is None or found >= lower)
+                and (upper is None or found <= upper)
+            )
+
+        if lower is not None and lower == upper:
+            bounds: tuple[bytes | None, bytes | None] = (lower + _END.pack(first_end_ms), lower + _GREATEST_SUFFIX)
+        else:
+            bounds = (lower, None if upper is None else upper_bound(upper, _GREATEST_SUFFIX))
+        entries = scan_segments(
+            self._inner,
+            self._segments,
+            (first_end_ms, MAX_TIME_MS),
+            bounds,
+            split_session_key,
+            wanted,
+            reverse=reverse,
+        )
+        return self._iterate(self._sessions(entries))
+
+    def _ending(self, earliest_ms: int, latest_ms: int, *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
+        first_ms, last_ms = max(earliest_ms, self._segments.first_visible_ms), min(latest_ms, MAX_TIME_MS)
+        entries = scan_segments(
+            self._inner,
+            self._segments,
+            (first_ms, last_ms),
+            (None, None),
+            split_session_key,
+            lambda parsed: first_ms <= parsed[2] <= last_ms,
+            reverse=reverse,
+        )
+        return self._iterate(self._sessions(entries))
+
+    def _sessions(
+        self, entries: Generator[tuple[Parsed, bytes], None, None]
+    ) -> Generator[tuple[Windowed, A], None, None]:
+        key_object, decode = self._key_object, self._decode_raw
+        for (key, start_ms, end_ms), stored in entries:
+            yield Windowed(key_object(key), start_ms, end_ms), decode(stored)
+
+
+class SessionStore(ReadOnlySessionStore[K, A]):
+    """Aggregates by key and session."""
+
+    def put(self, session: Windowed, aggregate: A | None) -> None:
+        """Set the aggregate of a session; None removes it.
+
+        A session whose segment has expired is not stored. Raises ValueError unless 0 <= start <= end <= 2^63 - 1.
+        """
+        self._set(session, self._encode(aggregate))
+
+    def remove(self, session: Windowed) -> None:
+        """Remove a session, if it is there."""
+        self._set(session, None)
+
+    def _set(self, session: Windowed, stored: bytes | None) -> None:
+        key = encode_session_key(self._require_key(session.key), session.start_ms, session.end_ms)
+        self._segments.advance(session.end_ms)
+        self._inner.put(segment_prefix(self._segments.id_of(session.end_ms)) + key, stored)
+
+    def read_only(self) -> ReadOnlySessionStore[K, A]:
+        """Return a view of the store that has no methods to write."""
+        return ReadOnlySessionStore(*self._made_of)
+
+
+class ReadOnlySessionStoreWithHeaders(ReadOnlySessionStore[K, AggregationWithHeaders[A]]):
+    """Aggregates with headers by key and session, which can only be read."""
+
+
+class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[A]]):
+    """Aggregates by key and session, each with the headers it was written with."""
+
+    def read_only(self) -> ReadOnlySessionStoreWithHeaders[K, A]:
+        """Return a view of the store that has no methods to write."""
+        return ReadOnlySessionStoreWithHeaders(*self._made_of)

@@ -1,0 +1,297 @@
+"""`Stores`: the factories of suppliers and builders, named as in Kafka Streams 4.3 and KIP-1271.
+
+Time spans are timedeltas, or ints of milliseconds. Suppliers raise ValueError, naming the parameter, for illegal names,
+negative time spans, a retention shorter than the window and segments of no length. Builders raise TypeError for
+arguments of the wrong type, and ValueError for a supplier whose format is not the builder's: Kafka takes some of them,
+and loses headers or writes values that can't be read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from statestore.format.serde import Serde
+from statestore.format.store_format import StoreFormat
+from statestore.stores.builder import StoreBuilder
+from statestore.stores.key_value import (
+    KeyValueStore,
+    TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
+)
+from statestore.stores.session import SessionStore, SessionStoreWithHeaders
+from statestore.stores.supplier import (
+    BytesStoreSupplier,
+    Duration,
+    KeyValueBytesStoreSupplier,
+    SessionBytesStoreSupplier,
+    VersionedBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+    session_supplier,
+    versioned_supplier,
+    window_supplier,
+)
+from statestore.stores.typed_store import TypedStore
+from statestore.stores.versioned import VersionedKeyValueStore, VersionedKeyValueStoreWithHeaders
+from statestore.stores.window import TimestampedWindowStore, TimestampedWindowStoreWithHeaders, WindowStore
+
+K = TypeVar("K")
+V = TypeVar("V")
+S = TypeVar("S", bound=TypedStore)
+
+
+class Stores:
+    """Factories for suppliers and builders of state stores."""
+
+    @staticmethod
+    def persistent_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
+        """Return a supplier of a RocksDB store of plain values."""
+        return KeyValueBytesStoreSupplier(name, StoreFormat.PLAIN, True)
+
+    @staticmethod
+    def persistent_timestamped_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
+        """Return a supplier of a RocksDB store that keeps a timestamp with each value."""
+        return KeyValueBytesStoreSupplier(name, StoreFormat.TIMESTAMPED, True)
+
+    @staticmethod
+    def persistent_timestamped_key_value_store_with_headers(name: str) -> KeyValueBytesStoreSupplier:
+        """Return a supplier of a RocksDB store that keeps a timestamp and headers with each value."""
+        return KeyValueBytesStoreSupplier(name, StoreFormat.TIMESTAMPED_WITH_HEADERS, True)
+
+    @staticmethod
+    def in_memory_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
+        """Return a supplier of a key-value store in memory, for every kind of key-value builder."""
+        return KeyValueBytesStoreSupplier(name, None, False)
+
+    @staticmethod
+    def persistent_versioned_key_value_store(
+        name: str, history_retention: Duration, segment_interval: Duration | None = None
+    ) -> VersionedBytesStoreSupplier:
+        """Return a supplier of a RocksDB store that keeps old versions for `history_retention`."""
+        return versioned_supplier(name, StoreFormat.PLAIN, history_retention, segment_interval)
+
+    @staticmethod
+    def persistent_versioned_key_value_store_with_headers(
+        name: str, history_retention: Duration, segment_interval: Duration | None = None
+    ) -> VersionedBytesStoreSupplier:
+        """Return a supplier of a RocksDB store that keeps old versions, each with its headers."""
+        return versioned_supplier(name, StoreFormat.WITH_HEADERS, history_retention, segment_interval)
+
+    @staticmethod
+    def in_memory_versioned_key_value_store(
+        name: str, history_retention: Duration, segment_interval: Duration | None = None
+    ) -> VersionedBytesStoreSupplier:
+        """Return a supplier of a versioned store in memory, for both versioned builders. Kafka has none."""
+        return versioned_supplier(name, None, history_retention, segment_interval)
+
+    @staticmethod
+    def persistent_window_store(
+        name: str,
+        retention_period: Duration,
+        window_size: Duration,
+        retain_duplicates: bool = False,
+        segment_interval: Duration | None = None,
+    ) -> WindowBytesStoreSupplier:
+        """Return a supplier of a RocksDB window store of plain values."""
+        return window_supplier(
+            name, StoreFormat.PLAIN, retention_period, window_size, retain_duplicates, segment_interval
+        )
+
+    @staticmethod
+    def persistent_timestamped_window_store(
+        name: str,
+        retention_period: Duration,
+        window_size: Duration,
+        retain_duplicates: bool = False,
+        segment_interval: Duration | None = None,
+    ) -> WindowBytesStoreSupplier:
+        """Return a supplier of a RocksDB window store that keeps a timestamp with each value."""
+        return window_supplier(
+            name, StoreFormat.TIMESTAMPED, retention_period, window_size, retain_duplicates, segment_interval
+        )
+
+    @staticmethod
+    def persistent_timestamped_window_store_with_headers(
+        name: str,
+        retention_period: Duration,
+        window_size: Duration,
+        retain_duplicates: bool = False,
+        segment_interval: Duration | None = None,
+    ) -> WindowBytesStoreSupplier:
+        """Return a supplier of a RocksDB window store that keeps a timestamp and headers with each value."""
+        return window_supplier(
+            name,
+            StoreFormat.TIMESTAMPED_WITH_HEADERS,
+            retention_period,
+            window_size,
+            retain_duplicates,
+            segment_interval,
+        )
+
+    @staticmethod
+    def in_memory_window_store(
+        name: str,
+        retention_period: Duration,
+        window_size: Duration,
+        retain_duplicates: bool = False,
+        segment_interval: Duration | None = None,
+    ) -> WindowBytesStoreSupplier:
+        """Return a supplier of a window store in memory, for every kind of window builder."""
+        return window_supplier(name, None, retention_period, window_size, retain_duplicates, segment_interval)
+
+    @staticmethod
+    def persistent_session_store(
+        name: str, retention_period: Duration, segment_interval: Duration | None = None
+    ) -> SessionBytesStoreSupplier:
+        """Return a supplier of a RocksDB session store of plain aggregates."""
+        return session_supplier(name, StoreFormat.PLAIN, retention_period, segment_interval)
+
+    @staticmethod
+    def persistent_session_store_with_headers(
+        name: str, retention_period: Duration, segment_interval: Duration | None = None
+    ) -> SessionBytesStoreSupplier:
+        """Return a supplier of a RocksDB session store that keeps headers with each aggregate."""
+        return session_supplier(name, StoreFormat.WITH_HEADERS, retention_period, segment_interval)
+
+    @staticmethod
+    def in_memory_session_store(
+        name: str, retention_period: Duration, segment_interval: Duration | None = None
+    ) -> SessionBytesStoreSupplier:
+        """Return a supplier of a session store in memory, for both session builders."""
+        return session_supplier(name, None, retention_period, segment_interval)
+
+    @staticmethod
+    def key_value_store_builder(
+        supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[KeyValueStore[K, V]]:
+        """Return a builder of a key-value store of plain values."""
+        return _builder(supplier, KeyValueBytesStoreSupplier, StoreFormat.PLAIN, KeyValueStore, key_serde, value_serde)
+
+    @staticmethod
+    def timestamped_key_value_store_builder(
+        supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[TimestampedKeyValueStore[K, V]]:
+        """Return a builder of a timestamped key-value store."""
+        return _builder(
+            supplier,
+            KeyValueBytesStoreSupplier,
+            StoreFormat.TIMESTAMPED,
+            TimestampedKeyValueStore,
+            key_serde,
+            value_serde,
+        )
+
+    @staticmethod
+    def timestamped_key_value_store_with_headers_builder(
+        supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[TimestampedKeyValueStoreWithHeaders[K, V]]:
+        """Return a builder of a timestamped key-value store with headers."""
+        return _builder(
+            supplier,
+            KeyValueBytesStoreSupplier,
+            StoreFormat.TIMESTAMPED_WITH_HEADERS,
+            TimestampedKeyValueStoreWithHeaders,
+            key_serde,
+            value_serde,
+        )
+
+    @staticmethod
+    def versioned_key_value_store_builder(
+        supplier: VersionedBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[VersionedKeyValueStore[K, V]]:
+        """Return a builder of a versioned key-value store."""
+        return _builder(
+            supplier, VersionedBytesStoreSupplier, StoreFormat.PLAIN, VersionedKeyValueStore, key_serde, value_serde
+        )
+
+    @staticmethod
+    def versioned_key_value_store_with_headers_builder(
+        supplier: VersionedBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[VersionedKeyValueStoreWithHeaders[K, V]]:
+        """Return a builder of a versioned key-value store with headers. The name is KIP-1271's."""
+        return _builder(
+            supplier,
+            VersionedBytesStoreSupplier,
+            StoreFormat.WITH_HEADERS,
+            VersionedKeyValueStoreWithHeaders,
+            key_serde,
+            value_serde,
+        )
+
+    versioned_key_value_store_builder_with_headers = versioned_key_value_store_with_headers_builder
+    """The name that Kafka's trunk gives it."""
+
+    @staticmethod
+    def window_store_builder(
+        supplier: WindowBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[WindowStore[K, V]]:
+        """Return a builder of a window store of plain values."""
+        return _builder(supplier, WindowBytesStoreSupplier, StoreFormat.PLAIN, WindowStore, key_serde, value_serde)
+
+    @staticmethod
+    def timestamped_window_store_builder(
+        supplier: WindowBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[TimestampedWindowStore[K, V]]:
+        """Return a builder of a timestamped window store."""
+        return _builder(
+            supplier, WindowBytesStoreSupplier, StoreFormat.TIMESTAMPED, TimestampedWindowStore, key_serde, value_serde
+        )
+
+    @staticmethod
+    def timestamped_window_store_with_headers_builder(
+        supplier: WindowBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[TimestampedWindowStoreWithHeaders[K, V]]:
+        """Return a builder of a timestamped window store with headers."""
+        return _builder(
+            supplier,
+            WindowBytesStoreSupplier,
+            StoreFormat.TIMESTAMPED_WITH_HEADERS,
+            TimestampedWindowStoreWithHeaders,
+            key_serde,
+            value_serde,
+        )
+
+    @staticmethod
+    def session_store_builder(
+        supplier: SessionBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[SessionStore[K, V]]:
+        """Return a builder of a session store of plain aggregates."""
+        return _builder(supplier, SessionBytesStoreSupplier, StoreFormat.PLAIN, SessionStore, key_serde, value_serde)
+
+    @staticmethod
+    def session_store_with_headers_builder(
+        supplier: SessionBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> StoreBuilder[SessionStoreWithHeaders[K, V]]:
+        """Return a builder of a session store with headers."""
+        return _builder(
+            supplier,
+            SessionBytesStoreSupplier,
+            StoreFormat.WITH_HEADERS,
+            SessionStoreWithHeaders,
+            key_serde,
+            value_serde,
+        )
+
+
+def _builder(
+    supplier: BytesStoreSupplier,
+    kind: type[BytesStoreSupplier],
+    store_format: StoreFormat,
+    store_class: Callable[..., S],
+    key_serde: Serde[Any],
+    value_serde: Serde[Any],
+) -> StoreBuilder[S]:
+    _require("supplier", supplier, kind)
+    _require("key_serde", key_serde, Serde)
+    _require("value_serde", value_serde, Serde)
+    if supplier.format not in (None, store_format):
+        raise ValueError(
+            f"supplier of store {supplier.name!r} is of format {supplier.format.describe()}, the builder's is "
+            f"{store_format.describe()}: take the supplier and the builder of the same kind of store"
+        )
+    return StoreBuilder(supplier, store_format, store_class, key_serde, value_serde)
+
+
+def _require(parameter: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{parameter} must be a {kind.__name__}, not {value!r}")

@@ -1,0 +1,149 @@
+"""Suppliers: where a store keeps its bytes, and what of its layout does not depend on the values' format.
+
+Source: Kafka's *BytesStoreSupplier. A supplier of an in-memory store leaves the format to the builder, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec, checked_store_name, require_milliseconds
+from statestore.format.store_format import StoreFormat
+
+Duration = timedelta | int
+"""A time span; an int is milliseconds."""
+
+_MIN_SEGMENT_INTERVAL_MS = 60_000
+
+
+@dataclass(frozen=True)
+class BytesStoreSupplier:
+    """Where a store keeps its bytes; a `format` of None is the builder's choice."""
+
+    kind: ClassVar[StoreKind]
+
+    name: str
+    format: StoreFormat | None
+    persistent: bool
+    retention_ms: int | None = None
+    segment_interval_ms: int | None = None
+    window_size_ms: int | None = None
+    retain_duplicates: bool = False
+
+    def __post_init__(self) -> None:
+        checked_store_name(self.name)
+
+    def spec(self, store_format: StoreFormat) -> StoreSpec:
+        """Return what is recorded of the store with values in this format."""
+        return StoreSpec(
+            self.name,
+            self.kind,
+            store_format,
+            self.retention_ms,
+            self.segment_interval_ms,
+            self.window_size_ms,
+            self.retain_duplicates,
+        )
+
+
+class KeyValueBytesStoreSupplier(BytesStoreSupplier):
+    """Where a key-value store keeps its bytes."""
+
+    kind = StoreKind.KEY_VALUE
+
+
+class VersionedBytesStoreSupplier(BytesStoreSupplier):
+    """Where a versioned store keeps its bytes. `retention_ms` is its history retention, and grace period."""
+
+    kind = StoreKind.VERSIONED
+
+
+class WindowBytesStoreSupplier(BytesStoreSupplier):
+    """Where a window store keeps its bytes."""
+
+    kind = StoreKind.WINDOW
+
+
+class SessionBytesStoreSupplier(BytesStoreSupplier):
+    """Where a session store keeps its bytes."""
+
+    kind = StoreKind.SESSION
+
+
+def milliseconds(parameter: str, duration: Duration, *, least: int = 0) -> int:
+    """Return a time span in milliseconds. Raises ValueError, naming the parameter, unless it is `least` or more."""
+    value = duration // timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
+    require_milliseconds(parameter, value, least=least)
+    return value
+
+
+def versioned_supplier(
+    name: str, store_format: StoreFormat | None, history_retention: Duration, segment_interval: Duration | None
+) -> VersionedBytesStoreSupplier:
+    """Return a supplier of a versioned store; persistent if the format is given."""
+    history_ms = milliseconds("history_retention", history_retention)
+    interval_ms = (
+        _default_versioned_interval_ms(history_ms)
+        if segment_interval is None
+        else milliseconds("segment_interval", segment_interval, least=1)
+    )
+    return VersionedBytesStoreSupplier(name, store_format, store_format is not None, history_ms, interval_ms)
+
+
+def window_supplier(
+    name: str,
+    store_format: StoreFormat | None,
+    retention_period: Duration,
+    window_size: Duration,
+    retain_duplicates: bool,
+    segment_interval: Duration | None,
+) -> WindowBytesStoreSupplier:
+    """Return a supplier of a window store; persistent if the format is given."""
+    retention_ms = milliseconds("retention_period", retention_period)
+    window_size_ms = milliseconds("window_size", window_size)
+    if retention_ms < window_size_ms:
+        raise ValueError(
+            f"retention_period ({retention_ms} ms) must not be shorter than window_size ({window_size_ms} ms): store "
+            f"{name!r} would forget a window before it ends"
+        )
+    interval_ms = _interval_ms(retention_ms, segment_interval)
+    return WindowBytesStoreSupplier(
+        name,
+        store_format,
+        store_format is not None,
+        retention_ms,
+        interval_ms,
+        window_size_ms,
+        bool(retain_duplicates),
+    )
+
+
+def session_supplier(
+    name: str, store_format: StoreFormat | None, retention_period: Duration, segment_interval: Duration | None
+) -> SessionBytesStoreSupplier:
+    """Return a supplier of a session store; persistent if the format is given."""
+    retention_ms = milliseconds("retention_period", retention_period)
+    interval_ms = _interval_ms(retention_ms, segment_interval)
+    return SessionBytesStoreSupplier(name, store_format, store_format is not None, retention_ms, interval_ms)
+
+
+def _interval_ms(retention_ms: int, segment_interval: Duration | None) -> int:
+    if segment_interval is not None:
+        return milliseconds("segment_interval", segment_interval, least=1)
+    return max(retention_ms // 2, _MIN_SEGMENT_INTERVAL_MS)
+
+
+def _default_versioned_interval_ms(history_ms: int) -> int:
+    """Return Kafka's choice, 3 to 24 segments with the length of the history.
+
+    Source: RocksDbVersionedKeyValueBytesStoreSupplier.
+    """
+    if history_ms <= 60_000:
+        return max(history_ms // 3, 2_000)
+    if history_ms <= 300_000:
+        return max(history_ms // 5, 20_000)
+    if history_ms <= 3_600_000:
+        return max(history_ms // 12, 60_000)
+    return max(history_ms // 24, 300_000)

@@ -1,0 +1,109 @@
+"""What all typed stores have in common: serdes, errors that name the store, iterators, upgrade."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeVar
+
+from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.upgrading import UpgradeProgress, upgradable
+from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
+from statestore.format.serde import Serde
+from statestore.stores.caching import CachingLayer
+from statestore.stores.codec import ValueCodec
+from statestore.stores.iterator import StoreIterator
+
+E = TypeVar("E")
+
+
+class TypedStore:
+    """A store of typed keys and values over bytes. Every method raises StoreClosedError once it is closed."""
+
+    def __init__(self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._key_bytes = key_serde.serialize
+        self._key_object = key_serde.deserialize
+        self._encode = codec.encode
+        self._decode_raw = codec.decode
+        self._serde_names = f"{key_serde.name} and {codec.serde}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store has not been closed yet."""
+        return self._inner.is_open
+
+    @property
+    def stream_time_ms(self) -> int | None:
+        """The latest time that was put into the store; None for a store that does not keep time."""
+        return None
+
+    def flush(self) -> None:
+        """Pass on what a cache holds back; nothing without one."""
+        if isinstance(self._inner, CachingLayer):
+            self._inner.flush()
+
+    def upgrade_progress(self) -> UpgradeProgress:
+        """Return how many entries of an older format were moved since the store was opened, and how many are left."""
+        upgrading = upgradable(self._inner)
+        return UpgradeProgress(0, 0) if upgrading is None else upgrading.upgrade_progress()
+
+    def finish_upgrade(self, budget_ms: float | None = None) -> UpgradeProgress:
+        """Move entries of an older format that nobody touches, until none is left or `budget_ms` is used up.
+
+        None means no limit. Can be called again and again, and be given up: what was moved stays moved.
+        """
+        upgrading = upgradable(self._inner)
+        return UpgradeProgress(0, 0) if upgrading is None else upgrading.finish_upgrade(budget_ms)
+
+    def watch_stored(self, watch: Callable[[bytes], None]) -> None:
+        """Have `watch` called with the bytes of every value that is put, from now on."""
+        encode = self._encode
+
+        def watched(value: Any) -> bytes | None:
+            stored = encode(value)
+            if stored is not None:
+                watch(stored)
+            return stored
+
+        self._encode = watched
+
+    def close(self) -> None:
+        """Close the store and every iterator that it handed out. Closing twice is harmless."""
+        self._inner.close()
+
+    def _require_key(self, key: Any) -> bytes:
+        """Return the key's bytes. Raises TypeError for None."""
+        if key is None:
+            raise TypeError(f"store {self.name!r}: a key must not be None")
+        return self._key_bytes(key)
+
+    def _decode(self, stored: bytes) -> Any:
+        try:
+            return self._decode_raw(stored)
+        except (FormatError, DeserializationError) as cause:
+            raise self._unreadable(cause) from cause
+
+    def _unreadable(self, cause: Exception) -> StoreError:
+        return StoreError(
+            self.name,
+            f"a stored entry can't be read by the serdes {self._serde_names} ({cause}). Give the store the serdes that "
+            "it was written with",
+        )
+
+    def _iterate(self, entries: Generator[E, None, None]) -> StoreIterator[E]:
+        return StoreIterator(self.name, self._guarded(entries))
+
+    def _guarded(self, entries: Generator[E, None, None]) -> Generator[E, None, None]:
+        """Yield the entries; say so if they end because the store was closed, or can't be read."""
+        try:
+            yield from entries
+        except (FormatError, DeserializationError) as cause:
+            raise self._unreadable(cause) from cause
+        if not self._inner.is_open:
+            raise StoreClosedError(self.name)
+
+    def _pairs_decoded(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
+        key_object, decode = self._key_object, self._decode_raw
+        for key, stored in pairs:
+            yield key_object(key), decode(stored)

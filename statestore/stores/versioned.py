@@ -1,0 +1,149 @@
+"""Versioned key-value stores, over any byte store. Source: Kafka's VersionedKeyValueStore; with headers: KIP-1271.
+
+Every version of a key has the time at which it became valid, and is valid until the next one. All times are
+milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from enum import Enum
+from typing import Any, Generic, TypeVar, overload
+
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.segments import Segments
+from statestore.bytestore.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
+from statestore.format.serde import Serde
+from statestore.format.window_key import check_time
+from statestore.headers import Headers
+from statestore.recovery.changelog import Changelog
+from statestore.stores.codec import ValueCodec
+from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
+from statestore.stores.iterator import StoreIterator
+from statestore.stores.typed_store import TypedStore
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ResultOrder(Enum):
+    """In which order versions come."""
+
+    ANY = "any"
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class ReadOnlyVersionedKeyValueStore(TypedStore, Generic[K, V]):
+    """The versions of keys, which can only be read."""
+
+    def __init__(self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec, segments: Segments) -> None:
+        super().__init__(inner, key_serde, codec)
+        self._segments = segments
+        self._rows = VersionedRows(inner, segments)
+        self._made_of = (inner, key_serde, codec, segments)
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The latest time that was put; -1 before the first, as far as is known."""
+        return self._segments.stream_time_ms
+
+    @overload
+    def get(self, key: K, /) -> VersionedRecord[V] | None: ...
+
+    @overload
+    def get(self, key: K, as_of_ms: int, /) -> VersionedRecord[V] | None: ...
+
+    @overload
+    def get(
+        self, key: K, from_ms: int, to_ms: int, order: ResultOrder = ResultOrder.ANY, /
+    ) -> StoreIterator[VersionedRecord[V]]: ...
+
+    def get(self, key: K, *arguments: Any) -> Any:
+        """Return or yield versions of `key`.
+
+        get(key): the latest; None if there is none, or it was deleted.
+        get(key, as_of_ms): the one that was valid then; None if there was none. Beyond the history that is kept, None
+        unless the latest version was valid then already.
+        get(key, from_ms, to_ms, order): those that were valid at some time in between, both ends inclusive, as they are
+        at the call. Tombstones are no versions.
+        """
+        key_bytes = self._require_key(key)
+        if not arguments:
+            return self._record(self._rows.get(key_bytes))
+        if len(arguments) == 1:
+            return self._record(self._rows.get_as_of(key_bytes, *arguments))
+        if len(arguments) > 3:
+            raise TypeError(f"get takes a key, one or two times and an order, got {len(arguments) + 1} arguments")
+        from_ms, to_ms, *order = arguments
+        reverse = not order or ResultOrder(order[0]) is not ResultOrder.ASCENDING
+        return self._iterate(self._records(self._rows.between(key_bytes, from_ms, to_ms, reverse=reverse)))
+
+    def _record(self, found: FoundVersion | None) -> VersionedRecord[V] | None:
+        if found is None:
+            return None
+        return self._holder(self._decode(found.value), found.valid_from_ms, found.valid_to_ms)
+
+    def _records(self, versions: Iterator[FoundVersion]) -> Generator[VersionedRecord[V], None, None]:
+        decode = self._decode_raw
+        for value, valid_from_ms, valid_to_ms in versions:
+            yield self._holder(decode(value), valid_from_ms, valid_to_ms)
+
+    def _holder(self, decoded: Any, valid_from_ms: int, valid_to_ms: int | None) -> VersionedRecord[V]:
+        if isinstance(decoded, AggregationWithHeaders):
+            return VersionedRecordWithHeaders(decoded.aggregation, valid_from_ms, valid_to_ms, decoded.headers)
+        return VersionedRecord(decoded, valid_from_ms, valid_to_ms)
+
+
+class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
+    """The versions of keys."""
+
+    def __init__(
+        self,
+        inner: ByteStore,
+        key_serde: Serde[Any],
+        codec: ValueCodec,
+        segments: Segments,
+        changelog: Changelog | None,
+        context: RecordContext,
+    ) -> None:
+        super().__init__(inner, key_serde, codec, segments)
+        self._changelog = changelog
+        self._context = context
+
+    def put(self, key: K, value: V | None, timestamp_ms: int) -> int:
+        """Add the version of `key` that is valid from `timestamp_ms` on, or replace it; None deletes from then on.
+
+        Return the time at which it ceases to be valid, -1 if it is the latest, -2^63 if it is older than the history
+        that is kept and was not stored. Raises ValueError unless the time is 0 to 2^63 - 1.
+        """
+        return self._put(key, self._encode(value), timestamp_ms)
+
+    def delete(self, key: K, timestamp_ms: int) -> VersionedRecord[V] | None:
+        """Delete `key` from `timestamp_ms` on, and return the version that was valid then, None if none was."""
+        key_bytes = self._require_key(key)
+        check_time("timestamp_ms", timestamp_ms)
+        found = self._rows.get_as_of(key_bytes, timestamp_ms)
+        return None if self._put(key, None, timestamp_ms) == NOT_PUT else self._record(found)
+
+    def read_only(self) -> ReadOnlyVersionedKeyValueStore[K, V]:
+        """Return a view of the store that has no methods to write."""
+        return ReadOnlyVersionedKeyValueStore(*self._made_of)
+
+    def _put(self, key: K, stored: bytes | None, timestamp_ms: int) -> int:
+        key_bytes = self._require_key(key)
+        check_time("timestamp_ms", timestamp_ms)
+        valid_to_ms = self._rows.put(key_bytes, stored, timestamp_ms)
+        if self._changelog is not None:
+            self._changelog.append(key_bytes, stored, self._context, timestamp_ms)
+        return valid_to_ms
+
+
+class VersionedKeyValueStoreWithHeaders(VersionedKeyValueStore[K, V]):
+    """The versions of keys, each with the headers it was written with."""
+
+    def put(self, key: K, value: V | None, timestamp_ms: int, headers: Headers | None = None) -> int:
+        """Do what VersionedKeyValueStore.put does, with headers; None means none. A delete keeps no headers."""
+        stored = None if value is None else self._encode(AggregationWithHeaders.make(value, headers))
+        return self._put(key, stored, timestamp_ms)

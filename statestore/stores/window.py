@@ -1,0 +1,226 @@
+"""Window stores, over any byte store. Source: Kafka's WindowStore; with headers: KIP-1271.
+
+A window is known by its key and start; its size is the store's. All times are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from typing import Any, Generic, TypeVar, overload
+
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.segments import Segments, segment_prefix
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.format.serde import Serde
+from statestore.format.window_key import (
+    MAX_SEQUENCE,
+    MAX_TIME_MS,
+    check_time,
+    encode_window_key,
+    split_window_key,
+)
+from statestore.stores.codec import ValueCodec
+from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
+from statestore.stores.iterator import StoreIterator, Windowed
+from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
+from statestore.stores.typed_store import TypedStore
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_START = struct.Struct(">q")
+
+
+class ReadOnlyWindowStore(TypedStore, Generic[K, V]):
+    """Values by key and window, which can only be read.
+
+    Windows that start before the stream time less the retention are not shown. Entries come segment by segment: within
+    one, in the order of the serialized keys and then of time. With duplicates, in the order in which they were put.
+    """
+
+    def __init__(
+        self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec, spec: StoreSpec, segments: Segments
+    ) -> None:
+        super().__init__(inner, key_serde, codec)
+        assert spec.window_size_ms is not None  # checked when the spec was made
+        self._window_size_ms = spec.window_size_ms
+        self._retain_duplicates = spec.retain_duplicates
+        self._segments = segments
+        self._made_of = (inner, key_serde, codec, spec, segments)
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The latest window start that was put; -1 before the first, as far as is known."""
+        return self._segments.stream_time_ms
+
+    @overload
+    def fetch(self, key: K, time_ms: int, /) -> V | None: ...
+
+    @overload
+    def fetch(self, key: K, from_ms: int, to_ms: int, /) -> StoreIterator[tuple[int, V]]: ...
+
+    @overload
+    def fetch(
+        self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int, /
+    ) -> StoreIterator[tuple[Windowed, V]]: ...
+
+    def fetch(self, *arguments: Any) -> Any:
+        """Return or yield what the store holds, all ends inclusive.
+
+        fetch(key, start_ms): of one window; None if nothing. Of duplicates, the one that was put last.
+        fetch(key, from_ms, to_ms): of the windows of a key that start in that time, as (start_ms, value).
+        fetch(from_key, to_key, from_ms, to_ms): of a range of keys, None = open, as (Windowed, value).
+        """
+        if len(arguments) == 2:
+            return self._fetch_window(*arguments)
+        return self._fetch(arguments, reverse=False)
+
+    @overload
+    def backward_fetch(self, key: K, from_ms: int, to_ms: int, /) -> StoreIterator[tuple[int, V]]: ...
+
+    @overload
+    def backward_fetch(
+        self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int, /
+    ) -> StoreIterator[tuple[Windowed, V]]: ...
+
+    def backward_fetch(self, *arguments: Any) -> Any:
+        """Yield what `fetch` yields of several windows, in the opposite order."""
+        return self._fetch(arguments, reverse=True)
+
+    def fetch_all(self, from_ms: int, to_ms: int) -> StoreIterator[tuple[Windowed, V]]:
+        """Yield the windows of all keys that start in that time, both ends inclusive."""
+        return self._windows(None, None, from_ms, to_ms, reverse=False)
+
+    def backward_fetch_all(self, from_ms: int, to_ms: int) -> StoreIterator[tuple[Windowed, V]]:
+        """Yield what `fetch_all` yields, in the opposite order."""
+        return self._windows(None, None, from_ms, to_ms, reverse=True)
+
+    def all(self) -> StoreIterator[tuple[Windowed, V]]:
+        """Yield all windows of all keys."""
+        return self._windows(None, None, 0, MAX_TIME_MS, reverse=False)
+
+    def backward_all(self) -> StoreIterator[tuple[Windowed, V]]:
+        """Yield all windows of all keys, in the opposite order."""
+        return self._windows(None, None, 0, MAX_TIME_MS, reverse=True)
+
+    def _fetch_window(self, key: K, start_ms: int) -> V | None:
+        key_bytes = self._require_key(key)
+        check_time("time_ms", start_ms)
+        if start_ms < self._segments.first_visible_ms:
+            return None
+        prefix = segment_prefix(self._segments.id_of(start_ms))
+        first = prefix + encode_window_key(key_bytes, start_ms)
+        if not self._retain_duplicates:
+            stored = self._inner.get(first)
+        else:
+            last = prefix + encode_window_key(key_bytes, start_ms, MAX_SEQUENCE)
+            _, stored = next(self._inner.range(first, last, reverse=True), (b"", None))
+        return None if stored is None else self._decode(stored)
+
+    def _fetch(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[Any]:
+        if len(arguments) == 3:
+            key, from_ms, to_ms = arguments
+            return self._iterate(self._starts(self._entries_of_key(self._require_key(key), from_ms, to_ms, reverse)))
+        if len(arguments) == 4:
+            from_key, to_key, from_ms, to_ms = arguments
+            return self._windows(from_key, to_key, from_ms, to_ms, reverse=reverse)
+        raise TypeError(f"fetch takes (key, from, to) or (from_key, to_key, from, to), got {len(arguments)} arguments")
+
+    def _windows(
+        self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int, *, reverse: bool
+    ) -> StoreIterator[tuple[Windowed, V]]:
+        lower = None if from_key is None else self._key_bytes(from_key)
+        upper = None if to_key is None else self._key_bytes(to_key)
+        first_ms, last_ms = self._visible(from_ms, to_ms)
+
+        def wanted(parsed: Parsed) -> bool:
+            key, start_ms, _ = parsed
+            return (
+                first_ms <= start_ms <= last_ms and (lower is None or key >= lower) and (upper is None or key <= upper)
+            )
+
+        bound = None if upper is None else upper_bound(upper, _suffix(last_ms))
+        entries = scan_segments(
+            self._inner, self._segments, (first_ms, last_ms), (lower, bound), split_window_key, wanted, reverse=reverse
+        )
+        return self._iterate(self._windowed(entries))
+
+    def _entries_of_key(
+        self, key: bytes, from_ms: int, to_ms: int, reverse: bool
+    ) -> Generator[tuple[Parsed, bytes], None, None]:
+        first_ms, last_ms = self._visible(from_ms, to_ms)
+
+        def wanted(parsed: Parsed) -> bool:
+            # Windows of longer keys that begin like this one stand in between.
+            return parsed[0] == key and first_ms <= parsed[1] <= last_ms
+
+        bounds = (key + _START.pack(first_ms), key + _suffix(last_ms))
+        return scan_segments(
+            self._inner, self._segments, (first_ms, last_ms), bounds, split_window_key, wanted, reverse=reverse
+        )
+
+    def _visible(self, from_ms: int, to_ms: int) -> tuple[int, int]:
+        return max(from_ms, self._segments.first_visible_ms), min(to_ms, MAX_TIME_MS)
+
+    def _starts(self, entries: Generator[tuple[Parsed, bytes], None, None]) -> Generator[tuple[int, V], None, None]:
+        decode = self._decode_raw
+        for (_, start_ms, _), stored in entries:
+            yield start_ms, decode(stored)
+
+    def _windowed(
+        self, entries: Generator[tuple[Parsed, bytes], None, None]
+    ) -> Generator[tuple[Windowed, V], None, None]:
+        key_object, decode, size_ms = self._key_object, self._decode_raw, self._window_size_ms
+        for (key, start_ms, _), stored in entries:
+            end_ms = min(start_ms + size_ms, MAX_TIME_MS)
+            yield Windowed(key_object(key), start_ms, end_ms), decode(stored)
+
+
+class WindowStore(ReadOnlyWindowStore[K, V]):
+    """Values by key and window."""
+
+    _sequence = 0
+
+    def put(self, key: K, value: V | None, window_start_ms: int) -> None:
+        """Set the value of a key in the window that starts at `window_start_ms`; None deletes it.
+
+        A store that retains duplicates keeps what was put before, and None changes nothing in it. A window whose
+        segment has expired is not stored. Raises ValueError unless the start is 0 to 2^63 - 1.
+        """
+        key_bytes = self._require_key(key)
+        check_time("window_start_ms", window_start_ms)
+        stored = self._encode(value)
+        self._segments.advance(window_start_ms)
+        prefix = segment_prefix(self._segments.id_of(window_start_ms))
+        sequence = self._next_sequence(prefix, key_bytes, window_start_ms) if self._retain_duplicates else 0
+        self._inner.put(prefix + encode_window_key(key_bytes, window_start_ms, sequence), stored)
+
+    def read_only(self) -> ReadOnlyWindowStore[K, V]:
+        """Return a view of the store that has no methods to write."""
+        return ReadOnlyWindowStore(*self._made_of)
+
+    def _next_sequence(self, prefix: bytes, key: bytes, start_ms: int) -> int:
+        """Return the number of the next duplicate: one more than the last, in this store or of this window.
+
+        Kafka counts from 1 again after a restart, over what was there before; so the window is looked at too.
+        """
+        first = prefix + encode_window_key(key, start_ms)
+        last = prefix + encode_window_key(key, start_ms, MAX_SEQUENCE)
+        present = next(self._inner.range(first, last, reverse=True), None)
+        highest = 0 if present is None else split_window_key(present[0])[2]
+        self._sequence = max(self._sequence, highest) + 1 & MAX_SEQUENCE
+        return self._sequence
+
+
+class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
+    """Values by key and window, each with the timestamp it was written with."""
+
+
+class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]]):
+    """Values by key and window, each with the timestamp and headers it was written with."""
+
+
+def _suffix(start_ms: int) -> bytes:
+    """Return the greatest that can follow a key in a window that starts at `start_ms` at the latest."""
+    return _START.pack(max(0, start_ms)) + b"\x7f\xff\xff\xff"
