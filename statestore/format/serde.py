@@ -52,6 +52,11 @@ class Serde(Generic[T]):
     with_headers: HeaderSerde[T] | None = None
     """What to use where there are headers; None if the serde has no use for them."""
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether `deserialize` returns its bytes as they are, so that it need not be called."""
+        return self.deserialize is _deserialize_bytes
+
 
 class Serdes:
     """The standard serdes, and `of` for one's own."""

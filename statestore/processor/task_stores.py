@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from statestore.bytestore.record_context import RecordContext
@@ -9,10 +10,12 @@ from statestore.processor.topology import Topology
 from statestore.recovery.shard_batch import ShardBatch
 from statestore.stores.typed_store import TypedStore
 
+_LOG = logging.getLogger(__name__)
+
 
 def build_stores(topology: Topology, batch: ShardBatch, context: RecordContext) -> dict[str, TypedStore]:
     """Return the topology's stores by name, on the bytes of a batch that logs what is written to them."""
-    return {
+    stores = {
         name: topology.store_builders[name].build(
             store.bytes,
             changelog=store.changelog,
@@ -21,12 +24,19 @@ def build_stores(topology: Topology, batch: ShardBatch, context: RecordContext) 
         )
         for name, store in batch.stores.items()
     }
+    for name, store in stores.items():
+        if store.metrics is not None:
+            committed = batch.stores[name].committed
+            store.metrics.sensor("restore").record(committed.restore_ns, committed.restored_records)
+    return stores
 
 
 def settle_stores(stores: Mapping[str, TypedStore], batch: ShardBatch) -> None:
     """Flush what the stores hold back and tell the batch how far their time has come: then it can be committed."""
     for name, store in stores.items():
         store.flush()
+        if store.metrics is not None:
+            _LOG.info("shard %d: store %s: %s", batch.pointer.shard, name, store.metrics.values())
         stream_time_ms = store.stream_time_ms
         if stream_time_ms is not None:
             batch.stream_times_ms[name] = stream_time_ms

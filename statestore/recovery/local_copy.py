@@ -23,7 +23,6 @@ from pathlib import Path
 
 from statestore.bytestore.families import DEFAULT_FAMILY, older_formats
 from statestore.bytestore.opening import open_store
-from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.rocksdb import RocksDBDatabase, list_families
 from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.store_spec import StoreSpec
@@ -46,7 +45,7 @@ def default_local_dir() -> str:
 @contextmanager
 def open_local_copy(
     location: DurableLocation, pointer: CommitPointer, stores: Sequence[StoreSpec], local_dir: str | None
-) -> Iterator[dict[str, ByteStore]]:
+) -> Iterator[dict[str, CommittedStore]]:
     """Hand out the stores of a local copy of the shard at exactly the version of `pointer`, for this task alone.
 
     `local_dir` of None means `default_local_dir()` of the machine that this runs on.
@@ -71,7 +70,7 @@ def open_local_copy(
                 committed = _open_stores(database, stores)
                 changed = _catch_up(path, committed, applied, location, pointer)
                 usable = True
-                yield {name: store.bytes for name, store in committed.items()}
+                yield committed
             except LocalStateCorruptedError:
                 usable = False
                 raise

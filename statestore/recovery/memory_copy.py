@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
@@ -35,7 +34,7 @@ _copies: OrderedDict[tuple[str, int], _MemoryCopy] = OrderedDict()
 @contextmanager
 def open_memory_copy(
     location: DurableLocation, pointer: CommitPointer, stores: Sequence[StoreSpec]
-) -> Iterator[dict[str, ByteStore]]:
+) -> Iterator[dict[str, CommittedStore]]:
     """Hand out the in-memory stores of the shard at exactly the version of `pointer`.
 
     Raises DurableFileMissingError or DurableFileCorruptedError if the durable location can't give that version.
@@ -49,7 +48,7 @@ def open_memory_copy(
         copy = _MemoryCopy(tuple(stores), "", MemoryDatabase([spec.name for spec in stores]))
     committed = {spec.name: CommittedStore(spec, copy.database.family(spec.name)) for spec in stores}
     restore(location, pointer, chain.index(copy.head), committed)
-    yield {name: store.bytes for name, store in committed.items()}
+    yield committed
     _copies[pointer.state_id, pointer.shard] = _MemoryCopy(copy.stores, pointer.head, copy.database)
     while len(_copies) > _KEPT_COPIES:
         _copies.popitem(last=False)

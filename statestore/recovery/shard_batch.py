@@ -5,12 +5,15 @@ Spark decides whether the returned pointer counts. Until it does, the delta it n
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.upgrading import upgradable
 from statestore.bytestore.write_set import WriteSet
 from statestore.errors import CommitPointerError, LocationMismatchError
 from statestore.recovery.changelog import BatchChangelog, batch_changelog
@@ -19,6 +22,9 @@ from statestore.recovery.local_copy import open_local_copy
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.memory_copy import open_memory_copy
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
+from statestore.recovery.restore import CommittedStore
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,10 +61,9 @@ class ShardedState:
             open_local_copy(self.location, pointer, persistent, self.local_dir) as local,
             open_memory_copy(self.location, pointer, in_memory) as memory,
         ):
-            committed = {**local, **memory}
             stores = {
-                spec.name: BatchStore(spec, WriteSet(committed[spec.name]), batch_changelog(spec))
-                for spec in self.stores
+                name: BatchStore(store.spec, WriteSet(store.bytes), batch_changelog(store.spec), store)
+                for name, store in sorted({**local, **memory}.items())
             }
             try:
                 yield ShardBatch(self.location, pointer, stores)
@@ -74,6 +79,7 @@ class BatchStore:
     spec: StoreSpec
     bytes: WriteSet
     changelog: BatchChangelog
+    committed: CommittedStore
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,19 @@ class ShardBatch:
             stream_time_ms=stream_time_ms,
             store_times_ms=self.stream_times_ms,
         )
+
+    def finish_upgrades(self, budget_ms: float) -> None:
+        """Move entries of older formats in the local copy for about `budget_ms`; what is committed is not touched."""
+        deadline = time.monotonic() + budget_ms / 1000
+        for name, store in self.stores.items():
+            upgrading = upgradable(store.bytes)
+            if upgrading is None or upgrading.upgrade_progress().is_finished:
+                continue
+            left_ms = (deadline - time.monotonic()) * 1000
+            if left_ms <= 0:
+                return
+            progress = upgrading.finish_upgrade(left_ms)
+            _LOG.info("shard %d: upgrade of store %s: about %d left", self.pointer.shard, name, progress.entries_left)
 
     def _write_delta(self, changelogs: Mapping[str, BatchChangelog]) -> DurableFile:
         info = DeltaInfo(self.pointer.state_id, self.pointer.shard, self.pointer.version + 1)

@@ -31,6 +31,7 @@ class ShardCall:
     routing: tuple[int, ...]
     on_deserialization_error: OnDeserializationError
     input_memory_bytes: int
+    upgrade_budget_ms: float = 0
 
     def run(
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str
@@ -57,7 +58,10 @@ class ShardCall:
                 )
                 yield from self._process(task, spool)
                 settle_stores(stores, batch)
-                return self._commit(batch, task, context)
+                committed = self._commit(batch, task, context)
+                # After the delta was written, so that no time is spent on a batch that fails.
+                batch.finish_upgrades(self.upgrade_budget_ms)
+                return committed
 
     def _process(self, task: Task, spool: BlobSpool) -> Generator[bytes, None, None]:
         try:

@@ -33,6 +33,7 @@ _SPARKS_DEFAULT_PARTITIONS = "200"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULT_INPUT_MEMORY_BYTES = 256 << 20
+_DEFAULT_UPGRADE_BUDGET_MS = 50
 
 
 def stateful(
@@ -47,6 +48,7 @@ def stateful(
     on_deserialization_error: str = "fail",
     accept_topology_change: bool = False,
     input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
+    upgrade_budget_ms: float = _DEFAULT_UPGRADE_BUDGET_MS,
 ) -> DataFrame:
     """Run `topology` over a streaming DataFrame of Kafka's shape; the result has the Kafka sink's shape.
 
@@ -64,6 +66,8 @@ def stateful(
             it out, counts it in the shard's commit pointer and logs it.
         accept_topology_change: record a changed topology instead of refusing it; no store may be missing or changed.
         input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to a temporary file.
+        upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
+            entries that no record touches.
 
     Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; what a
     sink does with the rows is the sink's guarantee (Spark's Kafka sink: at least once).
@@ -94,6 +98,7 @@ def stateful(
         metadata.routing,
         OnDeserializationError(on_deserialization_error),
         input_memory_bytes,
+        upgrade_budget_ms,
     )
     packed = records.mapInArrow(Pack(shards, shard_by, metadata.routing).__call__, PACKED_SCHEMA)
     return _DRIVERS[via](packed, call).mapInArrow(unpack, OUTPUT_SCHEMA)

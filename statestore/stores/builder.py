@@ -17,7 +17,8 @@ from statestore.recovery.changelog import Changelog
 from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec
-from statestore.stores.metered import StoreMetrics, metered
+from statestore.stores.metered import metered
+from statestore.stores.metrics import StoreMetrics
 from statestore.stores.retaining import RetainingLayer
 from statestore.stores.supplier import BytesStoreSupplier
 from statestore.stores.typed_store import TypedStore

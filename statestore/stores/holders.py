@@ -79,7 +79,8 @@ class ValueTimestampHeaders(_Holder, Generic[V]):
     __slots__ = ("_headers", "_timestamp_ms", "_value")
     _FIELDS = ("value", "timestamp_ms", "headers")
 
-    def __init__(self, value: V, timestamp_ms: int, headers: Headers) -> None:
+    def __init__(self, value: V, timestamp_ms: int, headers: Headers | bytes) -> None:
+        """Hold these; headers may be given as their bytes, and become Headers when they are asked for."""
         self._value = value
         self._timestamp_ms = timestamp_ms
         self._headers = headers
@@ -97,7 +98,10 @@ class ValueTimestampHeaders(_Holder, Generic[V]):
     @property
     def headers(self) -> Headers:
         """The headers, not parsed before they are looked into."""
-        return self._headers
+        headers = self._headers
+        if isinstance(headers, bytes):
+            headers = self._headers = Headers.from_bytes(headers)
+        return headers
 
     @classmethod
     def make(
@@ -127,7 +131,8 @@ class AggregationWithHeaders(_Holder, Generic[V]):
     __slots__ = ("_aggregation", "_headers")
     _FIELDS = ("aggregation", "headers")
 
-    def __init__(self, aggregation: V, headers: Headers) -> None:
+    def __init__(self, aggregation: V, headers: Headers | bytes) -> None:
+        """Hold these; headers may be given as their bytes, and become Headers when they are asked for."""
         self._aggregation = aggregation
         self._headers = headers
 
@@ -139,7 +144,10 @@ class AggregationWithHeaders(_Holder, Generic[V]):
     @property
     def headers(self) -> Headers:
         """The headers, not parsed before they are looked into."""
-        return self._headers
+        headers = self._headers
+        if isinstance(headers, bytes):
+            headers = self._headers = Headers.from_bytes(headers)
+        return headers
 
     @classmethod
     def make(cls, aggregation: V | None, headers: Headers | None = None) -> AggregationWithHeaders[V] | None:

@@ -5,10 +5,12 @@ What a store holds of a key is its codec's choice: a plain value, a ValueAndTime
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.serde import Serde
 from statestore.stores.codec import ValueCodec
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
@@ -17,6 +19,8 @@ from statestore.stores.typed_store import TypedStore
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_VALUES_AT_ONCE = 512
 
 
 class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
@@ -54,9 +58,29 @@ class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
         begin = prefix if prefix_serde is None else prefix_serde.serialize(prefix)
         return self._iterate(self._pairs_decoded(_while_prefix(self._inner.range(begin, None), begin)))
 
+    def range_values(self, start: K | None, end: K | None) -> StoreIterator[Any]:
+        """Yield the values of `range` alone, without keys and what else they were written with; twice as fast or more.
+
+        Read ahead by some hundred entries: a value that can't be read shows up that much earlier.
+        """
+        first = None if start is None else self._key_bytes(start)
+        last = None if end is None else self._key_bytes(end)
+        return StoreIterator(self.name, self._values(self._inner.range(first, last)))
+
     def approximate_num_entries(self) -> int:
         """Return about how many keys have a value."""
         return self._inner.approximate_num_entries()
+
+    def _values(self, pairs: Iterator[Pair]) -> Generator[Any, None, None]:
+        decode_values = self._decode_values
+        while chunk := list(islice(pairs, _VALUES_AT_ONCE)):
+            try:
+                values = decode_values(chunk)
+            except (FormatError, DeserializationError) as cause:
+                raise self._unreadable(cause) from cause
+            yield from values
+        if not self._inner.is_open:
+            raise StoreClosedError(self.name)
 
     def _entries(self, start: K | None, end: K | None, *, reverse: bool) -> StoreIterator[tuple[K, V]]:
         first = None if start is None else self._key_bytes(start)

@@ -12,12 +12,16 @@ from statestore.format.serde import Serde
 from statestore.stores.caching import CachingLayer
 from statestore.stores.codec import ValueCodec
 from statestore.stores.iterator import StoreIterator
+from statestore.stores.metrics import StoreMetrics
 
 E = TypeVar("E")
 
 
 class TypedStore:
     """A store of typed keys and values over bytes. Every method raises StoreClosedError once it is closed."""
+
+    metrics: StoreMetrics | None = None
+    """Where the operations are measured; None if they are not."""
 
     def __init__(self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec) -> None:
         self.name = inner.name
@@ -26,6 +30,7 @@ class TypedStore:
         self._key_object = key_serde.deserialize
         self._encode = codec.encode
         self._decode_raw = codec.decode
+        self._decode_values = codec.decode_values
         self._serde_names = f"{key_serde.name} and {codec.serde}"
 
     @property

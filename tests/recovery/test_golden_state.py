@@ -1,4 +1,4 @@
-"""A state location as format 1 wrote it, and its pointers, must be readable by every later release."""
+"""State locations as each format wrote them, and their pointers, must be readable by every later release."""
 
 import json
 import shutil
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from golden_state import sharded_state
 from shards import Shard, stored
 from statestore.format.header_bytes import encode_headers
+from statestore.recovery.contents import stored_entries
 from statestore.recovery.metadata import read_metadata
 from statestore.recovery.pointer import CommitPointer
 
@@ -47,3 +49,78 @@ def test_metadata(golden: Shard) -> None:
     assert (metadata.state_id, metadata.shards, metadata.routing) == ("state-1", 1, (0,))
     assert [spec.name for spec in metadata.stores] == ["totals"]
     assert [node["name"] for node in metadata.topology] == ["in", "p"]
+
+
+GOLDEN_2 = GOLDEN.with_name("state-2")
+KEPT = encode_headers([("trace", b"\x00\xff"), ("trace", None), ("ä", b"")])
+CONTENTS_2: list[dict[str, set]] = [
+    {
+        "plain": {(b"a", None, None, b"1", None, None), (b"b", None, None, b"2", None, None)},
+        "timed": {(b"a", None, None, b"1", 5, None)},
+        "headed": {(b"a", None, None, b"1", 5, KEPT)},
+        "windows": {
+            (b"a", 0, 10, b"old", 3, KEPT),
+            (b"a", 60, 70, b"first", 12, KEPT),
+            (b"a", 60, 70, b"second", 13, b""),
+        },
+        "sessions": {(b"a", 10, 20, b"old", None, KEPT), (b"a", 70, 80, b"s", None, KEPT)},
+        "versions": {
+            (b"a", 10, 60, b"v10", None, None),
+            (b"a", 60, 90, b"v60", None, None),
+            (b"b", 95, None, b"latest", None, None),
+        },
+        "headed-versions": {
+            (b"a", 10, 60, b"v10", None, b""),
+            (b"a", 60, 90, b"v60", None, b""),
+            (b"b", 95, None, b"latest", None, b""),
+        },
+    },
+    {
+        "plain": {(b"a", None, None, b"1", None, None)},
+        "timed": {(b"a", None, None, b"1", 5, None)},
+        "headed": {(b"a", None, None, b"1", 5, KEPT)},
+        "windows": {
+            (b"a", 60, 70, b"first", 12, KEPT),
+            (b"a", 60, 70, b"second", 13, b""),
+            (b"a", 160, 170, b"new", 14, b""),
+        },
+        "sessions": {(b"b", 150, 175, b"t", None, b"")},
+        "versions": {
+            (b"a", 10, 60, b"v10", None, None),
+            (b"a", 60, 75, b"v60", None, None),
+            (b"a", 75, 90, b"v75", None, None),
+            (b"a", 180, None, b"v180", None, None),
+            (b"b", 95, None, b"latest", None, None),
+        },
+        "headed-versions": {
+            (b"a", 10, 60, b"v10", None, b""),
+            (b"a", 60, 90, b"v60", None, b""),
+            (b"a", 180, None, b"v180", None, KEPT),
+            (b"b", 95, None, b"latest", None, b""),
+        },
+    },
+]
+
+
+@pytest.mark.parametrize("versions", [(1,), (2,), (1, 2), (2, 1)], ids=str)
+def test_every_kind_of_store_is_restored(tmp_path: Path, versions: tuple[int, ...]) -> None:
+    shutil.copytree(GOLDEN_2 / "state", tmp_path / "state")
+    state = sharded_state(tmp_path)
+    for version in versions:
+        recorded = json.loads((GOLDEN_2 / "pointers.json").read_text())[version - 1]
+        pointer = state.pointer(0, json.dumps(recorded))
+        assert json.loads(pointer.to_json()) == recorded
+        with state.open(pointer) as batch:
+            contents = {
+                name: {tuple(entry) for entry in stored_entries(store.spec, store.bytes)}
+                for name, store in batch.stores.items()
+            }
+        assert contents == CONTENTS_2[version - 1]
+
+
+def test_the_specs_of_every_kind_of_store_are_recorded(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN_2 / "state", tmp_path / "state")
+    state = sharded_state(tmp_path)
+    metadata = read_metadata(state.location)
+    assert metadata is not None
+    assert metadata.stores == state.stores

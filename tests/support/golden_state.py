@@ -1,39 +1,117 @@
-"""Writes tests/golden/state-1: a state location in format 1, and the commit pointers that Spark would hold.
+"""Writes tests/golden/state-N: a state location as the formats of pointers and deltas were, and Spark's pointers.
 
 Run once for each format, never again for one that was released: `python tests/support/golden_state.py DIRECTORY`.
+state-1 was written by the release before windows, sessions and versions; what it holds stands in its test.
 """
 
 import json
 import sys
 from pathlib import Path
 
-from shards import TOTALS, Shard, stored
-from statestore.format.header_bytes import encode_headers
-from statestore.processor.context import TaskRecordContext
-from statestore.recovery.metadata import StateMetadata, settle_metadata
-
-TOPOLOGY = (
-    {"type": "source", "name": "in", "topics": None},
-    {"type": "processor", "name": "p", "parents": ["in"], "stores": ["totals"]},
+from statestore import (
+    AggregationWithHeaders,
+    Headers,
+    Serdes,
+    Stores,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    Windowed,
 )
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.task_stores import build_stores, settle_stores
+from statestore.processor.topology import Topology
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import StateMetadata, settle_metadata
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.shard_batch import ShardedState
+
+STRING = Serdes.string()
+BUILDERS = (
+    Stores.key_value_store_builder(Stores.persistent_key_value_store("plain"), STRING, STRING),
+    Stores.timestamped_key_value_store_builder(Stores.persistent_timestamped_key_value_store("timed"), STRING, STRING),
+    Stores.timestamped_key_value_store_with_headers_builder(Stores.in_memory_key_value_store("headed"), STRING, STRING),
+    Stores.timestamped_window_store_with_headers_builder(
+        Stores.persistent_timestamped_window_store_with_headers("windows", 100, 10, True, 50), STRING, STRING
+    ),
+    Stores.session_store_with_headers_builder(
+        Stores.persistent_session_store_with_headers("sessions", 100, 50), STRING, STRING
+    ),
+    Stores.versioned_key_value_store_builder(
+        Stores.persistent_versioned_key_value_store("versions", 100, 50), STRING, STRING
+    ),
+    Stores.versioned_key_value_store_with_headers_builder(
+        Stores.persistent_versioned_key_value_store_with_headers("headed-versions", 100, 50), STRING, STRING
+    ),
+)
+HEADERS = Headers([("trace", b"\x00\xff"), ("trace", None), ("ä", b"")])
+
+
+def topology() -> Topology:
+    """Return a topology with all builders' stores."""
+    made = Topology()
+    for builder in BUILDERS:
+        made.add_state_store(builder)
+    return made
+
+
+def sharded_state(home: Path) -> ShardedState:
+    """Return the state in `home`, of which shard 0 is used."""
+    made = topology()
+    location = DurableLocation(home / "state")
+    return ShardedState("state-2", location, made.store_specs(), str(home / "local"), made.in_memory_stores())
+
+
+def first_batch(stores: dict) -> None:
+    """Put something into every store."""
+    stores["plain"].put("a", "1")
+    stores["plain"].put("b", "2")
+    stores["timed"].put("a", ValueAndTimestamp("1", 5))
+    stores["headed"].put("a", ValueTimestampHeaders("1", 5, HEADERS))
+    stores["windows"].put("a", ValueTimestampHeaders("old", 3, HEADERS), 0)
+    stores["windows"].put("a", ValueTimestampHeaders("first", 12, HEADERS), 60)
+    stores["windows"].put("a", ValueTimestampHeaders("second", 13, Headers()), 60)
+    stores["sessions"].put(Windowed("a", 10, 20), AggregationWithHeaders("old", HEADERS))
+    stores["sessions"].put(Windowed("a", 70, 80), AggregationWithHeaders("s", HEADERS))
+    for name in ("versions", "headed-versions"):
+        stores[name].put("a", "v10", 10)
+        stores[name].put("a", "v60", 60)
+        stores[name].put("a", None, 90)
+        stores[name].put("b", "latest", 95)
+
+
+def second_batch(stores: dict) -> None:
+    """Delete, let segments expire, come too late."""
+    stores["plain"].put("b", None)
+    stores["windows"].put("a", ValueTimestampHeaders("new", 14, Headers()), 160)
+    stores["windows"].put("a", ValueTimestampHeaders("late", 14, Headers()), 10)
+    stores["sessions"].remove(Windowed("a", 70, 80))
+    stores["sessions"].put(Windowed("b", 150, 175), AggregationWithHeaders("t", Headers()))
+    stores["versions"].put("a", "v75", 75)
+    stores["versions"].put("a", "v180", 180)
+    stores["versions"].put("a", "late", 70)
+    stores["headed-versions"].put("a", "v180", 180, HEADERS)
+
+
+def run_batch(state: ShardedState, pointer: CommitPointer, operations: object) -> CommitPointer:
+    """Return the pointer after a batch of these operations, for a record with timestamp 7 and a header."""
+    context = TaskRecordContext()
+    context.timestamp_ms = 7
+    context.headers.add("why", b"record")
+    with state.open(pointer) as batch:
+        stores = build_stores(topology(), batch, context)
+        operations(stores)
+        settle_stores(stores, batch)
+        return batch.commit(stream_time_ms=7)
 
 
 def main(home: Path) -> None:
-    """Three batches on shard 0: puts, an overwrite, a tombstone with the headers of the record that caused it."""
-    shard = Shard(home)
-    settle_metadata(shard.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
-    headers = encode_headers([("trace", b"\x00\xff"), ("trace", None), ("ä", b"")])
-    first = shard.batch(
-        shard.start(), {b"a": stored(b"1", 5, headers), b"b": stored(b"", -1), b"": stored(b"empty key")}
-    )
-    second = shard.batch(first, {b"a": stored(b"2", 6, encode_headers([("n", b"%d" % n) for n in range(70)]))})
-    context = TaskRecordContext()
-    context.timestamp_ms = 7
-    context.headers.add("why", b"deleted")
-    with shard.open(second, context) as batch:
-        batch.stores["totals"].put(b"b", None)
-        third = batch.commit(skipped_records=2, stream_time_ms=7)
-    pointers = [json.loads(pointer.to_json()) for pointer in (first, second, third)]
+    """Write two batches of shard 0 and the pointers after each."""
+    state = sharded_state(home)
+    nodes = ({"type": "source", "name": "in", "topics": None},)
+    settle_metadata(state.location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
+    first = run_batch(state, state.pointer(0, None), first_batch)
+    second = run_batch(state, first, second_batch)
+    pointers = [json.loads(pointer.to_json()) for pointer in (first, second)]
     (home / "pointers.json").write_text(json.dumps(pointers, indent=1) + "\n")
 
 
