@@ -1,0 +1,234 @@
+"""Every kind of store in a streaming query: across batches, restarts and lost disks, and through a format upgrade."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from orders import Order, seeded_orders
+from queries import OrderQuery
+from statestore import (
+    AggregationWithHeaders,
+    Headers,
+    Processor,
+    ProcessorContext,
+    Record,
+    Serdes,
+    Stores,
+    Topology,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    Windowed,
+)
+from statestore.errors import StoreFormatError, TopologyError
+from statestore.spark import read_store
+
+ORDERS = seeded_orders(120)
+BATCHES = [ORDERS[start : start + 40] for start in range(0, 120, 40)]
+HOUR_MS = 3_600_000
+WINDOW_MS = 10_000
+GAP_MS = 8_000
+FOREVER_MS = 10_000 * HOUR_MS
+
+KEY, INT = Serdes.string(), Serdes.int64()
+
+
+class Everything(Processor):
+    """Counts orders by window, sums them up by session, keeps every amount as a version, and counts in memory."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.windows, self.sessions = context.state_store("windows"), context.state_store("sessions")
+        self.versions, self.counts = context.state_store("versions"), context.state_store("counts")
+
+    def process(self, record: Record[str, dict[str, Any]]) -> None:
+        key, time_ms, amount = record.key, record.timestamp_ms, record.value["amount"]
+        start_ms = time_ms - time_ms % WINDOW_MS
+        seen = self.windows.fetch(key, start_ms)
+        count = 1 if seen is None else seen.value + 1
+        self.windows.put(key, ValueTimestampHeaders(count, time_ms, record.headers), start_ms)
+
+        first_ms, last_ms, total = time_ms, time_ms, amount
+        with self.sessions.find_sessions(key, time_ms - GAP_MS, time_ms + GAP_MS) as overlapping:
+            merged = list(overlapping)
+        for session, held in merged:
+            first_ms, last_ms = min(first_ms, session.start_ms), max(last_ms, session.end_ms)
+            total += held.aggregation
+            self.sessions.remove(session)
+        self.sessions.put(Windowed(key, first_ms, last_ms), AggregationWithHeaders(total, record.headers))
+
+        self.versions.put(key, amount, time_ms, record.headers)
+        self.counts.put(key, ValueAndTimestamp((self.counts.get(key) or ValueAndTimestamp(0, 0)).value + 1, time_ms))
+
+
+def topology() -> Topology:
+    made = Topology()
+    made.add_source("orders", key_serde=KEY, value_serde=Serdes.json())
+    made.add_processor("everything", Everything, ["orders"])
+    for builder in (
+        Stores.timestamped_window_store_with_headers_builder(
+            Stores.persistent_timestamped_window_store_with_headers("windows", FOREVER_MS, WINDOW_MS), KEY, INT
+        ).with_caching_enabled(),
+        Stores.session_store_with_headers_builder(
+            Stores.persistent_session_store_with_headers("sessions", FOREVER_MS), KEY, INT
+        ),
+        Stores.versioned_key_value_store_with_headers_builder(
+            Stores.persistent_versioned_key_value_store_with_headers("versions", FOREVER_MS, HOUR_MS), KEY, INT
+        ).with_metrics_enabled(),
+        Stores.timestamped_key_value_store_builder(Stores.in_memory_key_value_store("counts"), KEY, INT),
+    ):
+        made.add_state_store(builder, "everything")
+    return made
+
+
+Key = tuple[str, int | None, int | None]
+Content = dict[Key, tuple[int, "list[tuple[str, bytes | None]]"]]
+
+
+def expected() -> dict[str, Content]:
+    """Return what the stores must hold, found without any store. Within a shard orders come in their own order."""
+    windows: Content = {}
+    counts: Content = {}
+    versions: dict[str, dict[int, Order]] = {}
+    by_customer: dict[str, list[Order]] = {}
+    for order in ORDERS:
+        key, time_ms = order.customer, order.timestamp_ms
+        start_ms = time_ms - time_ms % WINDOW_MS
+        window = (key, start_ms, start_ms + WINDOW_MS)
+        windows[window] = (windows.get(window, (0, []))[0] + 1, order.headers)
+        counts[key, None, None] = (counts.get((key, None, None), (0, []))[0] + 1, [])
+        versions.setdefault(key, {})[time_ms] = order
+        by_customer.setdefault(key, []).append(order)
+    return {
+        "windows": windows,
+        "counts": counts,
+        "versions": {
+            (key, time_ms, later): (found[time_ms].amount, found[time_ms].headers)
+            for key, found in versions.items()
+            for time_ms, later in zip(sorted(found), [*sorted(found)[1:], None], strict=True)
+        },
+        "sessions": {
+            session: content for key, orders in by_customer.items() for session, content in sessions(key, orders)
+        },
+    }
+
+
+def sessions(key: str, orders: list[Order]) -> list[tuple[Key, Any]]:
+    """Return one customer's sessions: runs of orders at most the gap apart; headers are those of the last to arrive."""
+    runs: list[list[Order]] = []
+    for order in sorted(orders, key=lambda order: order.timestamp_ms):
+        if runs and order.timestamp_ms - runs[-1][-1].timestamp_ms <= GAP_MS:
+            runs[-1].append(order)
+        else:
+            runs.append([order])
+    arrival = {id(order): number for number, order in enumerate(orders)}
+    return [
+        (
+            (key, run[0].timestamp_ms, run[-1].timestamp_ms),
+            (sum(order.amount for order in run), max(run, key=lambda order: arrival[id(order)]).headers),
+        )
+        for run in runs
+    ]
+
+
+def content(query: OrderQuery, store: str) -> Content:
+    rows = read_store(
+        query.spark, store, checkpoint_location=query.home / "checkpoint", state_location=query.home / "state"
+    ).collect()
+    found = {
+        (row.key.decode(), row.start_ms, row.end_ms): (
+            INT.deserialize(bytes(row.value)),
+            [(header.key, header.value) for header in row.headers or []],
+        )
+        for row in rows
+    }
+    assert len(found) == len(rows), "an entry twice"
+    return found
+
+
+@pytest.mark.slow
+def test_every_kind_of_store_holds_what_it_should(order_query: OrderQuery) -> None:
+    for number, batch in enumerate(BATCHES):
+        order_query.add(batch)
+        order_query.run(topology())
+        if number == 1:
+            shutil.rmtree(order_query.home / "local")
+    wanted = expected()
+    for store in wanted:
+        assert content(order_query, store) == wanted[store], store
+    assert len(wanted["sessions"]) > len({order.customer for order in ORDERS}), "the data has sessions to tell apart"
+
+
+class Latest(Processor):
+    """Keeps the amounts' total; with headers those of the latest order."""
+
+    holder: Any = None
+
+    def init(self, context: ProcessorContext) -> None:
+        self.totals = context.state_store("totals")
+
+    def process(self, record: Record[str, dict[str, Any]]) -> None:
+        seen = self.totals.get(record.key)
+        self.totals.put(record.key, self.held((seen.value if seen else 0) + record.value["amount"], record))
+
+    def held(self, total: int, record: Record[str, Any]) -> Any:
+        return ValueAndTimestamp(total, record.timestamp_ms)
+
+
+class LatestWithHeaders(Latest):
+    """Keeps the headers too."""
+
+    def held(self, total: int, record: Record[str, Any]) -> Any:
+        return ValueTimestampHeaders(total, record.timestamp_ms, record.headers)
+
+
+def totals_topology(*, with_headers: bool) -> Topology:
+    made = Topology()
+    made.add_source("orders", key_serde=KEY, value_serde=Serdes.json())
+    made.add_processor("latest", LatestWithHeaders if with_headers else Latest, ["orders"])
+    if with_headers:
+        supplier = Stores.persistent_timestamped_key_value_store_with_headers("totals")
+        made.add_state_store(Stores.timestamped_key_value_store_with_headers_builder(supplier, KEY, INT), "latest")
+    else:
+        supplier = Stores.persistent_timestamped_key_value_store("totals")
+        made.add_state_store(Stores.timestamped_key_value_store_builder(supplier, KEY, INT), "latest")
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [False, True], ids=["upgraded in place", "restored from deltas"])
+def test_one_restart_upgrades_a_store_to_headers(order_query: OrderQuery, lost: bool) -> None:
+    early = [order for order in BATCHES[0] if order.customer != "ada"]
+    late = [order for order in BATCHES[1] if order.customer in ("ada", "chen")]
+    assert {order.customer for order in early} > {"chen"}
+    order_query.add(early)
+    order_query.run(totals_topology(with_headers=False))
+    before = content(order_query, "totals")
+    assert all(headers == [] for _, headers in before.values())
+    if lost:
+        shutil.rmtree(order_query.home / "local")
+
+    order_query.add(late)
+    order_query.run(totals_topology(with_headers=True), upgrade_budget_ms=0)
+    wanted = {key: value for key, value in before.items() if key[0] not in ("ada", "chen")}
+    for order in late:
+        total = wanted.get((order.customer, None, None), before.get((order.customer, None, None), (0, [])))[0]
+        wanted[order.customer, None, None] = (total + order.amount, order.headers)
+    assert content(order_query, "totals") == wanted
+
+    with pytest.raises(StoreFormatError, match=r"totals.*timestamped with headers.*asked for as.*timestamped"):
+        order_query.run(totals_topology(with_headers=False))
+    assert content(order_query, "totals") == wanted
+
+
+def test_a_store_that_is_not_logged_is_refused(order_query: OrderQuery) -> None:
+    made = totals_topology(with_headers=True)
+    made.store_builders["totals"] = made.store_builders["totals"].with_logging_disabled()
+    with pytest.raises(TopologyError, match=r"totals.*logging disabled"):
+        order_query.run(made)
+
+
+def test_headers_of_the_orders_are_not_all_the_same() -> None:
+    assert len({str(order.headers) for order in ORDERS}) > len(ORDERS) // 2
+    assert any(Headers(order.headers) for order in ORDERS)
