@@ -42,6 +42,7 @@ check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
 	@.ci/check-lock $(COMPILE_LOCK)
 
 bench: java $(INSTALLED) jars ## run the benchmarks
+	@$(BIN)/python benchmarks/stores.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 
 lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions

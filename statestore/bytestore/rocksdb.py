@@ -95,7 +95,7 @@ class RocksDBDatabase:
         self.path = path
         self._stores: dict[str, RocksDBByteStore] = {}
         self._dropped: list[RocksDBByteStore] = []
-        self._write_options = _write_options(write_ahead_log)
+        self.write_options = _write_options(write_ahead_log)
         names = sorted({"default", *list_families(path), *families})
         with _engine_errors(path, path):
             self._db: Any = rocksdict.Rdict(path, _options(), column_families={name: _options() for name in names})
@@ -127,7 +127,7 @@ class RocksDBDatabase:
                         delete(key, handle)
                     else:
                         put(key, value, handle)
-            self._db.write(batch, self._write_options)
+            self._db.write(batch, self.write_options)
 
     def delete_below(self, families: Sequence[str], end: bytes) -> None:
         """Delete every key below `end` in several families, as one atomic write."""
@@ -137,7 +137,7 @@ class RocksDBDatabase:
             batch = rocksdict.WriteBatch(raw_mode=True)
             for name in families:
                 batch.delete_range(b"", end, self._db.get_column_family_handle(name))
-            self._db.write(batch, self._write_options)
+            self._db.write(batch, self.write_options)
 
     def drop_family(self, name: str) -> None:
         """Drop a column family with all that is in it. Not `default`: RocksDB keeps that one."""
@@ -174,6 +174,7 @@ class RocksDBByteStore:
     def __init__(self, database: RocksDBDatabase, name: str, family: Any) -> None:
         self.name = name
         self._path = database.path
+        self._write_options = database.write_options
         self._family: Any = family
         self._family_name = name
         self._write: Callable[[Mapping[str, Iterable[Change]]], None] = database.write
@@ -202,7 +203,19 @@ class RocksDBByteStore:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""
-        self.write([(key, value)])
+        try:
+            self._put(key, value)
+        except Exception:
+            # Done again inside the translation of errors, as in get(): a put repeated is the same put.
+            self._require_open()
+            with _engine_errors(self.name, self._path):
+                self._put(key, value)
+
+    def _put(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._family.delete(key, self._write_options)
+        else:
+            self._family.put(key, value, self._write_options)
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes in order as one atomic write, a value of None deleting its key."""
@@ -249,12 +262,11 @@ class RocksDBByteStore:
             cursor = self._family.iter()
             if pair is None:
                 _ = cursor.seek_to_last() if reverse else cursor.seek_to_first()
-            elif reverse:
-                cursor.seek_for_prev(pair[0])
-                cursor.prev()
             else:
-                cursor.seek(pair[0])
-                cursor.next()
+                _ = cursor.seek_for_prev(pair[0]) if reverse else cursor.seek(pair[0])
+                # Nowhere, if the last entries were deleted meanwhile: to step on from there ends the process.
+                if cursor.valid():
+                    _ = cursor.prev() if reverse else cursor.next()
             cursor.status()
 
     def approximate_num_entries(self) -> int:

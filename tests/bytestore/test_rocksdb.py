@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.errors import LocalStateCorruptedError, LocalStateLockedError, StateStoreError
+from statestore.bytestore.rocksdb import RocksDBDatabase, list_families
+from statestore.errors import LocalStateCorruptedError, LocalStateLockedError
 
 FAMILY = "store:family"
 ENTRIES = [(b"%06d" % number, b"v" * 200) for number in range(2_000)]
@@ -96,6 +96,34 @@ def test_a_damaged_database_does_not_open(path: Path, damage: str) -> None:
         RocksDBDatabase(str(path), [FAMILY])
 
 
-def test_an_unlisted_family_is_an_error(path: Path) -> None:
-    with pytest.raises(StateStoreError, match=FAMILY):
-        RocksDBDatabase(str(path), ["other:family"])
+def test_families_that_are_there_are_opened_too(path: Path) -> None:
+    database = RocksDBDatabase(str(path), ["other:family"])
+    assert database.families == ("default", "other:family", FAMILY)
+    assert list_families(str(path)) == database.families
+    assert list_families(str(path.with_name("nothing"))) == ()
+    database.close()
+
+
+def test_scans_outlive_a_dropped_family_and_end_with_the_database(path: Path) -> None:
+    database = RocksDBDatabase(str(path), ["doomed"])
+    database.family("doomed").write([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
+    scan = database.family("doomed").range(None, None)
+    assert next(scan) == (b"a", b"1")
+    database.drop_family("doomed")
+    assert next(scan) == (b"b", b"2")
+    assert "doomed" not in database.families
+    database.close()
+    assert list(scan) == []
+    RocksDBDatabase(str(path), []).close()
+    assert "doomed" not in list_families(str(path))
+
+
+def test_delete_below_in_several_families_at_once(path: Path) -> None:
+    database = RocksDBDatabase(str(path), ["one", "two"])
+    for name in ("one", "two", FAMILY):
+        database.family(name).write([(b"a", b"1"), (b"b", b"2")])
+    database.delete_below(["one", "two"], b"b")
+    left = {name: [key for key, _ in database.family(name).range(None, None)] for name in ("one", "two")}
+    assert left == {"one": [b"b"], "two": [b"b"]}
+    assert database.family(FAMILY).get(b"a") == b"1"
+    database.close()

@@ -1,0 +1,232 @@
+"""Every kind of store beside bare rocksdict with the same bytes, and what an upgrade in progress costs.
+
+`python benchmarks/stores.py` (part of `make bench`). Stores stand on a RocksDB family, without layers; bare rocksdict
+gets, puts and iterates over the very keys and values that the store wrote, in the same database. Both run in turn,
+several rounds; the best round counts. Values of 100 bytes with 3 headers of about 20 bytes, 16-byte keys.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from statestore import (
+    AggregationWithHeaders,
+    Headers,
+    Serdes,
+    Stores,
+    ValueTimestampHeaders,
+    Windowed,
+)
+from statestore.bytestore.opening import open_store
+from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.shard_layout import column_family
+from statestore.format.header_bytes import parse_count
+from statestore.format.store_format import StoreFormat
+from statestore.stores.builder import StoreBuilder
+
+RESULTS = Path(__file__).parent / "results" / "stores.json"
+ENTRIES = 50_000
+ROUNDS = 5
+DAY_MS = 86_400_000
+WINDOW_MS = 60_000
+BYTES = Serdes.bytes()
+HEADERS = Headers([("trace-id", b"0123456789abcdef"), ("source", b"sensor-eu-west"), ("schema-id", b"schema-0042")])
+HELD = ValueTimestampHeaders(b"v" * 100, 1_700_000_000_000, HEADERS)
+AGGREGATION = AggregationWithHeaders(b"v" * 100, HEADERS)
+KEYS = [b"%016d" % number for number in range(ENTRIES)]
+SHUFFLED = random.Random(1).sample(range(ENTRIES), ENTRIES)
+TO_BARE = {"get+put": 2.5, "values": 2.0}
+
+
+class Kind(NamedTuple):
+    """A kind of store with how to use entry `number` of it."""
+
+    builder: StoreBuilder[Any]
+    put: Callable[[Any, int], object]
+    get: Callable[[Any, int], object]
+    scan: Callable[[Any], Iterable[Any]]
+    fetch: Callable[[Any, int], Iterable[Any]] | None = None
+
+
+def time_ms(number: int) -> int:
+    """Return the time of entry `number`: a day of entries in 100 windows."""
+    return number % 100 * WINDOW_MS
+
+
+def kinds() -> dict[str, Kind]:
+    """Return every kind of store, with headers."""
+    return {
+        "key-value": Kind(
+            Stores.timestamped_key_value_store_with_headers_builder(
+                Stores.persistent_timestamped_key_value_store_with_headers("s"), BYTES, BYTES
+            ),
+            lambda store, number: store.put(KEYS[number], HELD),
+            lambda store, number: store.get(KEYS[number]),
+            lambda store: store.all(),
+        ),
+        "window": Kind(
+            Stores.timestamped_window_store_with_headers_builder(
+                Stores.persistent_timestamped_window_store_with_headers("s", DAY_MS, WINDOW_MS), BYTES, BYTES
+            ),
+            lambda store, number: store.put(KEYS[number // 100], HELD, time_ms(number)),
+            lambda store, number: store.fetch(KEYS[number // 100], time_ms(number)),
+            lambda store: store.all(),
+            lambda store, number: store.fetch(KEYS[number // 100], 0, DAY_MS),
+        ),
+        "session": Kind(
+            Stores.session_store_with_headers_builder(
+                Stores.persistent_session_store_with_headers("s", DAY_MS), BYTES, BYTES
+            ),
+            lambda store, number: store.put(session(number), AGGREGATION),
+            lambda store, number: store.fetch_session(*session(number)),
+            lambda store: store.fetch(None, None),
+            lambda store, number: store.find_sessions(KEYS[number // 100], 0, DAY_MS),
+        ),
+        "versioned": Kind(
+            Stores.versioned_key_value_store_with_headers_builder(
+                Stores.persistent_versioned_key_value_store_with_headers("s", DAY_MS), BYTES, BYTES
+            ),
+            lambda store, number: store.put(KEYS[number // 10], b"v" * 100, number % 10 * WINDOW_MS, HEADERS),
+            lambda store, number: store.get(KEYS[number // 10]),
+            lambda store: (version for key in KEYS[: ENTRIES // 10] for version in store.get(key, 0, DAY_MS)),
+            lambda store, number: store.get(KEYS[number // 10], 0, DAY_MS),
+        ),
+    }
+
+
+def session(number: int) -> Windowed:
+    """Return the session of entry `number`."""
+    return Windowed(KEYS[number // 100], time_ms(number), time_ms(number) + 1000)
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """Return how long `run` takes."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def drain(entries: Iterable[Any]) -> int:
+    """Return how many entries there are."""
+    count = 0
+    for _ in entries:
+        count += 1
+    return count
+
+
+def measure_kind(home: Path, name: str, kind: Kind) -> dict[str, float]:
+    """Return microseconds an operation, or an entry of a scan, of the store and of bare rocksdict."""
+    database = RocksDBDatabase(str(home / name), [column_family(kind.builder.spec)])
+    store = kind.builder.build(database.family(column_family(kind.builder.spec), "s"))
+    for number in range(ENTRIES):
+        kind.put(store, number)
+    database.flush()
+    bare = database._stores[column_family(kind.builder.spec)]._family  # what a user of rocksdict would hold
+    pairs = list(bare.items())
+    order = [pairs[number % len(pairs)] for number in SHUFFLED]
+    write_options = database.write_options
+    runs: dict[str, tuple[Callable[[], object], int]] = {
+        "get": (lambda: [kind.get(store, number) for number in SHUFFLED], ENTRIES),
+        "bare get": (lambda: [bare.get(key) for key, _ in order], ENTRIES),
+        "put": (lambda: [kind.put(store, number) for number in SHUFFLED], ENTRIES),
+        "bare put": (lambda: [bare.put(key, value, write_options) for key, value in order], ENTRIES),
+        "scan": (lambda: drain(kind.scan(store)), drain(kind.scan(store))),
+        "bare scan": (lambda: drain(bare.items()), len(pairs)),
+    }
+    if kind.fetch is not None:
+        fetch, chosen = kind.fetch, SHUFFLED[:500]
+        fetched = sum(drain(fetch(store, number)) for number in chosen)
+        runs["fetch"] = (lambda: [drain(fetch(store, number)) for number in chosen], fetched)
+    if name == "key-value":
+        runs["values"] = (lambda: drain(store.range_values(None, None)), ENTRIES)
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(ROUNDS):
+        for operation, (run, count) in runs.items():
+            if operation == "scan":
+                database.flush()
+                bare.compact_range(None, None)
+            best[operation] = min(best[operation], seconds(run) / count * 1e6)
+    before = parse_count()
+    drain(kind.scan(store))
+    best["header parses of a scan"] = parse_count() - before
+    database.close()
+    return best
+
+
+def measure_upgrade(home: Path) -> dict[str, float]:
+    """Return microseconds an operation while an upgrade from timestamped values goes on, and when it is finished."""
+    best: dict[str, float] = {}
+    for number in range(ROUNDS):
+        for name, found in upgrade_round(home / f"upgrade-{number}").items():
+            best[name] = min(best.get(name, float("inf")), found)
+    return best
+
+
+def upgrade_round(home: Path) -> dict[str, float]:
+    """Return the figures of one upgrade."""
+    builder = kinds()["key-value"].builder
+    spec = builder.spec
+    older = column_family(spec, StoreFormat.TIMESTAMPED)
+    database = RocksDBDatabase(str(home), [older, column_family(spec)])
+    database.family(older).write((key, b"\0" * 8 + b"v" * 100) for key in KEYS)
+    database.flush()
+    store = builder.build(open_store(database, spec, partial(column_family, spec), "s"))
+    keys = [KEYS[number] for number in SHUFFLED[: ENTRIES // 2]]
+
+    def get_all() -> float:
+        return seconds(lambda: [store.get(key) for key in keys]) / len(keys) * 1e6
+
+    def put_all() -> float:
+        return seconds(lambda: [store.put(key, HELD) for key in keys]) / len(keys) * 1e6
+
+    figures = {
+        "get, which moves the entry": get_all(),
+        "get of a moved entry, upgrade going on": get_all(),
+        "put, upgrade going on": put_all(),
+        "finish_upgrade, an entry": seconds(store.finish_upgrade) / (ENTRIES - len(keys)) * 1e6,
+        "get, upgrade finished": get_all(),
+        "put, upgrade finished": put_all(),
+    }
+    if not store.upgrade_progress().is_finished:
+        raise AssertionError("the upgrade is not finished")
+    database.close()
+    return figures
+
+
+def main() -> int:
+    """Measure, print, write the results file."""
+    with tempfile.TemporaryDirectory(prefix="statestore-bench-") as directory:
+        measured = {name: measure_kind(Path(directory), name, kind) for name, kind in kinds().items()}
+        upgrade = measure_upgrade(Path(directory))
+    print(f"== Stores with headers beside bare rocksdict, best of {ROUNDS} (us an operation; scans: an entry)")
+    print(f"   {'':12}{'get':>16}{'put':>16}{'scan':>16}{'fetch':>8}   header parses of a scan")
+    for name, best in measured.items():
+        cells = "".join(f"{best[o]:8.2f} /{best['bare ' + o]:5.2f}" + " " for o in ("get", "put", "scan"))
+        fetch = f"{best['fetch']:8.2f}" if "fetch" in best else " " * 8
+        print(f"   {name:12}{cells}{fetch}   {best['header parses of a scan']:.0f}")
+    found = measured["key-value"]
+    ratios = {
+        "get+put": (found["get"] + found["put"]) / (found["bare get"] + found["bare put"]),
+        "values": found["values"] / found["bare scan"],
+    }
+    for name, ratio in ratios.items():
+        met = "met" if ratio <= TO_BARE[name] else "NOT MET"
+        print(f"   key-value, {name} : bare rocksdict   {ratio:.2f}   target at most {TO_BARE[name]}: {met}")
+    print("== Upgrade of timestamped values to values with headers (us)")
+    for name, microseconds in upgrade.items():
+        print(f"   {name:42}{microseconds:8.2f}")
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({"stores_us": measured, "ratios": ratios, "upgrade_us": upgrade}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
