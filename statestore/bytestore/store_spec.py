@@ -78,7 +78,7 @@ class StoreSpec:
         """Return kind and format in words, for errors and listings."""
         parts = [f"{self.kind.value} store, {self.format.describe()}"]
         if self.kind.is_segmented:
-            parts.append(f"segments of {self.segment_interval_ms} ms")
+            parts.append(f"retention of {self.retention_ms} ms in segments of {self.segment_interval_ms} ms")
         if self.kind is StoreKind.WINDOW:
             parts.append(f"windows of {self.window_size_ms} ms")
         if self.retain_duplicates:

@@ -48,7 +48,10 @@ def open_memory_copy(
         copy = _MemoryCopy(tuple(stores), "", MemoryDatabase([spec.name for spec in stores]))
     committed = {spec.name: CommittedStore(spec, copy.database.family(spec.name)) for spec in stores}
     restore(location, pointer, chain.index(copy.head), committed)
-    yield committed
-    _copies[pointer.state_id, pointer.shard] = _MemoryCopy(copy.stores, pointer.head, copy.database)
-    while len(_copies) > _KEPT_COPIES:
-        _copies.popitem(last=False)
+    try:
+        yield committed
+    finally:
+        # A batch that fails has written to its write sets only: the copy still is that version.
+        _copies[pointer.state_id, pointer.shard] = _MemoryCopy(copy.stores, pointer.head, copy.database)
+        while len(_copies) > _KEPT_COPIES:
+            _copies.popitem(last=False)

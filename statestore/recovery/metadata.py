@@ -82,8 +82,8 @@ def settle_metadata(
 ) -> StateMetadata:
     """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
 
-    A store whose format is one to which the recorded one can be upgraded, or whose retention has changed, is recorded
-    anew. With `accept_topology_change`, so are changed processors, sources and sinks and added stores. Raises
+    A store whose format is one to which the recorded one can be upgraded is recorded anew. With
+    `accept_topology_change`, so are changed processors, sources and sinks and added stores. Raises
     LocationNotWritableError, ShardCountChangedError, StoreFormatError, TopologyChangedError.
     """
     recorded = read_metadata(location)
@@ -146,11 +146,9 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
 
 
 def _is_upgrade(recorded: StoreSpec, asked: StoreSpec) -> bool:
-    """Return whether a store can go on as `asked`: its format newer or the same, its retention any."""
-    same_format = recorded.format is asked.format
-    if not same_format and recorded.format not in older_formats(asked.kind, asked.format):
-        return False
-    return replace(recorded, format=asked.format, retention_ms=asked.retention_ms) == asked
+    """Return whether a store can go on as `asked`: all the same but its format, which is newer."""
+    newer = recorded.format in older_formats(asked.kind, asked.format)
+    return newer and replace(recorded, format=asked.format) == asked
 
 
 def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Generator, Iterator
+from inspect import GEN_CLOSED, getgeneratorstate
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -39,8 +40,8 @@ class StoreIterator(Generic[E]):
 
     @property
     def is_open(self) -> bool:
-        """Whether `close` has not been called yet."""
-        return not self._closed
+        """Whether there may be more to come: not closed, and not read to the end."""
+        return not self._closed and (bool(self._peeked) or getgeneratorstate(self._entries) != GEN_CLOSED)
 
     def __iter__(self) -> Iterator[E]:
         # A for loop over the generator itself is twice as fast as one through __next__.

@@ -185,13 +185,14 @@ class WindowStore(ReadOnlyWindowStore[K, V]):
     def put(self, key: K, value: V | None, window_start_ms: int) -> None:
         """Set the value of a key in the window that starts at `window_start_ms`; None deletes it.
 
-        A store that retains duplicates keeps what was put before, and None changes nothing in it. A window whose
-        segment has expired is not stored. Raises ValueError unless the start is 0 to 2^63 - 1.
+        A store that retains duplicates keeps what was put before, and None changes nothing in it, not even its stream
+        time. A window whose segment has expired is not stored. Raises ValueError unless the start is 0 to 2^63 - 1.
         """
         key_bytes = self._require_key(key)
         check_time("window_start_ms", window_start_ms)
         stored = self._encode(value)
-        self._segments.advance(window_start_ms)
+        if stored is not None or not self._retain_duplicates:
+            self._segments.advance(window_start_ms)
         prefix = segment_prefix(self._segments.id_of(window_start_ms))
         sequence = self._next_sequence(prefix, key_bytes, window_start_ms) if self._retain_duplicates else 0
         self._inner.put(prefix + encode_window_key(key_bytes, window_start_ms, sequence), stored)
