@@ -11,8 +11,10 @@ StateStoreError
 ├── StoreError                  a store can't do what it was asked
 │   ├── StoreClosedError
 │   ├── StoreFormatError        the recorded format is not the one asked for
+│   ├── UnknownColumnFamilyError  a database has a column family that no such store has
+│   ├── UnknownEntryError       something stands where only segments of the store may be
 │   ├── LocalStateLockedError   another process has the local database open
-│   └── LocalStateCorruptedError  RocksDB found damage in the local copy
+│   └── LocalStateCorruptedError  RocksDB found damage in the local database
 ├── LocationError               the durable location can't be used
 │   ├── LocationNotWritableError
 │   ├── LocationInUseError      it belongs to another query
@@ -131,6 +133,34 @@ class StoreFormatError(StoreError):
         self.where = where
 
 
+class UnknownColumnFamilyError(StoreError):
+    """The database at `path` has column families that no store of this kind has; nothing was changed."""
+
+    def __init__(self, store: str, *, path: str, asked: str, unknown: list[str], known: list[str]) -> None:
+        super().__init__(
+            store,
+            f"the database {path} has the column families {unknown}, and a {asked}, has none but {known}. Open it as "
+            "the kind of store that it was made by, with the release that made it, or delete the local state and "
+            "restore the store from its changelog",
+        )
+        self.path = path
+        self.asked = asked
+        self.unknown = unknown
+        self.known = known
+
+
+class UnknownEntryError(StoreError):
+    """`path` stands among the segments of the store, and is not one of them; nothing was changed."""
+
+    def __init__(self, store: str, *, path: str, problem: str) -> None:
+        super().__init__(
+            store,
+            f"{path} {problem}, and nothing else may be there: Kafka Streams would not open the store either. Move it "
+            "away, or open the store with the segment interval that it was made with",
+        )
+        self.path = path
+
+
 class LocalStateLockedError(StoreError):
     """Another process holds the local database at `path` open."""
 
@@ -140,13 +170,14 @@ class LocalStateLockedError(StoreError):
 
 
 class LocalStateCorruptedError(StoreError):
-    """RocksDB found damage in the local copy at `path`; the durable location is not touched by it."""
+    """RocksDB found damage in the local database at `path`; the durable location is not touched by it."""
 
     def __init__(self, store: str, *, path: str, cause: str) -> None:
         super().__init__(
             store,
-            f"local copy {path} is damaged ({cause}). It is only a copy: it was discarded, and is rebuilt from the "
-            "durable location when the batch runs again. If this comes back, check the disk",
+            f"local database {path} is damaged ({cause}). A shard's copy was discarded, and is rebuilt from the "
+            "durable location when the batch runs again; a store of Kafka Streams is to be deleted, and restored from "
+            "its changelog. If this comes back, check the disk",
         )
         self.path = path
         self.cause = cause

@@ -42,6 +42,8 @@ def _options() -> rocksdict.Options:
     options.set_allow_mmap_reads(True)
     options.set_keep_log_file_num(1)
     options.set_stats_dump_period_sec(0)
+    # Where there is a write-ahead log, a family that is hardly written to would hold on to a gigabyte of it.
+    options.set_max_total_wal_size(64 << 20)
     table = rocksdict.BlockBasedOptions()
     table.set_bloom_filter(_BLOOM_BITS_PER_KEY, False)
     options.set_block_based_table_factory(table)

@@ -60,6 +60,12 @@ class UpgradeProgress:
         return self.entries_left == 0
 
 
+def sum_of(progresses: Iterable[UpgradeProgress]) -> UpgradeProgress:
+    """Return the progress of several upgrades together."""
+    found = list(progresses)
+    return UpgradeProgress(sum(one.entries_moved for one in found), sum(one.entries_left for one in found))
+
+
 @runtime_checkable
 class Upgradable(Protocol):
     """A byte store that may have entries in an older format."""

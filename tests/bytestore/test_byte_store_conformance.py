@@ -14,6 +14,7 @@ from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.segments import Segments, segment_prefix
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.task_directory import TaskDirectory
 from statestore.bytestore.upgrading import UpgradingByteStore
 from statestore.bytestore.write_set import WriteSet
 from statestore.errors import StoreClosedError
@@ -91,6 +92,12 @@ class InOneSegment(ByteStoreLayer):
         return ((key[len(SEGMENT) :], value) for key, value in pairs)
 
 
+def segment_directories(path: Path) -> tuple[ByteStore, Callable[[], None]]:
+    directory = TaskDirectory(path, "application")
+    spec = StoreSpec("store", StoreKind.SESSION, StoreFormat.PLAIN, 1000, 10)
+    return InOneSegment(directory.open_store(spec)), directory.close
+
+
 SEGMENT = segment_prefix(7)
 SPEC = StoreSpec("store", StoreKind.KEY_VALUE, StoreFormat.PLAIN)
 ENGINES = {
@@ -102,6 +109,7 @@ ENGINES = {
     "change-logging": over_rocksdb(lambda inner: ChangeLoggingLayer(inner, SPEC, NoChangelog(), TaskRecordContext())),
     "caching": over_rocksdb(lambda inner: CachingLayer(inner, WrittenFor(TaskRecordContext()))),
     "retaining": over_rocksdb(lambda inner: InOneSegment(RetainingLayer(inner, Segments(inner, 1000, 10)))),
+    "segment-directories": segment_directories,
     "small cache": over_rocksdb(lambda inner: CachingLayer(inner, WrittenFor(TaskRecordContext()), max_bytes=3)),
 }
 

@@ -127,3 +127,17 @@ def test_delete_below_in_several_families_at_once(path: Path) -> None:
     assert left == {"one": [b"b"], "two": [b"b"]}
     assert database.family(FAMILY).get(b"a") == b"1"
     database.close()
+
+
+def test_a_scan_that_deletes_what_it_finds_ends_well(path: Path) -> None:
+    database = RocksDBDatabase(str(path), [FAMILY])
+    store = database.family(FAMILY)
+    for reverse in (False, True):
+        store.write(ENTRIES)
+        found = []
+        for key, value in store.range(None, None, reverse=reverse):
+            store.put(key, None)
+            found.append((key, value))
+        assert found == (ENTRIES[::-1] if reverse else ENTRIES)
+        assert list(store.range(None, None)) == []
+    database.close()
