@@ -86,7 +86,9 @@ class Segments:
         return segment_id >= self.first_live
 
     def used(self, segment_id: int) -> None:
-        """Note that there are entries in a segment."""
+        """Note that there are entries in a segment, or will be once a cache is flushed; nothing if it has expired."""
+        if not self.is_live(segment_id):
+            return
         ids = self._all()
         place = bisect_left(ids, segment_id)
         if place == len(ids) or ids[place] != segment_id:
@@ -100,15 +102,16 @@ class Segments:
 
     def _all(self) -> list[int]:
         if self._ids is None:
-            self._ids = []
+            ids: list[int] = []
             position = segment_prefix(0)
             # From each segment's end to the next one's first key: as many steps as there are segments.
             while (pair := next(self._inner.range(position, None), None)) is not None:
                 segment_id = segment_of(pair[0])
                 if segment_id < 0:
                     break
-                self._ids.append(segment_id)
+                ids.append(segment_id)
                 if segment_id == _MAX_SEGMENT_ID:
                     break
                 position = segment_prefix(segment_id + 1)
+            self._ids = ids
         return self._ids

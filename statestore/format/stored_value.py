@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_headers import convert_plain_to_value_headers, encode_value_headers, split_value_headers
 from statestore.format.value_timestamp import (
-    UNKNOWN_TIMESTAMP_MS,
     convert_to_timestamped_format,
     encode_value_timestamp,
     split_value_timestamp,
@@ -91,12 +90,23 @@ def upgrade_between(older: StoreFormat, newer: StoreFormat) -> Callable[[bytes |
     return _UPGRADES.get((older, newer))
 
 
-def replayed_timestamp(written_as: StoreFormat, restored_as: StoreFormat, timestamp_ms: int) -> int:
-    """Return the timestamp that a changelog record of a store of format `written_as` has in one of `restored_as`.
+def restore_stored(
+    written_as: StoreFormat,
+    restored_as: StoreFormat,
+    value: bytes | None,
+    timestamp_ms: int,
+    header_bytes: bytes,
+) -> bytes | None:
+    """Return what a changelog record of a store of one format is in a store of another; None for a value of None.
 
-    A plain value never had one. Were its record's taken, a copy restored from the changelog would differ from one that
-    was upgraded in place.
+    It is what the store held then, upgraded: a value without headers goes through `convert_to_header_format`. So a
+    plain value gets the timestamp -1 and not its record's, and a restored store equals one that was upgraded in place.
+    Raises ValueError if there is no such upgrade.
     """
-    if written_as is StoreFormat.PLAIN and restored_as is not StoreFormat.PLAIN:
-        return UNKNOWN_TIMESTAMP_MS
-    return timestamp_ms
+    stored = join_stored(written_as, value, timestamp_ms, header_bytes)
+    if written_as is restored_as:
+        return stored
+    upgrade = upgrade_between(written_as, restored_as)
+    if upgrade is None:
+        raise ValueError(f"values can't go from {written_as.describe()} to {restored_as.describe()}")
+    return upgrade(stored)

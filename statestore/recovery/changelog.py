@@ -20,7 +20,7 @@ from statestore.bytestore.segments import segment_prefix
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.session_key import split_session_key
 from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import join_stored, replayed_timestamp, split_stored
+from statestore.format.stored_value import restore_stored, split_stored
 from statestore.format.window_key import split_window_key
 
 _WITH_HEADERS = (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS)
@@ -80,8 +80,8 @@ def physical_key(spec: StoreSpec, key: bytes) -> bytes:
 def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable[ChangelogRecord]) -> Iterable[Change]:
     """Yield what changelog records of a store that had the format `written_as` change in the store as it is now."""
     for key, value, timestamp_ms, header_bytes in records:
-        replayed_ms = replayed_timestamp(written_as, spec.format, timestamp_ms)
-        yield physical_key(spec, key), join_stored(spec.format, value, replayed_ms, header_bytes)
+        stored = restore_stored(written_as, spec.format, value, timestamp_ms, header_bytes)
+        yield physical_key(spec, key), stored
 
 
 class LastWrites:

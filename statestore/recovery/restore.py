@@ -15,7 +15,7 @@ from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.versioned_rows import VersionedRows
 from statestore.bytestore.write_set import WriteSet
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
-from statestore.format.stored_value import join_stored
+from statestore.format.stored_value import restore_stored
 from statestore.recovery.delta import Delta, DeltaInfo, LoggedStore, changelog_records, decode_delta
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
@@ -98,7 +98,8 @@ def _replay_versions(store: CommittedStore, logged: LoggedStore, batch: pa.Recor
     pending = WriteSet(store.bytes)
     rows = VersionedRows(pending, Segments(pending, *store.spec.retention, logged.stream_time_ms))
     for key, value, timestamp_ms, header_bytes in changelog_records(batch):
-        rows.put(key, join_stored(store.spec.format, value, timestamp_ms, header_bytes), timestamp_ms)
+        stored = restore_stored(logged.format, store.spec.format, value, timestamp_ms, header_bytes)
+        rows.put(key, stored, timestamp_ms)
     pending.apply_to(store.bytes)
 
 

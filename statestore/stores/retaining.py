@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.segments import Segments, segment_of
+from statestore.errors import StoreClosedError
 from statestore.stores.layer import ByteStoreLayer
 
 
@@ -20,13 +21,12 @@ class RetainingLayer(ByteStoreLayer):
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key` unless its segment has expired; None deletes it."""
-        segment_id = segment_of(key)
-        if not self._segments.is_live(segment_id):
+        if not self._segments.is_live(segment_of(key)):
+            if not self.is_open:
+                raise StoreClosedError(self.name)
             self.dropped_records += 1
             return
         self.inner.put(key, value)
-        if value is not None:
-            self._segments.used(segment_id)
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes to live segments in order."""

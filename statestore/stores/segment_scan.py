@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
+from statestore.errors import StoreClosedError
 
 _LAST_SEGMENT = 2**63 - 1
 
@@ -28,6 +29,8 @@ def scan_segments(
     `times_ms` says which segments to look at, first and last time inclusive; `keys` bounds the keys within each, in
     bytes and both inclusive, None = open.
     """
+    if not inner.is_open:
+        raise StoreClosedError(inner.name)  # which a scan of no segment would not notice
     first, last = (segments.id_of(max(0, time_ms)) for time_ms in times_ms)
     lower, upper = keys
     scans: list[Iterator[Pair]] = []

@@ -51,6 +51,7 @@ class ReadOnlySessionStore(TypedStore, Generic[K, A]):
         """Return the aggregate of the session of `key` from `start_ms` to `end_ms`; None if there is none."""
         session = encode_session_key(self._require_key(key), start_ms, end_ms)
         if end_ms < self._segments.first_visible_ms:
+            self._require_open()
             return None
         stored = self._inner.get(segment_prefix(self._segments.id_of(end_ms)) + session)
         return None if stored is None else self._decode(stored)
@@ -189,7 +190,10 @@ class SessionStore(ReadOnlySessionStore[K, A]):
     def _set(self, session: Windowed, stored: bytes | None) -> None:
         key = encode_session_key(self._require_key(session.key), session.start_ms, session.end_ms)
         self._segments.advance(session.end_ms)
-        self._inner.put(segment_prefix(self._segments.id_of(session.end_ms)) + key, stored)
+        segment_id = self._segments.id_of(session.end_ms)
+        self._inner.put(segment_prefix(segment_id) + key, stored)
+        if stored is not None:
+            self._segments.used(segment_id)
 
     def read_only(self) -> ReadOnlySessionStore[K, A]:
         """Return a view of the store that has no methods to write."""

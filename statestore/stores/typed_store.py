@@ -83,6 +83,10 @@ class TypedStore:
             raise TypeError(f"store {self.name!r}: a key must not be None")
         return self._key_bytes(key)
 
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise StoreClosedError(self.name)
+
     def _decode(self, stored: bytes) -> Any:
         try:
             return self._decode_raw(stored)

@@ -88,6 +88,7 @@ class ReadOnlyVersionedKeyValueStore(TypedStore, Generic[K, V]):
     def _records(self, versions: Iterator[FoundVersion]) -> Generator[VersionedRecord[V], None, None]:
         decode = self._decode_raw
         for value, valid_from_ms, valid_to_ms in versions:
+            self._require_open()
             yield self._holder(decode(value), valid_from_ms, valid_to_ms)
 
     def _holder(self, decoded: Any, valid_from_ms: int, valid_to_ms: int | None) -> VersionedRecord[V]:
@@ -135,6 +136,8 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
         key_bytes = self._require_key(key)
         check_time("timestamp_ms", timestamp_ms)
         valid_to_ms = self._rows.put(key_bytes, stored, timestamp_ms)
+        if valid_to_ms == NOT_PUT:
+            self._require_open()
         if self._changelog is not None:
             self._changelog.append(key_bytes, stored, self._context, timestamp_ms)
         return valid_to_ms

@@ -108,6 +108,7 @@ class ReadOnlyWindowStore(TypedStore, Generic[K, V]):
         key_bytes = self._require_key(key)
         check_time("time_ms", start_ms)
         if start_ms < self._segments.first_visible_ms:
+            self._require_open()
             return None
         prefix = segment_prefix(self._segments.id_of(start_ms))
         first = prefix + encode_window_key(key_bytes, start_ms)
@@ -193,9 +194,12 @@ class WindowStore(ReadOnlyWindowStore[K, V]):
         stored = self._encode(value)
         if stored is not None or not self._retain_duplicates:
             self._segments.advance(window_start_ms)
-        prefix = segment_prefix(self._segments.id_of(window_start_ms))
+        segment_id = self._segments.id_of(window_start_ms)
+        prefix = segment_prefix(segment_id)
         sequence = self._next_sequence(prefix, key_bytes, window_start_ms) if self._retain_duplicates else 0
         self._inner.put(prefix + encode_window_key(key_bytes, window_start_ms, sequence), stored)
+        if stored is not None:
+            self._segments.used(segment_id)
 
     def read_only(self) -> ReadOnlyWindowStore[K, V]:
         """Return a view of the store that has no methods to write."""
