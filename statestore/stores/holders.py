@@ -37,11 +37,10 @@ class _Holder:
         return type(self), self._values()
 
 
-class ValueAndTimestamp(_Holder, Generic[V]):
-    """A value with the timestamp it was written with: what a timestamped store without headers holds."""
+class _Timestamped(_Holder, Generic[V]):
+    """A value and its timestamp."""
 
     __slots__ = ("_timestamp_ms", "_value")
-    _FIELDS = ("value", "timestamp_ms")
 
     def __init__(self, value: V, timestamp_ms: int) -> None:
         self._value = value
@@ -57,6 +56,34 @@ class ValueAndTimestamp(_Holder, Generic[V]):
         """Milliseconds since the epoch; -1 where the value came from a store without timestamps."""
         return self._timestamp_ms
 
+    @staticmethod
+    def get_value_or_null(holder: _Timestamped[V] | None) -> V | None:
+        """Return the value in `holder`, None if `holder` is None."""
+        return None if holder is None else holder.value
+
+
+class _Headed(_Holder):
+    """Headers, which may be given as their bytes and become Headers when they are asked for."""
+
+    __slots__ = ()
+    _headers: Headers | bytes
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, not parsed before they are looked into."""
+        headers = self._headers
+        if isinstance(headers, bytes):
+            headers = Headers.from_bytes(headers)
+            self._headers = headers  # type: ignore[misc]  # the slot is in the classes below
+        return headers
+
+
+class ValueAndTimestamp(_Timestamped[V]):
+    """A value with the timestamp it was written with: what a timestamped store without headers holds."""
+
+    __slots__ = ()
+    _FIELDS = ("value", "timestamp_ms")
+
     @classmethod
     def make(cls, value: V | None, timestamp_ms: int) -> ValueAndTimestamp[V] | None:
         """Return value and timestamp as one; None if the value is None."""
@@ -67,41 +94,18 @@ class ValueAndTimestamp(_Holder, Generic[V]):
         """Return value and timestamp as one, also for a value of None."""
         return ValueAndTimestamp(value, timestamp_ms)
 
-    @staticmethod
-    def get_value_or_null(holder: ValueAndTimestamp[V] | None) -> V | None:
-        """Return the value in `holder`, None if `holder` is None."""
-        return None if holder is None else holder.value
 
-
-class ValueTimestampHeaders(_Holder, Generic[V]):
+class ValueTimestampHeaders(_Timestamped[V], _Headed):
     """A value with the timestamp and headers it was written with."""
 
-    __slots__ = ("_headers", "_timestamp_ms", "_value")
+    __slots__ = ("_headers",)
     _FIELDS = ("value", "timestamp_ms", "headers")
 
     def __init__(self, value: V, timestamp_ms: int, headers: Headers | bytes) -> None:
-        """Hold these; headers may be given as their bytes, and become Headers when they are asked for."""
+        # Not through the base: one of these is made for every read.
         self._value = value
         self._timestamp_ms = timestamp_ms
         self._headers = headers
-
-    @property
-    def value(self) -> V:
-        """The value."""
-        return self._value
-
-    @property
-    def timestamp_ms(self) -> int:
-        """Milliseconds since the epoch; -1 where the value came from a store without timestamps."""
-        return self._timestamp_ms
-
-    @property
-    def headers(self) -> Headers:
-        """The headers, not parsed before they are looked into."""
-        headers = self._headers
-        if isinstance(headers, bytes):
-            headers = self._headers = Headers.from_bytes(headers)
-        return headers
 
     @classmethod
     def make(
@@ -119,20 +123,14 @@ class ValueTimestampHeaders(_Holder, Generic[V]):
         """Return value, timestamp and headers as one, also for a value of None. Headers of None mean none."""
         return ValueTimestampHeaders(value, timestamp_ms, Headers() if headers is None else headers)
 
-    @staticmethod
-    def get_value_or_null(holder: ValueTimestampHeaders[V] | None) -> V | None:
-        """Return the value in `holder`, None if `holder` is None."""
-        return None if holder is None else holder.value
 
-
-class AggregationWithHeaders(_Holder, Generic[V]):
+class AggregationWithHeaders(_Headed, Generic[V]):
     """The aggregate of a session with its headers: what a session store with headers holds."""
 
     __slots__ = ("_aggregation", "_headers")
     _FIELDS = ("aggregation", "headers")
 
     def __init__(self, aggregation: V, headers: Headers | bytes) -> None:
-        """Hold these; headers may be given as their bytes, and become Headers when they are asked for."""
         self._aggregation = aggregation
         self._headers = headers
 
@@ -140,14 +138,6 @@ class AggregationWithHeaders(_Holder, Generic[V]):
     def aggregation(self) -> V:
         """The aggregate."""
         return self._aggregation
-
-    @property
-    def headers(self) -> Headers:
-        """The headers, not parsed before they are looked into."""
-        headers = self._headers
-        if isinstance(headers, bytes):
-            headers = self._headers = Headers.from_bytes(headers)
-        return headers
 
     @classmethod
     def make(cls, aggregation: V | None, headers: Headers | None = None) -> AggregationWithHeaders[V] | None:
@@ -169,26 +159,15 @@ class AggregationWithHeaders(_Holder, Generic[V]):
     get_value_or_null = get_aggregation_or_null
 
 
-class VersionedRecord(_Holder, Generic[V]):
-    """A version of a key: its value, and from when and until when it was valid."""
+class VersionedRecord(_Timestamped[V]):
+    """A version of a key: its value, and from when and until when it was valid. `timestamp_ms` is when it began."""
 
-    __slots__ = ("_timestamp_ms", "_valid_to_ms", "_value")
+    __slots__ = ("_valid_to_ms",)
     _FIELDS: ClassVar[tuple[str, ...]] = ("value", "timestamp_ms", "valid_to_ms")
 
     def __init__(self, value: V, timestamp_ms: int, valid_to_ms: int | None = None) -> None:
-        self._value = value
-        self._timestamp_ms = timestamp_ms
+        super().__init__(value, timestamp_ms)
         self._valid_to_ms = valid_to_ms
-
-    @property
-    def value(self) -> V:
-        """The value."""
-        return self._value
-
-    @property
-    def timestamp_ms(self) -> int:
-        """When the version became valid, in milliseconds since the epoch."""
-        return self._timestamp_ms
 
     @property
     def valid_to_ms(self) -> int | None:
@@ -196,22 +175,17 @@ class VersionedRecord(_Holder, Generic[V]):
         return self._valid_to_ms
 
 
-class VersionedRecordWithHeaders(VersionedRecord[V]):
+class VersionedRecordWithHeaders(VersionedRecord[V], _Headed):
     """A version of a key with the headers it was written with."""
 
     __slots__ = ("_headers",)
     _FIELDS = ("value", "timestamp_ms", "valid_to_ms", "headers")
 
     def __init__(
-        self, value: V, timestamp_ms: int, valid_to_ms: int | None = None, headers: Headers | None = None
+        self, value: V, timestamp_ms: int, valid_to_ms: int | None = None, headers: Headers | bytes | None = None
     ) -> None:
         super().__init__(value, timestamp_ms, valid_to_ms)
         self._headers = Headers() if headers is None else headers
-
-    @property
-    def headers(self) -> Headers:
-        """The headers, not parsed before they are looked into."""
-        return self._headers
 
     @classmethod
     def make(
@@ -219,8 +193,3 @@ class VersionedRecordWithHeaders(VersionedRecord[V]):
     ) -> VersionedRecordWithHeaders[V] | None:
         """Return a version as one; None if the value is None. Headers of None mean none."""
         return None if value is None else cls(value, timestamp_ms, valid_to_ms, headers)
-
-    @staticmethod
-    def get_value_or_null(holder: VersionedRecord[V] | None) -> V | None:
-        """Return the value in `holder`, None if `holder` is None."""
-        return None if holder is None else holder.value
