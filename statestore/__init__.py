@@ -4,6 +4,7 @@ Records keep their Kafka headers inside state. Formats, names and semantics are 
 The Spark side is `statestore.spark.stateful` and `statestore.spark.reader`; everything else is here.
 """
 
+from statestore.bytestore.task_directory import TaskDirectory
 from statestore.errors import StateStoreError
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Header, Headers
@@ -71,6 +72,7 @@ __all__ = [
     "StoreBuilder",
     "StoreIterator",
     "Stores",
+    "TaskDirectory",
     "TimestampedKeyValueStore",
     "TimestampedKeyValueStoreWithHeaders",
     "TimestampedWindowStore",

@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from statestore.bytestore.protocol import ByteStore
+from statestore.errors import TruncatedError
 
 SEGMENT_ID_SIZE: Final = 8
 LATEST_SEGMENT: Final = -1
@@ -31,8 +32,11 @@ def segment_prefix(segment_id: int) -> bytes:
 
 
 def segment_of(key: bytes) -> int:
-    """Return the id of the segment that a segmented key belongs to."""
-    return int(_ID.unpack_from(key)[0])
+    """Return the id of the segment that a segmented key belongs to. Raises TruncatedError if the key has none."""
+    try:
+        return int(_ID.unpack_from(key)[0])
+    except struct.error:
+        raise TruncatedError("segment id", wanted=SEGMENT_ID_SIZE, got=len(key)) from None
 
 
 def is_latest_key(key: bytes) -> bool:

@@ -6,11 +6,12 @@ segment of the time at which it ceased to be valid. All rows that one put change
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.segments import LATEST_SEGMENT, Segments, segment_prefix
+from statestore.errors import FormatError, StoreError
 from statestore.format.versioned_row import (
     SegmentRow,
     Version,
@@ -18,6 +19,8 @@ from statestore.format.versioned_row import (
     decode_segment_row,
     encode_latest_row,
 )
+
+R = TypeVar("R")
 
 NOT_PUT: Final = -(2**63)
 """What `put` returns for a version older than the history that is kept: it was not stored."""
@@ -103,11 +106,21 @@ class VersionedRows:
 
     def _latest(self, key: bytes) -> tuple[int, bytes] | None:
         row = self._inner.get(_LATEST_PREFIX + key)
-        return None if row is None else decode_latest_row(row)
+        return None if row is None else self._decoded(decode_latest_row, key, row)
 
     def _row(self, key: bytes, segment_id: int) -> SegmentRow | None:
         row = self._inner.get(segment_prefix(segment_id) + key)
-        return None if row is None else decode_segment_row(row)
+        return None if row is None else self._decoded(decode_segment_row, key, row)
+
+    def _decoded(self, decode: Callable[[bytes], R], key: bytes, row: bytes) -> R:
+        try:
+            return decode(row)
+        except FormatError as cause:
+            raise StoreError(
+                self._inner.name,
+                f"a row of key {key.hex()} is not one of a versioned store ({cause}): the local state is damaged. "
+                "Delete it, and restore the store from its changelog",
+            ) from cause
 
     def _rows(self, key: bytes, from_ms: int, *, reverse: bool) -> Iterator[tuple[int, SegmentRow]]:
         """Yield the rows of `key` in the live segments from the time `from_ms` on."""

@@ -6,6 +6,7 @@ Headers are a choice of codec: the stores themselves don't know of them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from reprlib import repr as short_repr
 from typing import Any, Final, NamedTuple
 
 from statestore.bytestore.protocol import Pair
@@ -71,7 +72,11 @@ def _timestamped(serde: Serde[Any]) -> tuple[Encode, Decode]:
     serialize, deserialize = serde.serialize, serde.deserialize
 
     def encode(holder: ValueAndTimestamp[Any] | None) -> bytes | None:
-        if holder is None or holder.value is None:
+        if holder is None:
+            return None
+        if not isinstance(holder, ValueAndTimestamp):
+            raise _not_a(ValueAndTimestamp, holder)
+        if holder.value is None:
             return None
         return encode_value_timestamp(serialize(holder.value), holder.timestamp_ms)
 
@@ -86,7 +91,11 @@ def _timestamped_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
     serialize, deserialize, with_headers = serde.serialize, serde.deserialize, serde.with_headers
 
     def encode(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
-        if holder is None or holder.value is None:
+        if holder is None:
+            return None
+        if not isinstance(holder, ValueTimestampHeaders):
+            raise _not_a(ValueTimestampHeaders, holder)
+        if holder.value is None:
             return None
         return encode_value_timestamp_headers(serialize(holder.value), holder.timestamp_ms, holder.headers.to_bytes())
 
@@ -98,7 +107,11 @@ def _timestamped_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
         return encode, decode
 
     def encode_with_headers(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
-        if holder is None or holder.value is None:
+        if holder is None:
+            return None
+        if not isinstance(holder, ValueTimestampHeaders):
+            raise _not_a(ValueTimestampHeaders, holder)
+        if holder.value is None:
             return None
         value, header_bytes = _serialized(with_headers, holder.value, holder.headers)
         return encode_value_timestamp_headers(value, holder.timestamp_ms, header_bytes)
@@ -117,7 +130,11 @@ def _aggregation_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
     )
 
     def encode(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
-        if holder is None or holder.aggregation is None:
+        if holder is None:
+            return None
+        if not isinstance(holder, AggregationWithHeaders):
+            raise _not_a(AggregationWithHeaders, holder)
+        if holder.aggregation is None:
             return None
         return encode_value_headers(*_serialized(with_headers, holder.aggregation, holder.headers))
 
@@ -127,6 +144,10 @@ def _aggregation_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
         return AggregationWithHeaders(with_headers.deserialize(value, headers), headers)
 
     return encode, decode
+
+
+def _not_a(kind: type, value: object) -> TypeError:
+    return TypeError(f"the store holds a {kind.__name__} or None of a key, not {short_repr(value)}")
 
 
 def _serialized(serde: HeaderSerde[Any], value: Any, headers: Headers) -> tuple[bytes, bytes]:

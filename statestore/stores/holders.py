@@ -72,7 +72,9 @@ class _Headed(_Holder):
     def headers(self) -> Headers:
         """The headers, not parsed before they are looked into."""
         headers = self._headers
-        if isinstance(headers, bytes):
+        if not isinstance(headers, Headers):
+            if not isinstance(headers, bytes):
+                raise TypeError(f"headers must be Headers, not {headers!r}")
             headers = Headers.from_bytes(headers)
             self._headers = headers  # type: ignore[misc]  # the slot is in the classes below
         return headers

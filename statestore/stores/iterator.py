@@ -65,7 +65,8 @@ class StoreIterator(Generic[E]):
 
     def on_close(self, notify: Callable[[], None]) -> None:
         """Have `notify` called once, when the iterator is closed, read to its end, or forgotten."""
-        self._when_closed = weakref.finalize(self, notify)
+        # Not this object: a for loop holds on to the generator alone.
+        self._when_closed = weakref.finalize(self._entries, notify)
         self._entries = _notifying(self._entries, self._when_closed)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
+from operator import index
 from typing import Any, Generic, TypeVar, overload
 
 from statestore.bytestore.protocol import ByteStore
@@ -126,7 +127,10 @@ class ReadOnlySessionStore(TypedStore, Generic[K, A]):
             upper = None if to_key is None else self._key_bytes(to_key)
         else:
             raise TypeError(f"sessions are found by 2 to 4 arguments, got {len(arguments)}")
-        first_end_ms = max(earliest_end_ms, self._segments.first_visible_ms)
+        first_end_ms, latest_start_ms = (
+            max(index(earliest_end_ms), self._segments.first_visible_ms),
+            index(latest_start_ms),
+        )
 
         def wanted(parsed: Parsed) -> bool:
             found, start_ms, end_ms = parsed
@@ -138,7 +142,10 @@ class ReadOnlySessionStore(TypedStore, Generic[K, A]):
             )
 
         if lower is not None and lower == upper:
-            bounds: tuple[bytes | None, bytes | None] = (lower + _END.pack(first_end_ms), lower + _GREATEST_SUFFIX)
+            bounds: tuple[bytes | None, bytes | None] = (
+                lower + _END.pack(min(first_end_ms, MAX_TIME_MS)),
+                lower + _GREATEST_SUFFIX,
+            )
         else:
             bounds = (lower, None if upper is None else upper_bound(upper, _GREATEST_SUFFIX))
         entries = scan_segments(
@@ -153,7 +160,7 @@ class ReadOnlySessionStore(TypedStore, Generic[K, A]):
         return self._iterate(self._sessions(entries))
 
     def _ending(self, earliest_ms: int, latest_ms: int, *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
-        first_ms, last_ms = max(earliest_ms, self._segments.first_visible_ms), min(latest_ms, MAX_TIME_MS)
+        first_ms, last_ms = max(index(earliest_ms), self._segments.first_visible_ms), min(index(latest_ms), MAX_TIME_MS)
         entries = scan_segments(
             self._inner,
             self._segments,
@@ -188,9 +195,10 @@ class SessionStore(ReadOnlySessionStore[K, A]):
         self._set(session, None)
 
     def _set(self, session: Windowed, stored: bytes | None) -> None:
-        key = encode_session_key(self._require_key(session.key), session.start_ms, session.end_ms)
-        self._segments.advance(session.end_ms)
-        segment_id = self._segments.id_of(session.end_ms)
+        session_key, start_ms, end_ms = session
+        key = encode_session_key(self._require_key(session_key), start_ms, end_ms)
+        self._segments.advance(end_ms)
+        segment_id = self._segments.id_of(end_ms)
         self._inner.put(segment_prefix(segment_id) + key, stored)
         if stored is not None:
             self._segments.used(segment_id)

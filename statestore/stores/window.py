@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
+from operator import index
 from typing import Any, Generic, TypeVar, overload
 
 from statestore.bytestore.protocol import ByteStore
@@ -156,13 +157,13 @@ class ReadOnlyWindowStore(TypedStore, Generic[K, V]):
             # Windows of longer keys that begin like this one stand in between.
             return parsed[0] == key and first_ms <= parsed[1] <= last_ms
 
-        bounds = (key + _START.pack(first_ms), key + _suffix(last_ms))
+        bounds = (key + _START.pack(min(first_ms, MAX_TIME_MS)), key + _suffix(last_ms))
         return scan_segments(
             self._inner, self._segments, (first_ms, last_ms), bounds, split_window_key, wanted, reverse=reverse
         )
 
     def _visible(self, from_ms: int, to_ms: int) -> tuple[int, int]:
-        return max(from_ms, self._segments.first_visible_ms), min(to_ms, MAX_TIME_MS)
+        return max(index(from_ms), self._segments.first_visible_ms), min(index(to_ms), MAX_TIME_MS)
 
     def _starts(self, entries: Generator[tuple[Parsed, bytes], None, None]) -> Generator[tuple[int, V], None, None]:
         decode = self._decode_raw

@@ -13,11 +13,11 @@ from statestore import (
     Headers,
     Serdes,
     Stores,
+    TaskDirectory,
     ValueAndTimestamp,
     ValueTimestampHeaders,
     Windowed,
 )
-from statestore.bytestore.task_directory import TaskDirectory
 from statestore.stores.builder import StoreBuilder
 from task_directories import APPLICATION, HISTORY_MS, KINDS, RETENTION_MS, SEGMENT_MS, WINDOW_MS
 
