@@ -56,6 +56,8 @@ class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
         Without a serde, the prefix is bytes.
         """
         begin = prefix if prefix_serde is None else prefix_serde.serialize(prefix)
+        if not isinstance(begin, bytes):
+            raise TypeError(f"store {self.name!r}: a prefix without a serde must be bytes, not {begin!r}")
         return self._iterate(self._pairs_decoded(_while_prefix(self._inner.range(begin, None), begin)))
 
     def range_values(self, start: K | None, end: K | None) -> StoreIterator[Any]:

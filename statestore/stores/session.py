@@ -127,16 +127,14 @@ class ReadOnlySessionStore(TypedStore, Generic[K, A]):
             upper = None if to_key is None else self._key_bytes(to_key)
         else:
             raise TypeError(f"sessions are found by 2 to 4 arguments, got {len(arguments)}")
-        first_end_ms, latest_start_ms = (
-            max(index(earliest_end_ms), self._segments.first_visible_ms),
-            index(latest_start_ms),
-        )
+        first_end_ms = max(index(earliest_end_ms), self._segments.first_visible_ms)
+        last_start_ms = index(latest_start_ms)
 
         def wanted(parsed: Parsed) -> bool:
             found, start_ms, end_ms = parsed
             return (
                 end_ms >= first_end_ms
-                and start_ms <= latest_start_ms
+                and start_ms <= last_start_ms
                 and (lower is None or found >= lower)
                 and (upper is None or found <= upper)
             )

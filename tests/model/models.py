@@ -1,0 +1,271 @@
+"""Stores as plain dicts: what a store of each kind must hold after what was put into it.
+
+Each model takes what `tests.conformance.stacks` puts, an entry and what the store holds of it, and says what reads
+return. Retention and segments are those of `stacks`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+from hypothesis import strategies as st
+
+from statestore import ResultOrder, Windowed
+from statestore.bytestore.versioned_rows import NOT_PUT
+from statestore.format.session_key import encode_session_key
+from statestore.format.window_key import MAX_TIME_MS, encode_window_key
+from tests.conformance.stacks import RETENTION_MS, SEGMENT_MS, WINDOW_MS, Entry
+
+# One begins another, so that windows and sessions interleave; times span several retentions.
+KEYS = [b"", b"k", b"k\x00", b"k\x00\x00\x00\x00\x00\x00\x00\x14", b"l", b"\xff", b"\xff\xff"]
+keys = st.sampled_from(KEYS)
+bounds = st.none() | keys
+values = st.none() | st.integers(0, 9)
+times = st.integers(0, 120) | st.integers(100, 400)
+
+
+class KeyValueModel:
+    """A key-value store."""
+
+    entries = st.tuples(keys, values)
+
+    def __init__(self) -> None:
+        self.held: dict[bytes, Any] = {}
+
+    def put(self, entry: Entry, held: Any) -> None:
+        self.held.pop(entry[0], None)
+        if held is not None:
+            self.held[entry[0]] = held
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> list[Any]:
+        found = (pair for pair in self.held.items() if (start or b"") <= pair[0] and (end is None or pair[0] <= end))
+        return sorted(found, key=lambda pair: pair[0], reverse=reverse)
+
+    def content(self) -> Any:
+        return self.range(None, None)
+
+    @staticmethod
+    def content_of(store: Any) -> Any:
+        return list(store.all())
+
+
+class _WithTime:
+    """What stores that forget have in common."""
+
+    def __init__(self) -> None:
+        self.stream_time_ms = -1
+
+    def advance(self, time_ms: int) -> None:
+        self.stream_time_ms = max(self.stream_time_ms, time_ms)
+
+    def is_visible(self, time_ms: int) -> bool:
+        return time_ms > self.stream_time_ms - RETENTION_MS
+
+
+def _within(key: bytes, start: bytes | None, end: bytes | None) -> bool:
+    return (start or b"") <= key and (end is None or key <= end)
+
+
+class WindowModel(_WithTime):
+    """A window store. What can't be seen is as good as gone: time does not go back."""
+
+    entries = st.tuples(keys, values, times)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[tuple[bytes, int], Any] = {}
+
+    def put(self, entry: Entry, held: Any) -> None:
+        key, _, start_ms = entry
+        self.advance(start_ms)
+        self.held.pop((key, start_ms), None)
+        if held is not None:
+            self.held[key, start_ms] = held
+
+    def get(self, key: bytes, start_ms: int) -> Any:
+        return self.held.get((key, start_ms)) if self.is_visible(start_ms) else None
+
+    def find(
+        self, start: bytes | None, end: bytes | None, first_ms: int, last_ms: int, *, reverse: bool = False
+    ) -> list[tuple[Windowed, Any]]:
+        found = [
+            (key, start_ms)
+            for key, start_ms in self.held
+            if _within(key, start, end) and first_ms <= start_ms <= last_ms and self.is_visible(start_ms)
+        ]
+        found.sort(key=lambda window: (window[1] // SEGMENT_MS, encode_window_key(*window)), reverse=reverse)
+        return [(Windowed(key, start_ms, start_ms + WINDOW_MS), self.held[key, start_ms]) for key, start_ms in found]
+
+    def content(self) -> Any:
+        return self.find(None, None, 0, MAX_TIME_MS)
+
+    @staticmethod
+    def content_of(store: Any) -> Any:
+        return list(store.all())
+
+
+class DuplicatesModel(_WithTime):
+    """A window store that retains duplicates. Keys have one length: else numbers of duplicates decide on the order."""
+
+    keys = st.sampled_from([b"a", b"b", b"\xff"])
+    entries = st.tuples(keys, values, times)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[tuple[bytes, int], list[Any]] = {}
+
+    def put(self, entry: Entry, held: Any) -> None:
+        key, _, start_ms = entry
+        if held is None:
+            return
+        # A window whose segment has expired is not stored; it could not be seen either.
+        self.advance(start_ms)
+        self.held.setdefault((key, start_ms), []).append(held)
+
+    def get(self, key: bytes, start_ms: int) -> Any:
+        return self.held.get((key, start_ms), [None])[-1] if self.is_visible(start_ms) else None
+
+    def content(self) -> Any:
+        windows = sorted(self.held, key=lambda window: (window[1] // SEGMENT_MS, window))
+        return [
+            (Windowed(key, start_ms, start_ms + WINDOW_MS), held)
+            for key, start_ms in windows
+            if self.is_visible(start_ms)
+            for held in self.held[key, start_ms]
+        ]
+
+    @staticmethod
+    def content_of(store: Any) -> Any:
+        return list(store.all())
+
+
+class SessionModel(_WithTime):
+    """A session store."""
+
+    entries = st.tuples(keys, values, times, st.integers(0, 60)).map(
+        lambda drawn: (drawn[0], drawn[1], drawn[2], drawn[2] + drawn[3])
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[Windowed, Any] = {}
+
+    def put(self, entry: Entry, held: Any) -> None:
+        session = Windowed(entry[0], entry[2], entry[3])
+        self.advance(session.end_ms)
+        self.held.pop(session, None)
+        if held is not None:
+            self.held[session] = held
+
+    def get(self, session: Windowed) -> Any:
+        return self.held.get(session) if self.is_visible(session.end_ms) else None
+
+    def find(
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        earliest_end_ms: int,
+        latest_start_ms: int,
+        *,
+        latest_end_ms: int = MAX_TIME_MS,
+        reverse: bool = False,
+    ) -> list[tuple[Windowed, Any]]:
+        found = [
+            session
+            for session in self.held
+            if _within(session.key, start, end)
+            and earliest_end_ms <= session.end_ms <= latest_end_ms
+            and session.start_ms <= latest_start_ms
+            and self.is_visible(session.end_ms)
+        ]
+        found.sort(key=lambda one: (one.end_ms // SEGMENT_MS, encode_session_key(*one)), reverse=reverse)
+        return [(session, self.held[session]) for session in found]
+
+    def content(self) -> Any:
+        return self.find(None, None, 0, MAX_TIME_MS)
+
+    @staticmethod
+    def content_of(store: Any) -> Any:
+        return list(store.fetch(None, None))
+
+
+Found = tuple[Any, int, int | None]
+"""A version: what is held of it, and from when and until when it was valid; None for the latest."""
+
+
+class VersionedModel(_WithTime):
+    """A versioned store. A value of None is a tombstone."""
+
+    keys = st.sampled_from(KEYS[1:4])  # few: what versions do to each other is what is hard
+    entries = st.tuples(keys, values, times)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[bytes, dict[int, Any]] = {key: {} for key in KEYS}
+
+    def put(self, entry: Entry, held: Any) -> int:
+        key, _, time_ms = entry
+        if self.is_too_old(time_ms):
+            return NOT_PUT
+        self.advance(time_ms)
+        versions = self.held[key]
+        later = [other for other in versions if other > time_ms]
+        before = [other for other in versions if other < time_ms]
+        if held is None and not later and versions.get(time_ms) and not (before and versions[max(before)]):
+            # As in Kafka: a tombstone that replaces the latest version leaves a mark only where it ends another one.
+            del versions[time_ms]
+        else:
+            versions[time_ms] = held
+        return min(later, default=-1)
+
+    def is_too_old(self, time_ms: int) -> bool:
+        return time_ms < self.stream_time_ms - RETENTION_MS
+
+    def as_of(self, key: bytes, time_ms: int) -> Found | None:
+        for held, from_ms, to_ms in self._versions(key):
+            if from_ms <= time_ms and (to_ms is None or (time_ms < to_ms and not self.is_too_old(time_ms))):
+                return held, from_ms, to_ms
+        return None
+
+    def between(self, key: bytes, first_ms: int, last_ms: int) -> list[Found]:
+        """Return what was valid then, oldest first; beyond the history what is in segments that have not expired."""
+        live = max(0, self.stream_time_ms - RETENTION_MS) // SEGMENT_MS
+        return [
+            (held, from_ms, to_ms)
+            for held, from_ms, to_ms in self._versions(key)
+            if from_ms <= last_ms
+            and (to_ms is None or (to_ms > first_ms and to_ms // SEGMENT_MS >= live and not self.is_too_old(last_ms)))
+        ]
+
+    def _versions(self, key: bytes) -> Iterator[Found]:
+        ordered = sorted(self.held[key])
+        for from_ms in ordered:
+            later = ordered[bisect_right(ordered, from_ms) :]
+            if self.held[key][from_ms] is not None:
+                yield self.held[key][from_ms], from_ms, later[0] if later else None
+
+    def content(self) -> Any:
+        return {key: self.between(key, 0, MAX_TIME_MS) for key in KEYS}
+
+    @staticmethod
+    def content_of(store: Any) -> Any:
+        return {key: [found(one) for one in store.get(key, 0, MAX_TIME_MS, ResultOrder.ASCENDING)] for key in KEYS}
+
+
+def found(version: Any) -> Found | None:
+    """Return a version as the model has it: what is held of it is its value, with its headers if it has some."""
+    if version is None:
+        return None
+    held = (version.value, version.headers) if hasattr(version, "headers") else (version.value,)
+    return held, version.timestamp_ms, version.valid_to_ms
+
+
+Model = KeyValueModel | WindowModel | DuplicatesModel | SessionModel | VersionedModel
+
+
+def copied(models: dict[str, Model]) -> dict[str, Model]:
+    """Return models that go their own way from here."""
+    return deepcopy(models)
