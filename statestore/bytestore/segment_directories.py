@@ -122,15 +122,16 @@ class SegmentDirectories:
     ) -> UpgradeProgress:
         """Move entries that nobody has touched, segment by segment, until none is left or `budget_ms` is used up.
 
-        None means no limit.
+        None means no limit. At least one slice is moved.
         """
         self._require_open()
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
         for segment in self._upgrading():
-            left_ms = None if deadline is None else (deadline - clock()) * 1000
-            if left_ms is not None and left_ms <= 0:
+            if segment.upgrade_progress().is_finished:
+                continue
+            segment.finish_upgrade(None if deadline is None else max(0.0, (deadline - clock()) * 1000))
+            if deadline is not None and clock() >= deadline:
                 break
-            segment.finish_upgrade(left_ms)
         return self.upgrade_progress()
 
     def _upgrading(self) -> list[Upgradable]:

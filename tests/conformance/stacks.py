@@ -21,6 +21,7 @@ from statestore import (
     Serdes,
     StoreBuilder,
     Stores,
+    TaskDirectory,
     ValueAndTimestamp,
     ValueTimestampHeaders,
     VersionedRecord,
@@ -166,7 +167,7 @@ VERSIONED: Final = _kind(
 
 KINDS: Final = (KEY_VALUE, WINDOW, WINDOW_WITH_DUPLICATES, SESSION, VERSIONED)
 
-ENGINES: Final = ("rocksdb", "memory", "write set")
+ENGINES: Final = ("rocksdb", "memory", "write set", "task directory")
 LAYERS: Final[Mapping[str, Callable[[StoreBuilder[Any]], StoreBuilder[Any]]]] = {
     "bare": lambda builder: builder.with_logging_disabled(),
     "logged": lambda builder: builder.with_logging_enabled(),
@@ -219,8 +220,9 @@ def cases(kind: Kind, wanted: Callable[[Case], bool] = lambda case: True) -> lis
     """Return the cases of a kind.
 
     Stores of the newest format that find nothing go through all engines with all layers. Those that find an older
-    format go through all layers on RocksDB or a write set over it: the layers don't see what is below them. The other
-    formats differ by their codec alone, and are tried without layers and with all of them.
+    format go through all layers on RocksDB or a write set over it: the layers don't see what is below them, so Kafka
+    Streams' task directories go without layers and with all of them. The other formats differ by their codec alone, and
+    are tried without layers and with all of them.
     """
     newest = max(kind.builders)
     layers = [
@@ -231,10 +233,18 @@ def cases(kind: Kind, wanted: Callable[[Case], bool] = lambda case: True) -> lis
     ends = (layers[0], layers[-1])
     found: list[Case] = []
     for store_format, engine, layer in product(kind.builders, ENGINES, layers):
+        upgraded = {
+            "rocksdb": layer in ends,
+            "write set": layer not in ends,
+            "task directory": layer == ends[0],
+            "memory": False,  # which finds nothing
+        }
+        if engine == "task directory" and layer not in ends:
+            continue
         if store_format is newest or (engine, layer) in (("rocksdb", ends[0]), ("memory", ends[1])):
             found.append(Case(kind, store_format, engine, layer))
-        if engine == "memory" or (engine == "rocksdb") != (layer in ends) or kind is WINDOW_WITH_DUPLICATES:
-            continue  # a store in memory finds nothing; Kafka's numbers of duplicates begin anew at every start
+        if not upgraded[engine] or kind is WINDOW_WITH_DUPLICATES:
+            continue  # Kafka's numbers of duplicates begin anew at every start
         for older in older_formats(kind.builder(store_format).spec.kind, store_format):
             if layer == ends[0] or (store_format is newest and older is PLAIN):
                 found += [Case(kind, store_format, engine, layer, older, half) for half in (False, True)]
@@ -261,7 +271,7 @@ class Stack:
         """The bytes below a write set; else the same."""
         self.store: Any = None
         self._path = home + "/db"
-        self._database: RocksDBDatabase | MemoryDatabase | None = None
+        self._database: RocksDBDatabase | MemoryDatabase | TaskDirectory | None = None
 
     def open(self, *content: Entry) -> Any:
         """Return the store with `content`, written in order; what part of it was there before is the case's choice."""
@@ -285,7 +295,7 @@ class Stack:
         self.store.flush()
         if isinstance(self.bytes, WriteSet):
             self.bytes.apply_to(self.committed)
-        if isinstance(self._database, RocksDBDatabase):
+        if self._database is not None and not isinstance(self._database, MemoryDatabase):
             self._database.close()
             self._database = None
         self.store = self._opened(-1 if stream_time_ms is None else stream_time_ms)
@@ -311,10 +321,9 @@ class Stack:
 
     def _written_before(self, older: StoreFormat, content: tuple[Entry, ...]) -> int:
         builder = self.case.kind.builder(older)
-        database = RocksDBDatabase(self._path, [column_family(builder.spec)])
+        database, inner = self._on_disk(builder.spec)
         changelog = EveryWrite(builder.spec)
-        family = database.family(column_family(builder.spec), NAME)
-        store = builder.build(family, changelog=changelog, context=self.context)
+        store = builder.build(inner, changelog=changelog, context=self.context)
         for entry in content:
             self.case.kind.put(store, partial(hold, older), entry)
         self.older_records = changelog.records()
@@ -328,8 +337,7 @@ class Stack:
                 self._database = MemoryDatabase([NAME])
             self.committed = self.bytes = self._database.family(NAME)
         else:
-            self._database = RocksDBDatabase(self._path, [column_family(self.spec)])
-            self.committed = open_store(self._database, self.spec, partial(column_family, self.spec), NAME)
+            self._database, self.committed = self._on_disk(self.spec)
             self.bytes = WriteSet(self.committed) if self.case.engine == "write set" else self.committed
         return self.builder.build(
             self.bytes,
@@ -338,6 +346,13 @@ class Stack:
             stream_time_ms=stream_time_ms,
             metrics=self.metrics,
         )
+
+    def _on_disk(self, spec: StoreSpec) -> tuple[RocksDBDatabase | TaskDirectory, ByteStore]:
+        if self.case.engine == "task directory":
+            directory = TaskDirectory(self._path, "application")
+            return directory, directory.open_store(spec)
+        database = RocksDBDatabase(self._path, [column_family(spec)])
+        return database, open_store(database, spec, partial(column_family, spec), NAME)
 
 
 @contextmanager
