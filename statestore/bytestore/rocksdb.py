@@ -98,7 +98,9 @@ class RocksDBDatabase:
         self._stores: dict[str, RocksDBByteStore] = {}
         self._dropped: list[RocksDBByteStore] = []
         self.write_options = _write_options(write_ahead_log)
-        names = sorted({"default", *list_families(path), *families})
+        self.found = list_families(path)
+        """The families that were there before it was opened."""
+        names = sorted({"default", *self.found, *families})
         with _engine_errors(path, path):
             self._db: Any = rocksdict.Rdict(path, _options(), column_families={name: _options() for name in names})
             for name in names:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from statestore.bytestore.families import DEFAULT_FAMILY, older_formats
 from statestore.bytestore.opening import open_store
-from statestore.bytestore.rocksdb import RocksDBDatabase, list_families
+from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import UpgradingByteStore
@@ -103,8 +103,10 @@ def _open_on_chain(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpe
     applied = _applied_deltas(path, pointer) if path.exists() else None
     if applied is not None:
         try:
-            if not applied or _holds_all(list_families(str(path)), stores):
-                return _without_strangers(RocksDBDatabase(str(path), families), stores), applied
+            database = RocksDBDatabase(str(path), families)
+            if not applied or _holds_all(database.found, stores):
+                return _without_strangers(database, stores), applied
+            database.close()
             _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
         except LocalStateCorruptedError as damage:
             _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)

@@ -23,7 +23,7 @@ from statestore.recovery.changelog import ChangelogRecord, restored_changes
 from tests.conformance.stacks import NAME, PLAIN, SCRATCH, TIMESTAMP_MS, Entry, Kind, Stack, cases
 from tests.model.models import Model
 
-SETTINGS = settings(max_examples=100, stateful_step_count=25, deadline=None)
+SETTINGS = settings(max_examples=60, stateful_step_count=25, deadline=None)
 
 
 class StoreMachine(RuleBasedStateMachine):
