@@ -13,6 +13,7 @@ from statestore.processor.processor import Processor
 from statestore.processor.record import Record, RecordMetadata
 from statestore.processor.topology import Topology
 from statestore.stores.builder import StoreBuilder
+from statestore.stores.headers_bytes_store import HeaderBytesStore, HeadersBytesStore
 from statestore.stores.holders import (
     AggregationWithHeaders,
     ValueAndTimestamp,
@@ -51,7 +52,9 @@ from statestore.stores.window import (
 __all__ = [
     "AggregationWithHeaders",
     "Header",
+    "HeaderBytesStore",
     "Headers",
+    "HeadersBytesStore",
     "KeyValueStore",
     "Processor",
     "ProcessorContext",

@@ -8,7 +8,9 @@ import pytest
 
 from statestore import (
     AggregationWithHeaders,
+    HeaderBytesStore,
     Headers,
+    HeadersBytesStore,
     Serdes,
     StateSerdes,
     Stores,
@@ -208,3 +210,11 @@ def test_a_serde_that_looks_at_headers_gets_none_where_there_are_none(kind: str)
     store = store_of(kind, serdes=(Serdes.bytes(), MARKED))
     store.put(b"k", "v" if kind == "plain" else ValueAndTimestamp("v", 1))
     assert store.get(b"k") == ("v:None" if kind == "plain" else ValueAndTimestamp("v:None", 1))
+
+
+def test_the_conversions_have_the_names_of_the_kip() -> None:
+    assert HeaderBytesStore is HeadersBytesStore
+    assert HeadersBytesStore.convert_to_header_format(b"\x00" * 7 + b"\x05v") == b"\x00" + b"\x00" * 7 + b"\x05v"
+    assert HeadersBytesStore.convert_from_plain_to_header_format(b"v") == b"\x00" + b"\xff" * 8 + b"v"
+    assert HeadersBytesStore.convert_to_header_format(None) is None
+    assert HeadersBytesStore.convert_from_plain_to_header_format(None) is None
