@@ -73,7 +73,7 @@ class VersionedRows:
             return FoundVersion(latest[1], latest[0], None)
         if self._too_old(time_ms):
             return None
-        for _, row in self._rows(key, time_ms, reverse=True):
+        for _, row in self._rows(key, time_ms):
             if row.next_timestamp_ms <= time_ms:
                 return None
             if row.min_timestamp_ms <= time_ms:
@@ -93,7 +93,7 @@ class VersionedRows:
         if latest is not None and latest[0] <= to_ms:
             found.append(FoundVersion(latest[1], latest[0], None))
         if not self._too_old(to_ms):
-            for _, row in self._rows(key, 0, reverse=True):
+            for _, row in self._rows(key, 0):
                 found += [
                     FoundVersion(version.value, version.valid_from_ms, valid_to_ms)
                     for version, valid_to_ms in row.intervals()
@@ -122,11 +122,11 @@ class VersionedRows:
                 "Delete it, and restore the store from its changelog",
             ) from cause
 
-    def _rows(self, key: bytes, from_ms: int, *, reverse: bool) -> Iterator[tuple[int, SegmentRow]]:
-        """Yield the rows of `key` in the live segments from the time `from_ms` on."""
+    def _rows(self, key: bytes, from_ms: int) -> Iterator[tuple[int, SegmentRow]]:
+        """Yield the rows of `key` in the live segments from the time `from_ms` on, the newest first."""
         segments = self._segments
         first = max(segments.first_live, segments.id_of(from_ms))
-        for segment_id in segments.existing(first, 2**63 - 1, reverse=reverse):
+        for segment_id in segments.existing(first, 2**63 - 1, reverse=True):
             row = self._row(key, segment_id)
             if row is not None:
                 yield segment_id, row
@@ -145,7 +145,7 @@ class VersionedRows:
                 )
                 return None
             valid_to_ms = latest_ms
-        for segment_id, row in self._rows(key, version.valid_from_ms, reverse=True):
+        for segment_id, row in self._rows(key, version.valid_from_ms):
             if row.next_timestamp_ms <= version.valid_from_ms:
                 break
             if row.min_timestamp_ms <= version.valid_from_ms:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.segments import Segments, segment_prefix
+from statestore.bytestore.segments import Segments
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.versioned_rows import VersionedRows
 from statestore.bytestore.write_set import WriteSet
@@ -52,7 +52,7 @@ def restore(
     if missing:
         for name, time_ms in pointer.store_times_ms.items():
             if name in stores:
-                _expire(stores[name], time_ms)
+                Segments(stores[name].bytes, *stores[name].spec.retention).advance(time_ms)
 
 
 def read_delta(location: DurableLocation, file: DurableFile, expected: DeltaInfo) -> Delta:
@@ -101,10 +101,3 @@ def _replay_versions(store: CommittedStore, logged: LoggedStore, batch: pa.Recor
         stored = restore_stored(logged.format, store.spec.format, value, timestamp_ms, header_bytes)
         rows.put(key, stored, timestamp_ms)
     pending.apply_to(store.bytes)
-
-
-def _expire(store: CommittedStore, stream_time_ms: int) -> None:
-    if store.spec.kind.is_segmented:
-        segments = Segments(store.bytes, *store.spec.retention, stream_time_ms)
-        if segments.existing(0, segments.first_live - 1):
-            store.bytes.delete_below(segment_prefix(segments.first_live))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from reprlib import repr as short_repr
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from statestore.bytestore.protocol import Pair
 from statestore.format.serde import HeaderSerde, Serde
@@ -22,6 +22,8 @@ from statestore.format.value_timestamp_headers import (
 )
 from statestore.headers import Headers
 from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
+
+H = TypeVar("H")
 
 Encode = Callable[[Any], "bytes | None"]
 Decode = Callable[[bytes], Any]
@@ -72,11 +74,7 @@ def _timestamped(serde: Serde[Any]) -> tuple[Encode, Decode]:
     serialize, deserialize = serde.serialize, serde.deserialize
 
     def encode(holder: ValueAndTimestamp[Any] | None) -> bytes | None:
-        if holder is None:
-            return None
-        if not isinstance(holder, ValueAndTimestamp):
-            raise _not_a(ValueAndTimestamp, holder)
-        if holder.value is None:
+        if holder is None or _checked(ValueAndTimestamp, holder).value is None:
             return None
         return encode_value_timestamp(serialize(holder.value), holder.timestamp_ms)
 
@@ -91,11 +89,7 @@ def _timestamped_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
     serialize, deserialize, with_headers = serde.serialize, serde.deserialize, serde.with_headers
 
     def encode(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
-        if holder is None:
-            return None
-        if not isinstance(holder, ValueTimestampHeaders):
-            raise _not_a(ValueTimestampHeaders, holder)
-        if holder.value is None:
+        if holder is None or _checked(ValueTimestampHeaders, holder).value is None:
             return None
         return encode_value_timestamp_headers(serialize(holder.value), holder.timestamp_ms, holder.headers.to_bytes())
 
@@ -107,11 +101,7 @@ def _timestamped_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
         return encode, decode
 
     def encode_with_headers(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
-        if holder is None:
-            return None
-        if not isinstance(holder, ValueTimestampHeaders):
-            raise _not_a(ValueTimestampHeaders, holder)
-        if holder.value is None:
+        if holder is None or _checked(ValueTimestampHeaders, holder).value is None:
             return None
         value, header_bytes = _serialized(with_headers, holder.value, holder.headers)
         return encode_value_timestamp_headers(value, holder.timestamp_ms, header_bytes)
@@ -130,11 +120,7 @@ def _aggregation_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
     )
 
     def encode(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
-        if holder is None:
-            return None
-        if not isinstance(holder, AggregationWithHeaders):
-            raise _not_a(AggregationWithHeaders, holder)
-        if holder.aggregation is None:
+        if holder is None or _checked(AggregationWithHeaders, holder).aggregation is None:
             return None
         return encode_value_headers(*_serialized(with_headers, holder.aggregation, holder.headers))
 
@@ -146,8 +132,11 @@ def _aggregation_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
     return encode, decode
 
 
-def _not_a(kind: type, value: object) -> TypeError:
-    return TypeError(f"the store holds a {kind.__name__} or None of a key, not {short_repr(value)}")
+def _checked(kind: type[H], holder: H) -> H:
+    """Return what a store is to hold of a key. Raises TypeError if it is not of the store's kind."""
+    if not isinstance(holder, kind):
+        raise TypeError(f"the store holds a {kind.__name__} or None of a key, not {short_repr(holder)}")
+    return holder
 
 
 def _serialized(serde: HeaderSerde[Any], value: Any, headers: Headers) -> tuple[bytes, bytes]:

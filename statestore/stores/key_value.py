@@ -9,10 +9,9 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.serde import Serde
-from statestore.stores.codec import ValueCodec
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.typed_store import TypedStore
@@ -92,10 +91,6 @@ class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
 
 class KeyValueStore(ReadOnlyKeyValueStore[K, V]):
     """A map of keys to values."""
-
-    def __init__(self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec) -> None:
-        super().__init__(inner, key_serde, codec)
-        self._made_of = (inner, key_serde, codec)
 
     def put(self, key: K, value: V | None) -> None:
         """Set what the store holds of `key`; None, or a holder of None, deletes it with its headers."""

@@ -25,6 +25,7 @@ class TypedStore:
 
     def __init__(self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec) -> None:
         self.name = inner.name
+        self._made_of: tuple[Any, ...] = (inner, key_serde, codec)
         self._inner = inner
         self._key_bytes = key_serde.serialize
         self._key_object = key_serde.deserialize

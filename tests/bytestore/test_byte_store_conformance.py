@@ -223,6 +223,7 @@ class ByteStoreModel(RuleBasedStateMachine):
     """A store against a dict."""
 
     engine = "rocksdb"
+    times_checked = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -257,6 +258,7 @@ class ByteStoreModel(RuleBasedStateMachine):
     @invariant()
     def everything_is_there(self) -> None:
         assert dict(self.store.range(None, None)) == self.model
+        type(self).times_checked += 1
 
     def teardown(self) -> None:
         self.close()
@@ -289,6 +291,7 @@ class WriteSetModel(ByteStoreModel):
 def test_every_engine_is_a_map(engine: str) -> None:
     model = type("Model", (ByteStoreModel,), {"engine": engine})
     run_state_machine_as_test(model, settings=settings(max_examples=15, stateful_step_count=20, deadline=None))
+    assert model.times_checked > 15, "the rules and the invariant assert; here, that they ran"
 
 
 TestWriteSetModel = WriteSetModel.TestCase

@@ -226,4 +226,9 @@ def test_what_came_too_late_stays_out_when_it_is_restored() -> None:
     machine.the_current_version_is_there()
     machine.lose_the_local_copies()
     machine.the_current_version_is_there()
+    with machine.open(machine.recorded) as (_, stores):
+        assert [key.key for key, _ in stores["windows"].all()] == [b"k"]
+        for name in ("prices", "quotes"):
+            assert stores[name].get(b"k").timestamp_ms == 400
+            assert stores[name].get(b"l") is None
     machine.teardown()
