@@ -9,7 +9,9 @@ from statestore.errors import StateStoreError
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Header, Headers
 from statestore.processor.context import ProcessorContext
+from statestore.processor.description import TopologyDescription
 from statestore.processor.processor import Processor
+from statestore.processor.punctuation import Cancellable, PunctuationType
 from statestore.processor.record import Record, RecordMetadata
 from statestore.processor.topology import Topology
 from statestore.stores.builder import StoreBuilder
@@ -51,6 +53,7 @@ from statestore.stores.window import (
 
 __all__ = [
     "AggregationWithHeaders",
+    "Cancellable",
     "Header",
     "HeaderBytesStore",
     "Headers",
@@ -63,6 +66,7 @@ __all__ = [
     "ReadOnlySessionStoreWithHeaders",
     "ReadOnlyVersionedKeyValueStore",
     "ReadOnlyWindowStore",
+    "PunctuationType",
     "Record",
     "RecordMetadata",
     "ResultOrder",
@@ -81,6 +85,7 @@ __all__ = [
     "TimestampedWindowStore",
     "TimestampedWindowStoreWithHeaders",
     "Topology",
+    "TopologyDescription",
     "ValueAndTimestamp",
     "ValueTimestampHeaders",
     "VersionedKeyValueStore",

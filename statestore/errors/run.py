@@ -86,13 +86,24 @@ class UnknownTopicError(InputError):
 
 
 class ProcessorError(StateStoreError):
-    """User code in node `node` raised while it processed a record; the cause is chained."""
+    """User code in node `node` raised; the cause is chained. Without a record, `doing` says what it was called for."""
 
-    def __init__(self, *, node: str, topic: str, partition: int, offset: int, cause: BaseException) -> None:
+    def __init__(
+        self,
+        *,
+        node: str,
+        cause: BaseException,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        doing: str = "",
+    ) -> None:
+        where = f"on record {topic}-{partition} at offset {offset}" if topic else doing
         super().__init__(
-            f"node {node!r} failed on record {topic}-{partition} at offset {offset}: {type(cause).__name__}: {cause}"
+            f"node {node!r} failed {where}: {type(cause).__name__}: {cause}. Nothing of the batch was committed"
         )
         self.node = node
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.doing = doing

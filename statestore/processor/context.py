@@ -7,23 +7,48 @@ from typing import Any
 
 from statestore.errors import TopologyError
 from statestore.headers import Headers
+from statestore.processor.punctuation import Cancellable, Punctuations, PunctuationType, Punctuator
 from statestore.processor.record import Record, RecordMetadata
 
 Receiver = Callable[[Record[Any, Any]], None]
 
 
 class TaskRecordContext:
-    """The record that a task is processing: where it came from, and its timestamp and headers at this node."""
+    """The record that a task is processing: where it came from, and its timestamp and headers at this node.
 
-    __slots__ = ("headers", "offset", "partition", "stream_time_ms", "timestamp_ms", "topic")
+    During a punctuation there is none: the topic is empty, the timestamp is the punctuation's, and headers are none.
+    `system_time_ms` is the wall clock as the driver sets it, `stream_time_ms` the highest timestamp so far.
+    """
 
-    def __init__(self, stream_time_ms: int = -1) -> None:
+    __slots__ = (
+        "commit_requested",
+        "headers",
+        "offset",
+        "partition",
+        "stream_time_ms",
+        "system_time_ms",
+        "timestamp_ms",
+        "topic",
+    )
+
+    def __init__(self, stream_time_ms: int = -1, system_time_ms: int = 0) -> None:
+        self.stream_time_ms = stream_time_ms
+        self.system_time_ms = system_time_ms
+        self.commit_requested = False
+        self.leave_record(-1)
+
+    def leave_record(self, timestamp_ms: int) -> None:
+        """Say that no record is being processed, but something at `timestamp_ms`."""
         self.topic = ""
         self.partition = -1
         self.offset = -1
-        self.timestamp_ms = -1
+        self.timestamp_ms = timestamp_ms
         self.headers = Headers()
-        self.stream_time_ms = stream_time_ms
+
+    @property
+    def metadata(self) -> RecordMetadata | None:
+        """Where the record came from; None if there is none."""
+        return RecordMetadata(self.topic, self.partition, self.offset) if self.topic else None
 
     @property
     def header_bytes(self) -> bytes:
@@ -32,7 +57,7 @@ class TaskRecordContext:
 
 
 class ProcessorContext:
-    """Forwards records to the node's children and hands out its state stores."""
+    """Forwards records to the node's children, hands out its state stores, and knows the time."""
 
     def __init__(
         self,
@@ -40,11 +65,13 @@ class ProcessorContext:
         shard: int,
         record_context: TaskRecordContext,
         stores: Mapping[str, Any],
+        punctuations: Punctuations,
     ) -> None:
         self.node = node
         self.shard = shard
         self._record_context = record_context
         self._stores = stores
+        self._punctuations = punctuations
         self._children: Mapping[str, Receiver] = {}
         self._receivers: Sequence[Receiver] = ()
 
@@ -56,7 +83,10 @@ class ProcessorContext:
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         """Send `record` to all children in the order they were added, or to the one named `child`.
 
-        Returns when they have processed it. Raises TopologyError if there is no such child.
+        Returns when they have processed it. All children receive the very same record: who changes its headers changes
+        them for those that come after, as in Kafka. While they run, the record's timestamp and headers are those that
+        stores log; topic, partition and offset stay those of the input record. Raises TopologyError if there is no
+        such child.
         """
         context = self._record_context
         timestamp_ms, headers = context.timestamp_ms, context.headers
@@ -69,7 +99,7 @@ class ProcessorContext:
             context.timestamp_ms, context.headers = timestamp_ms, headers
 
     def state_store(self, name: str) -> Any:
-        """Return the state store `name`. Raises TopologyError if it is not attached to this processor."""
+        """Return the state store `name`, of a global store a read-only view. Raises TopologyError if not attached."""
         try:
             return self._stores[name]
         except KeyError:
@@ -78,16 +108,54 @@ class ProcessorContext:
                 f"{sorted(self._stores)}). Name the processor in add_state_store(builder, {self.node!r})"
             ) from None
 
+    def schedule(
+        self,
+        interval_ms: int,
+        punctuation_type: PunctuationType,
+        punctuator: Punctuator,
+        *,
+        start_ms: int | None = None,
+    ) -> Cancellable:
+        """Have `punctuator` called with the time whenever `interval_ms` has passed. For `init` only.
+
+        STREAM_TIME passes with the timestamps of records: the first call comes with the first record, then after each
+        record that reaches or passes the next multiple of the interval. WALL_CLOCK_TIME passes by itself: the first
+        call comes an interval after the shard's first start. Intervals missed are not made up for: there is one call.
+        With `start_ms`, times are `start_ms` plus multiples of the interval. When a schedule is due next is committed
+        with the state: it goes on after a restart. Source: Kafka's ProcessingContext.schedule (KIP-138, KIP-1146).
+
+        Raises ValueError for an interval below 1 ms or a negative start, and TopologyError outside of `init`.
+        """
+        if type(interval_ms) is not int or interval_ms < 1:
+            raise ValueError(f"interval_ms must be a whole number, 1 or more, got {interval_ms!r}")
+        if not isinstance(punctuation_type, PunctuationType):
+            raise TypeError(f"punctuation_type must be a PunctuationType, got {punctuation_type!r}")
+        if start_ms is not None and (type(start_ms) is not int or start_ms < 0):
+            raise ValueError(f"start_ms must be a whole number, 0 or more, got {start_ms!r}")
+        if not callable(punctuator):
+            raise TypeError(f"punctuator must be a function of the time, got {punctuator!r}")
+        return self._punctuations.schedule(
+            self.node, punctuation_type, interval_ms, punctuator, start_ms, self._record_context.system_time_ms
+        )
+
+    def commit(self) -> None:
+        """Ask for a commit. Under Spark the micro-batch is what is committed, so it comes at its end at the latest."""
+        self._record_context.commit_requested = True
+
     @property
-    def record_metadata(self) -> RecordMetadata:
-        """Topic, partition and offset of the input record that is being processed."""
-        context = self._record_context
-        return RecordMetadata(context.topic, context.partition, context.offset)
+    def record_metadata(self) -> RecordMetadata | None:
+        """Topic, partition and offset of the input record that is being processed; None during a punctuation."""
+        return self._record_context.metadata
 
     @property
     def current_stream_time_ms(self) -> int:
         """The highest timestamp that this shard has seen, in milliseconds since the epoch; -1 before the first."""
         return self._record_context.stream_time_ms
+
+    @property
+    def current_system_time_ms(self) -> int:
+        """The wall clock, in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
+        return self._record_context.system_time_ms
 
     def _child(self, name: str) -> Receiver:
         try:

@@ -3,62 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from statestore.bytestore.store_spec import StoreSpec, checked_store_name
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
+from statestore.processor.describe import describe
+from statestore.processor.description import TopologyDescription
+from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode, TopicNameExtractor
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
-
-
-@dataclass(frozen=True)
-class SourceNode:
-    """Reads topics; `topics` of None means every topic that no other source reads."""
-
-    name: str
-    topics: tuple[str, ...] | None
-    key_serde: Serde[Any]
-    value_serde: Serde[Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what is recorded of the node."""
-        return {"type": "source", "name": self.name, "topics": None if self.topics is None else list(self.topics)}
-
-
-@dataclass
-class ProcessorNode:
-    """Runs user code."""
-
-    name: str
-    supplier: ProcessorSupplier
-    parents: tuple[str, ...]
-    stores: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what is recorded of the node."""
-        return {
-            "type": "processor",
-            "name": self.name,
-            "parents": list(self.parents),
-            "stores": sorted(self.stores),
-        }
-
-
-@dataclass(frozen=True)
-class SinkNode:
-    """Writes to a topic; without serdes, by the type of what arrives (see `serialize_by_type`)."""
-
-    name: str
-    topic: str
-    parents: tuple[str, ...]
-    key_serde: Serde[Any] | None
-    value_serde: Serde[Any] | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what is recorded of the node."""
-        return {"type": "sink", "name": self.name, "topic": self.topic, "parents": list(self.parents)}
 
 
 class Topology:
@@ -69,10 +23,14 @@ class Topology:
     """
 
     def __init__(self) -> None:
+        self.nodes: dict[str, SourceNode | ProcessorNode | SinkNode] = {}
+        """All nodes, in the order they were added: parents before children."""
         self.sources: dict[str, SourceNode] = {}
         self.processors: dict[str, ProcessorNode] = {}
         self.sinks: dict[str, SinkNode] = {}
         self.store_builders: dict[str, StoreBuilder[Any]] = {}
+        self.global_stores: dict[str, str] = {}
+        """The topic that feeds each global store."""
 
     def add_source(
         self,
@@ -89,33 +47,65 @@ class Topology:
         names = None if topics is None else (topics,) if isinstance(topics, str) else tuple(topics)
         if names is not None and not names:
             raise ValueError(f"source {name!r}: topics must not be empty; leave it out to read every topic")
-        for other in self.sources.values():
-            shared = names == other.topics if names is None or other.topics is None else {*names} & {*other.topics}
-            if shared:
-                what = "every topic" if names is None else f"topic {sorted({*names} & {*(other.topics or ())})[0]!r}"
-                raise TopologyError(f"sources {other.name!r} and {name!r} both read {what}")
-        self.sources[name] = SourceNode(name, names, key_serde, value_serde)
+        self._add_source(SourceNode(name, names, key_serde, value_serde))
         return self
 
     def add_processor(self, name: str, supplier: ProcessorSupplier, parents: Sequence[str]) -> Topology:
         """Add a processor below `parents`; `supplier` makes a new one at every call, most often the class itself."""
         self._check_new(name)
-        if not callable(supplier):
-            raise TypeError(f"processor {name!r}: supplier must be a Processor class or a function that makes one")
-        self.processors[name] = ProcessorNode(name, supplier, self._checked_parents(name, parents))
+        _require_supplier(name, supplier)
+        self.processors[name] = self.nodes[name] = ProcessorNode(name, supplier, self._checked_parents(name, parents))
         return self
 
     def add_state_store(self, builder: StoreBuilder[Any], *processors: str) -> Topology:
         """Add a state store and attach it to `processors`, which may share it."""
-        if not isinstance(builder, StoreBuilder):
-            raise TypeError(f"builder must be a StoreBuilder (see Stores), not {builder!r}")
-        present = self.store_builders.get(builder.name)
-        if present is not None and present is not builder:
-            raise TopologyError(f"there already is a state store {builder.name!r}")
-        self.store_builders[builder.name] = builder
+        self._add_builder(builder)
         for processor in processors:
             self.connect_processor_and_state_stores(processor, builder.name)
         return self
+
+    def add_global_store(
+        self,
+        builder: StoreBuilder[Any],
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: ProcessorSupplier,
+        *,
+        key_serde: Serde[Any],
+        value_serde: Serde[Any],
+    ) -> Topology:
+        """Add a store of which every shard holds all, fed from `topic` by `processor`; every other one can read it.
+
+        Nothing can be below its source and its processor. Under Spark, each shard keeps a copy of its own, and takes
+        the topic's records of a micro-batch before all others. Source: Kafka's Topology.addGlobalStore.
+        """
+        for name in (source, processor):
+            self._check_new(name)
+        if source == processor:
+            raise TopologyError(f"there already is a node {processor!r}")
+        if not topic or not isinstance(topic, str):
+            raise ValueError(f"global store: topic must be a name, not {topic!r}")
+        _require_serde("key_serde", key_serde)
+        _require_serde("value_serde", value_serde)
+        _require_supplier(processor, supplier)
+        if isinstance(builder, StoreBuilder):
+            # Its topic is a changelog already where there is one; a shard's copy is kept like any other store.
+            builder = builder.with_logging_enabled(builder.changelog_config)
+        if getattr(builder, "name", None) in self.store_builders:
+            raise TopologyError(f"there already is a state store {builder.name!r}")
+        self._add_builder(builder)
+        self._add_source(SourceNode(source, (topic,), key_serde, value_serde, is_global=True))
+        self.processors[processor] = self.nodes[processor] = ProcessorNode(
+            processor, supplier, (source,), [builder.name]
+        )
+        self.global_stores[builder.name] = topic
+        return self
+
+    def is_global(self, name: str) -> bool:
+        """Return whether a node feeds a global store."""
+        source = self.sources.get(self.processors[name].parents[0] if name in self.processors else name)
+        return source is not None and source.is_global
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
         """Attach state stores that were added before to a processor."""
@@ -125,6 +115,8 @@ class Topology:
         for store in stores:
             if store not in self.store_builders:
                 raise TopologyError(f"state store {store!r} can't be attached to {processor!r}: it was not added")
+            if store in self.global_stores:
+                raise TopologyError(f"global store {store!r} needs no attaching: every processor can read it")
             if store not in node.stores:
                 node.stores.append(store)
         return self
@@ -132,29 +124,35 @@ class Topology:
     def add_sink(
         self,
         name: str,
-        topic: str,
+        topic: str | TopicNameExtractor,
         parents: Sequence[str],
         *,
         key_serde: Serde[Any] | None = None,
         value_serde: Serde[Any] | None = None,
     ) -> Topology:
-        """Add a sink that writes what `parents` forward to `topic`.
+        """Add a sink that writes what `parents` forward to `topic`, or to the one that it returns for each record.
 
         Without a serde, bytes go as they are, str as UTF-8, int as int64, float as double, anything else as JSON.
         """
         self._check_new(name)
-        if not topic:
-            raise ValueError(f"sink {name!r}: topic must not be empty")
+        if not callable(topic) and (not topic or not isinstance(topic, str)):
+            raise ValueError(f"sink {name!r}: topic must be a name, or a function that returns one, not {topic!r}")
         for parameter, serde in (("key_serde", key_serde), ("value_serde", value_serde)):
             if serde is not None:
                 _require_serde(parameter, serde)
-        self.sinks[name] = SinkNode(name, topic, self._checked_parents(name, parents), key_serde, value_serde)
+        self.sinks[name] = self.nodes[name] = SinkNode(
+            name, topic, self._checked_parents(name, parents), key_serde, value_serde
+        )
         return self
 
     def children(self, parent: str) -> list[str]:
         """Return the names of the nodes below `parent`, in the order they were added."""
-        below: list[ProcessorNode | SinkNode] = [*self.processors.values(), *self.sinks.values()]
+        below = (node for node in self.nodes.values() if not isinstance(node, SourceNode))
         return [node.name for node in below if parent in node.parents]
+
+    def describe(self) -> TopologyDescription:
+        """Return what the topology looks like: `str` of it is Kafka's text, `to_mermaid` draws it."""
+        return describe(self)
 
     def store_specs(self) -> tuple[StoreSpec, ...]:
         """Return what is recorded of each state store, by name."""
@@ -181,9 +179,26 @@ class Topology:
             if store not in attached:
                 raise TopologyError(f"state store {store!r} is not attached to any processor")
 
+    def _add_source(self, source: SourceNode) -> None:
+        name, names = source.name, source.topics
+        for other in self.sources.values():
+            shared = names == other.topics if names is None or other.topics is None else {*names} & {*other.topics}
+            if shared:
+                what = "every topic" if names is None else f"topic {sorted({*names} & {*(other.topics or ())})[0]!r}"
+                raise TopologyError(f"sources {other.name!r} and {name!r} both read {what}")
+        self.sources[name] = self.nodes[name] = source
+
+    def _add_builder(self, builder: StoreBuilder[Any]) -> None:
+        if not isinstance(builder, StoreBuilder):
+            raise TypeError(f"builder must be a StoreBuilder (see Stores), not {builder!r}")
+        present = self.store_builders.get(builder.name)
+        if present is not None and present is not builder:
+            raise TopologyError(f"there already is a state store {builder.name!r}")
+        self.store_builders[builder.name] = builder
+
     def _check_new(self, name: str) -> None:
         checked_store_name(name)
-        if name in self.sources or name in self.processors or name in self.sinks:
+        if name in self.nodes:
             raise TopologyError(f"there already is a node {name!r}")
 
     def _checked_parents(self, name: str, parents: Sequence[str]) -> tuple[str, ...]:
@@ -192,13 +207,24 @@ class Topology:
         if not parents:
             raise TopologyError(f"node {name!r} has no parents: it would receive nothing")
         for parent in parents:
+            if parent == name:
+                raise TopologyError(f"node {name!r} can't be below itself: a topology has no cycles")
+            if parent in self.nodes and self.is_global(parent):
+                raise TopologyError(f"node {name!r} can't be below {parent!r}, which feeds a global store")
             if parent in self.sinks:
                 raise TopologyError(f"node {name!r} can't be below the sink {parent!r}")
-            if parent not in self.sources and parent not in self.processors:
-                raise TopologyError(f"node {name!r} has an unknown parent {parent!r}; add parents first")
+            if parent not in self.nodes:
+                raise TopologyError(
+                    f"node {name!r} has an unknown parent {parent!r}; add parents first (a topology has no cycles)"
+                )
         return tuple(dict.fromkeys(parents))
 
 
 def _require_serde(parameter: str, serde: Any) -> None:
     if not isinstance(serde, Serde):
         raise TypeError(f"{parameter} must be a Serde (see Serdes), not {serde!r}")
+
+
+def _require_supplier(name: str, supplier: Any) -> None:
+    if not callable(supplier):
+        raise TypeError(f"processor {name!r}: supplier must be a Processor class or a function that makes one")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.processor.task import SinkRecord, SourceRecord
+from statestore.processor.receivers import SinkRecord, SourceRecord
 
 INPUT = pa.schema(
     [

@@ -44,6 +44,10 @@ class TypedStore:
         """The latest time that was put into the store; None for a store that does not keep time."""
         return None
 
+    def read_only(self) -> TypedStore:
+        """Return a view of the store that has no methods to write; of a view, itself."""
+        return self
+
     def flush(self) -> None:
         """Pass on what a cache holds back; nothing without one."""
         if isinstance(self._inner, CachingLayer):

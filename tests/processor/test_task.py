@@ -12,7 +12,8 @@ from statestore.bytestore.write_set import WriteSet
 from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError, UnknownTopicError
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task import OnDeserializationError, SourceRecord, Task, serialize_by_type
+from statestore.processor.receivers import SourceRecord, serialize_by_type
+from statestore.processor.task import OnDeserializationError, Task
 from statestore.recovery.changelog import batch_changelog
 
 HEADERS = encode_headers([("h", b"1"), ("h", None)])

@@ -1,0 +1,93 @@
+"""Finds the sub-topologies of a topology and describes them. Source: Kafka's InternalTopologyBuilder.describe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from statestore.processor.description import NodeDescription, SubtopologyDescription, TopologyDescription
+from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from statestore.processor.topology import Topology
+
+_Node: TypeAlias = "SourceNode | ProcessorNode | SinkNode"
+
+
+def describe(topology: Topology) -> TopologyDescription:
+    """Return the description of a topology."""
+    nodes = topology.nodes
+    ids = _subtopology_ids(topology)
+    sizes = _sizes(topology)
+
+    def larger_first(name: str) -> tuple[int, str]:
+        return -sizes[name], name
+
+    groups: dict[int, list[str]] = {}
+    for name in sorted(nodes, key=larger_first):
+        groups.setdefault(ids[name], []).append(name)
+    return TopologyDescription(
+        tuple(
+            SubtopologyDescription(
+                number,
+                tuple(
+                    _described(
+                        nodes[name],
+                        tuple(sorted(_parents(nodes[name]), key=larger_first)),
+                        tuple(sorted(topology.children(name), key=larger_first)),
+                    )
+                    for name in groups[number]
+                ),
+                is_global=any(topology.is_global(name) for name in groups[number]),
+            )
+            for number in sorted(groups)
+        )
+    )
+
+
+def _parents(node: _Node) -> tuple[str, ...]:
+    return () if isinstance(node, SourceNode) else node.parents
+
+
+def _described(node: _Node, parents: tuple[str, ...], children: tuple[str, ...]) -> NodeDescription:
+    if isinstance(node, SourceNode):
+        topics = () if node.topics is None else tuple(sorted(node.topics))
+        detail = "topics: " + ("every other" if node.topics is None else f"[{', '.join(topics)}]")
+        return NodeDescription("Source", node.name, detail, parents, children, topics=topics)
+    if isinstance(node, ProcessorNode):
+        stores = tuple(sorted(node.stores))
+        return NodeDescription("Processor", node.name, f"stores: [{', '.join(stores)}]", parents, children, stores)
+    if isinstance(node.topic, str):
+        return NodeDescription("Sink", node.name, f"topic: {node.topic}", parents, children, topics=(node.topic,))
+    extractor = getattr(node.topic, "__qualname__", type(node.topic).__qualname__)
+    return NodeDescription("Sink", node.name, f"extractor class: {extractor}", parents, children)
+
+
+def _subtopology_ids(topology: Topology) -> dict[str, int]:
+    """Return the number of each node's sub-topology: nodes are in one if edges or stores connect them.
+
+    A global store connects nobody: everyone may read it.
+    """
+    root = {name: name for name in topology.nodes}
+
+    def find(name: str) -> str:
+        while root[name] != name:
+            name = root[name]
+        return name
+
+    for name, node in topology.nodes.items():
+        for parent in _parents(node):
+            root[find(name)] = find(parent)
+    users: dict[str, str] = {}
+    for name, processor in topology.processors.items():
+        for store in processor.stores:
+            root[find(name)] = find(users.setdefault(store, name))
+    numbers: dict[str, int] = {}
+    return {name: numbers.setdefault(find(name), len(numbers)) for name in topology.nodes}
+
+
+def _sizes(topology: Topology) -> dict[str, int]:
+    """Return how many paths lead down from each node: the measure by which Kafka orders nodes."""
+    sizes: dict[str, int] = {}
+    for name in reversed(topology.nodes):
+        sizes[name] = 1 + sum(sizes[child] for child in topology.children(name))
+    return sizes

@@ -1,0 +1,155 @@
+"""Punctuation: calls that a processor asks for at intervals of time. Source: Kafka Streams' PunctuationQueue.
+
+A processor lives for one micro-batch, its schedules for as long as the topology: they are made anew in each `init`, and
+when each is due next is recorded with the commit. So the schedules of a node are told apart by the order in which its
+`init` makes them, and only `init` can make them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+
+from statestore.errors import TopologyError
+from statestore.recovery.punctuations import RecordedPunctuation, RecordedPunctuations
+
+NEVER_MS = 2**63 - 1
+"""Later than any time in Kafka."""
+
+
+class PunctuationType(Enum):
+    """Which clock a schedule follows. Source: Kafka's PunctuationType."""
+
+    STREAM_TIME = "stream-time"
+    WALL_CLOCK_TIME = "wall-clock-time"
+
+
+Punctuator = Callable[[int], None]
+"""Is called with the time on the schedule's clock, in milliseconds since the epoch."""
+
+
+class Cancellable:
+    """A schedule that was made. Source: Kafka's Cancellable."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """Have the punctuator not called again, for good: also not after a restart."""
+        self.is_cancelled = True
+
+
+class Schedule(Cancellable):
+    """A punctuator of a node, and when it is due next."""
+
+    def __init__(self, node: str, interval_ms: int, punctuator: Punctuator, next_ms: int) -> None:
+        super().__init__()
+        self.node = node
+        self.interval_ms = interval_ms
+        self.punctuator = punctuator
+        self.next_ms = next_ms
+
+    def advance(self, now_ms: int) -> None:
+        """Set the time after `now_ms`, on the grid that the schedule began with: what was missed is not made up for."""
+        missed = max(0, now_ms - self.next_ms) // self.interval_ms
+        self.next_ms += (missed + 1) * self.interval_ms
+
+
+class PunctuationQueue:
+    """The schedules on one clock. `next_ms` is when the first of them may be due, NEVER_MS if there are none."""
+
+    def __init__(self) -> None:
+        self.next_ms = NEVER_MS
+        self._heap: list[tuple[int, int, Schedule]] = []
+        self._added = 0
+
+    def add(self, schedule: Schedule) -> None:
+        """Add a schedule, or put one back. Of two that are due at the same time, the first added runs first."""
+        self._added += 1
+        heapq.heappush(self._heap, (schedule.next_ms, self._added, schedule))
+        self.settle()
+
+    def punctuate(self, now_ms: int, call: Callable[[Schedule, int], None]) -> int:
+        """Let `call` run every schedule that is due at `now_ms`, in the order of their times; return how many."""
+        count = 0
+        self.settle()
+        while self.next_ms <= now_ms:
+            schedule = heapq.heappop(self._heap)[2]
+            call(schedule, now_ms)
+            count += 1
+            schedule.advance(now_ms)
+            self.add(schedule)
+        return count
+
+    def settle(self) -> None:
+        """Forget schedules that were cancelled, so that `next_ms` is not one of theirs."""
+        while self._heap and self._heap[0][2].is_cancelled:
+            heapq.heappop(self._heap)
+        self.next_ms = self._heap[0][0] if self._heap else NEVER_MS
+
+
+class Punctuations:
+    """All schedules of a task, on both clocks."""
+
+    def __init__(self, recorded: RecordedPunctuations) -> None:
+        self.stream_time = PunctuationQueue()
+        self.wall_clock = PunctuationQueue()
+        self._recorded: Mapping[str, Sequence[RecordedPunctuation]] = recorded
+        self._made: dict[str, list[tuple[PunctuationType, Schedule]]] = {}
+        self._initializing: str | None = None
+
+    def initializing(self, node: str | None) -> None:
+        """Say whose `init` is running; None if nobody's."""
+        self._initializing = node
+
+    def schedule(
+        self,
+        node: str,
+        punctuation_type: PunctuationType,
+        interval_ms: int,
+        punctuator: Punctuator,
+        start_ms: int | None,
+        now_ms: int,
+    ) -> Cancellable:
+        """Return the schedule, due when it was recorded to be, else when a new one is. `now_ms` is the wall clock's."""
+        if self._initializing != node:
+            raise TopologyError(
+                f"node {node!r} calls schedule() outside of its init(): a processor lives for one micro-batch, and "
+                "what is scheduled by a record or by a punctuator would be gone with it, or schedule itself for ever. "
+                "Schedule in init() at the finest interval that is needed, and keep what is due when in a state store"
+            )
+        made = self._made.setdefault(node, [])
+        recorded = self._recorded.get(node, ())
+        before = recorded[len(made)] if len(made) < len(recorded) else None
+        schedule = Schedule(node, interval_ms, punctuator, _first_ms(punctuation_type, interval_ms, start_ms, now_ms))
+        # A schedule with another clock or interval is another one: the topology was changed.
+        if before is not None and (before.type, before.interval_ms) == (punctuation_type.value, interval_ms):
+            if before.next_ms is None:
+                schedule.cancel()
+            else:
+                schedule.next_ms = before.next_ms
+        made.append((punctuation_type, schedule))
+        self._queue(punctuation_type).add(schedule)
+        return schedule
+
+    def recorded(self) -> dict[str, tuple[RecordedPunctuation, ...]]:
+        """Return when each schedule is due next, None if it was cancelled: what a later task is made with."""
+        return {
+            node: tuple(
+                RecordedPunctuation(kind.value, each.interval_ms, None if each.is_cancelled else each.next_ms)
+                for kind, each in made
+            )
+            for node, made in self._made.items()
+        }
+
+    def _queue(self, punctuation_type: PunctuationType) -> PunctuationQueue:
+        return self.stream_time if punctuation_type is PunctuationType.STREAM_TIME else self.wall_clock
+
+
+def _first_ms(punctuation_type: PunctuationType, interval_ms: int, start_ms: int | None, now_ms: int) -> int:
+    """Return when a new schedule is due: on stream time with the first record, on the wall clock after an interval."""
+    if start_ms is not None:
+        behind = now_ms - start_ms if punctuation_type is PunctuationType.WALL_CLOCK_TIME else 0
+        return start_ms + max(0, -(-behind // interval_ms)) * interval_ms
+    return 0 if punctuation_type is PunctuationType.STREAM_TIME else now_ms + interval_ms
