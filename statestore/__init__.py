@@ -7,7 +7,10 @@ The Spark side is `statestore.spark.stateful` and `statestore.spark.reader`; eve
 from statestore.bytestore.task_directory import TaskDirectory
 from statestore.errors import StateStoreError
 from statestore.format.serde import Serde, Serdes
-from statestore.headers import Header, Headers
+from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord, TimestampType
+from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
+from statestore.operators.per_key import ExpiredTimer, KeyContext
+from statestore.operators.state_handle import StatefulProcessorHandle
 from statestore.processor.context import ProcessorContext
 from statestore.processor.description import TopologyDescription
 from statestore.processor.processor import Processor
@@ -54,13 +57,20 @@ from statestore.stores.window import (
 __all__ = [
     "AggregationWithHeaders",
     "Cancellable",
+    "ConsumerRecord",
+    "ExpiredTimer",
     "Header",
     "HeaderBytesStore",
     "Headers",
     "HeadersBytesStore",
+    "KeyContext",
+    "KeyScope",
     "KeyValueStore",
+    "ListState",
+    "MapState",
     "Processor",
     "ProcessorContext",
+    "ProducerRecord",
     "PunctuationType",
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
@@ -76,10 +86,12 @@ __all__ = [
     "SessionStoreWithHeaders",
     "StateSerdes",
     "StateStoreError",
+    "StatefulProcessorHandle",
     "StoreBuilder",
     "StoreIterator",
     "Stores",
     "TaskDirectory",
+    "TimestampType",
     "TimestampedKeyValueStore",
     "TimestampedKeyValueStoreWithHeaders",
     "TimestampedWindowStore",
@@ -87,6 +99,7 @@ __all__ = [
     "Topology",
     "TopologyDescription",
     "ValueAndTimestamp",
+    "ValueState",
     "ValueTimestampHeaders",
     "VersionedKeyValueStore",
     "VersionedKeyValueStoreWithHeaders",
@@ -94,4 +107,5 @@ __all__ = [
     "VersionedRecordWithHeaders",
     "WindowStore",
     "Windowed",
+    "keyed_state_store",
 ]

@@ -3,8 +3,9 @@
 StateStoreError
 ├── FormatError                 bytes do not follow the layout they should have
 │   ├── TruncatedError          they end before the layout does
-│   ├── VarintError             a varint is longer than five bytes
-│   └── NegativeLengthError     a length field is negative where the layout has no meaning for it
+│   ├── VarintError             a varint is longer than five bytes, or than ten where it holds 64 bits
+│   ├── NegativeLengthError     a length field is negative where the layout has no meaning for it
+│   └── ChecksumError           they were changed after they were written
 ├── SerdeError                  a serde could not do its work
 │   ├── SerializationError
 │   └── DeserializationError
@@ -32,31 +33,56 @@ StateStoreError
 │   ├── InvalidTimestampError
 │   └── UnknownTopicError
 ├── HeadersFrozenError          read-only headers were to be changed
+├── RecordSentError             a record was to be sent a second time
+├── LossyHeadersError           headers hold what another form of them can't hold
+├── UnknownHeaderError          a header's key has no id, or an id no key
 ├── ProcessorError              user code raised: names node and record, the cause is chained
-└── HarnessError                what tests and demos run beside Spark can't be had
-    ├── JavaNotFoundError
-    ├── JarsUnavailableError    the Java registry did not hand out a set of jars
-    └── KafkaBrokerError        the broker did not start, or refused a command
+├── StateHandleError            a stateful processor asked its handle for what it can't have there
+├── OutputFrameError            a stateful processor handed out something else than frames of output rows
+├── HarnessError                what tests and demos run beside Spark can't be had
+│   ├── JavaNotFoundError
+│   ├── JarsUnavailableError    the Java registry did not hand out a set of jars
+│   └── KafkaBrokerError        the broker did not start, or refused a command
+└── DriverError                 the test driver can't do what it was asked
+    ├── DriverClosedError
+    ├── DriverFailedError       what it was running had failed before
+    ├── NoRecordError           an output topic has nothing to read
+    │   ├── UninitializedTopicError  nothing was ever written to it
+    │   └── EmptyTopicError     all was read already
+    ├── NullKeyInMapError       records without a key were to be read as a map
+    └── IncompleteChangelogError  a store was to be restored from less than its whole changelog
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
 is wrong, where it is, and what the operator can do; the same facts are fields of the exception.
 """
 
 from statestore.errors.data import (
+    ChecksumError,
     DeserializationError,
     FormatError,
     HeadersFrozenError,
+    LossyHeadersError,
     NegativeLengthError,
+    RecordSentError,
     SerdeError,
     SerializationError,
     TruncatedError,
+    UnknownHeaderError,
     VarintError,
 )
 from statestore.errors.harness import (
+    DriverClosedError,
+    DriverError,
+    DriverFailedError,
+    EmptyTopicError,
     HarnessError,
+    IncompleteChangelogError,
     JarsUnavailableError,
     JavaNotFoundError,
     KafkaBrokerError,
+    NoRecordError,
+    NullKeyInMapError,
+    UninitializedTopicError,
 )
 from statestore.errors.root import (
     StateStoreError,
@@ -66,8 +92,10 @@ from statestore.errors.run import (
     InputSchemaError,
     InvalidTimestampError,
     NullKeyError,
+    OutputFrameError,
     ProcessorError,
     ShardCountChangedError,
+    StateHandleError,
     TopologyChangedError,
     TopologyError,
     UnknownTopicError,
@@ -91,13 +119,19 @@ from statestore.errors.state import (
 )
 
 __all__ = [
+    "ChecksumError",
     "CommitPointerError",
     "DeserializationError",
+    "DriverClosedError",
+    "DriverError",
+    "DriverFailedError",
     "DurableFileCorruptedError",
     "DurableFileMissingError",
+    "EmptyTopicError",
     "FormatError",
     "HarnessError",
     "HeadersFrozenError",
+    "IncompleteChangelogError",
     "InputError",
     "InputSchemaError",
     "InvalidTimestampError",
@@ -110,13 +144,19 @@ __all__ = [
     "LocationInUseError",
     "LocationMismatchError",
     "LocationNotWritableError",
+    "LossyHeadersError",
     "NegativeLengthError",
+    "NoRecordError",
     "NullKeyError",
+    "NullKeyInMapError",
+    "OutputFrameError",
     "ProcessorError",
+    "RecordSentError",
     "RecoveryError",
     "SerdeError",
     "SerializationError",
     "ShardCountChangedError",
+    "StateHandleError",
     "StateStoreError",
     "StoreClosedError",
     "StoreError",
@@ -124,8 +164,10 @@ __all__ = [
     "TopologyChangedError",
     "TopologyError",
     "TruncatedError",
+    "UninitializedTopicError",
     "UnknownColumnFamilyError",
     "UnknownEntryError",
+    "UnknownHeaderError",
     "UnknownTopicError",
     "VarintError",
 ]

@@ -24,10 +24,11 @@ class TruncatedError(FormatError):
 
 
 class VarintError(FormatError):
-    """A varint still continues in its fifth byte."""
+    """A varint still continues in its last byte: the fifth, or the tenth where it holds 64 bits."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(what, "varint is longer than 5 bytes")
+    def __init__(self, what: str, *, max_bytes: int = 5) -> None:
+        super().__init__(what, f"varint is longer than {max_bytes} bytes")
+        self.max_bytes = max_bytes
 
 
 class NegativeLengthError(FormatError):
@@ -36,6 +37,15 @@ class NegativeLengthError(FormatError):
     def __init__(self, what: str, *, length: int) -> None:
         super().__init__(what, f"negative length {length}")
         self.length = length
+
+
+class ChecksumError(FormatError):
+    """The checksum in the bytes is not the one of the bytes: they were changed after they were written."""
+
+    def __init__(self, what: str, *, recorded: int, computed: int) -> None:
+        super().__init__(what, f"holds the checksum {recorded:08x}, but its bytes have {computed:08x}")
+        self.recorded = recorded
+        self.computed = computed
 
 
 class SerdeError(StateStoreError):
@@ -55,3 +65,33 @@ class HeadersFrozenError(StateStoreError):
 
     def __init__(self) -> None:
         super().__init__("these headers are read-only; change a copy() of them")
+
+
+class RecordSentError(StateStoreError):
+    """A record was to be sent a second time; nothing was sent."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"this record for topic {topic!r} was sent already, and what sends a record may have added headers to it. "
+            "Send a copy() of it, with the headers that it should start with"
+        )
+        self.topic = topic
+
+
+class LossyHeadersError(StateStoreError):
+    """Headers hold what `form` can't hold; nothing was written. `key` is that of the header."""
+
+    def __init__(self, form: str, *, key: str, problem: str) -> None:
+        super().__init__(f"header {key!r} {problem}, which {form} can't hold")
+        self.form = form
+        self.key = key
+        self.problem = problem
+
+
+class UnknownHeaderError(StateStoreError):
+    """A header's key has no id, or an id no key."""
+
+    def __init__(self, header: str | int) -> None:
+        kind = "key" if isinstance(header, str) else "id"
+        super().__init__(f"no header is registered under the {kind} {header!r}. Add it to the registry of both sides")
+        self.header = header

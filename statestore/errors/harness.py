@@ -1,4 +1,4 @@
-"""Errors of what tests and demos run beside Spark."""
+"""Errors of what tests and demos run beside Spark, or in its place."""
 
 from __future__ import annotations
 
@@ -35,3 +35,68 @@ class KafkaBrokerError(HarnessError):
         super().__init__(f"Kafka broker: {problem}\n{output}")
         self.problem = problem
         self.output = output
+
+
+class DriverError(StateStoreError):
+    """The test driver can't do what it was asked; nothing was done."""
+
+
+class DriverClosedError(DriverError):
+    """The test driver was used after it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the test driver is closed; make a new one, with state_dir= if it is to go on with the state")
+
+
+class DriverFailedError(DriverError):
+    """The test driver was used after what it was running had failed."""
+
+    def __init__(self, failure: str) -> None:
+        super().__init__(
+            f"the topology stopped with the error: {failure}. Nothing of the record that it failed on was committed. "
+            "Call restart() before any further input, with the mended topology if it is another one"
+        )
+        self.failure = failure
+
+
+class NoRecordError(DriverError):
+    """An output topic has no record to read."""
+
+
+class UninitializedTopicError(NoRecordError):
+    """Nothing was ever written to the topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Uninitialized topic: {topic}")
+        self.topic = topic
+
+
+class EmptyTopicError(NoRecordError):
+    """All records of the topic were read already."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Empty topic: {topic}")
+        self.topic = topic
+
+
+class NullKeyInMapError(DriverError):
+    """Records with a null key were to be read as a map."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"Null keys not allowed with read_key_values_to_map: topic {topic!r} has a record without a key. Read it "
+            "with read_key_values_to_list"
+        )
+        self.topic = topic
+
+
+class IncompleteChangelogError(DriverError):
+    """A store was to be restored from a changelog that does not hold all of it; nothing was changed."""
+
+    def __init__(self, store: str, *, problem: str) -> None:
+        super().__init__(
+            f"store {store!r} can't be restored from its changelog: {problem}. Give the driver the whole changelog "
+            "with changelogs="
+        )
+        self.store = store
+        self.problem = problem

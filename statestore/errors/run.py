@@ -86,7 +86,10 @@ class UnknownTopicError(InputError):
 
 
 class ProcessorError(StateStoreError):
-    """User code in node `node` raised; the cause is chained. Without a record, `doing` says what it was called for."""
+    """User code in node `node` raised; the cause is chained. Without a record, `doing` says what it was called for.
+
+    `key` is what it was called for as Python writes it, where it is called for a key; else empty.
+    """
 
     def __init__(
         self,
@@ -97,8 +100,10 @@ class ProcessorError(StateStoreError):
         partition: int | None = None,
         offset: int | None = None,
         doing: str = "",
+        key: str = "",
     ) -> None:
         where = f"on record {topic}-{partition} at offset {offset}" if topic else doing
+        where += f" of key {key}" if key else ""
         super().__init__(
             f"node {node!r} failed {where}: {type(cause).__name__}: {cause}. Nothing of the batch was committed"
         )
@@ -107,3 +112,23 @@ class ProcessorError(StateStoreError):
         self.partition = partition
         self.offset = offset
         self.doing = doing
+        self.key = key
+
+
+class StateHandleError(StateStoreError):
+    """A stateful processor asked its handle, or a state, for what it can't have there."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name!r}: {problem}")
+        self.name = name
+        self.problem = problem
+
+
+class OutputFrameError(StateStoreError):
+    """A stateful processor handed out something else than DataFrames of output rows."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"{problem}. Yield pandas DataFrames with the column value and, if wanted, key, timestamp, headers, topic"
+        )
+        self.problem = problem

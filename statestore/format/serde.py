@@ -37,6 +37,8 @@ class HeaderSerde(Generic[T]):
 
     serialize: Callable[[T, Any], bytes]
     deserialize: Callable[[bytes, Any], T]
+    for_topic: Callable[[str], HeaderSerde[T]] | None = None
+    """Makes the serde of one topic; None if topics make no difference."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,19 @@ class Serde(Generic[T]):
     def is_identity(self) -> bool:
         """Whether `deserialize` returns its bytes as they are, so that it need not be called."""
         return self.deserialize is _deserialize_bytes
+
+    def on_topic(self, topic: str | None) -> HeaderSerde[T]:
+        """Return this serde as one for the records of a topic, or of a store (None): both functions take Headers.
+
+        A plain serde is wrapped: its functions are called as ever, and the headers stay as they are. This is what
+        everything that has a record's headers goes through. Source: KIP-82, Kafka's ExtendedSerializer.Wrapper.
+        """
+        if self.with_headers is None:
+            serialize, deserialize = self.serialize, self.deserialize
+            return HeaderSerde(lambda value, headers: serialize(value), lambda data, headers: deserialize(data))
+        if topic is None or self.with_headers.for_topic is None:
+            return self.with_headers
+        return self.with_headers.for_topic(topic)
 
 
 class Serdes:
@@ -117,6 +132,21 @@ class Serdes:
         checked = HeaderSerde(_CheckedSerialize(name, serialize), _CheckedDeserialize(name, deserialize))
         return Serde(name, _WithoutHeaders(checked.serialize), _WithoutHeaders(checked.deserialize), checked)
 
+    @staticmethod
+    def of_topics(
+        name: str,
+        serialize: Callable[[str | None, Any, T], Bytes],
+        deserialize: Callable[[str | None, Any, Bytes], T],
+    ) -> Serde[T]:
+        """Return a serde of one's own whose functions are passed topic, headers and argument, as Kafka's serializers.
+
+        The topic is None in a store, which has none. All else is as with `of_headers`.
+        """
+        for_topic = _ForTopic(name, serialize, deserialize)
+        in_store = for_topic(None)
+        plain = _WithoutHeaders(in_store.serialize), _WithoutHeaders(in_store.deserialize)
+        return Serde(name, *plain, HeaderSerde(in_store.serialize, in_store.deserialize, for_topic))
+
 
 @dataclass(frozen=True)
 class _WithoutHeaders:
@@ -124,6 +154,28 @@ class _WithoutHeaders:
 
     def __call__(self, argument: Any) -> Any:
         return self.function(argument, None)
+
+
+@dataclass(frozen=True)
+class _OnTopic:
+    function: Callable[[str | None, Any, Any], Any]
+    topic: str | None
+
+    def __call__(self, argument: Any, headers: Any) -> Any:
+        return self.function(self.topic, headers, argument)
+
+
+@dataclass(frozen=True)
+class _ForTopic(Generic[T]):
+    name: str
+    serialize: Callable[[str | None, Any, T], bytes]
+    deserialize: Callable[[str | None, Any, bytes], T]
+
+    def __call__(self, topic: str | None) -> HeaderSerde[T]:
+        return HeaderSerde(
+            _CheckedSerialize(self.name, _OnTopic(self.serialize, topic)),
+            _CheckedDeserialize(self.name, _OnTopic(self.deserialize, topic)),
+        )
 
 
 @dataclass(frozen=True)

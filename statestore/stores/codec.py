@@ -115,9 +115,7 @@ def _timestamped_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
 
 
 def _aggregation_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
-    with_headers = serde.with_headers or HeaderSerde(
-        lambda value, headers: serde.serialize(value), lambda value, headers: serde.deserialize(value)
-    )
+    with_headers = serde.on_topic(None)
 
     def encode(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
         if holder is None or _checked(AggregationWithHeaders, holder).aggregation is None:

@@ -55,10 +55,10 @@ def _given(headers: Headers | None, method: str) -> Headers:
 def _deserialized(serde: Serde[V], raw: bytes | None, headers: Headers) -> V | None:
     if raw is None:
         return None
-    return serde.deserialize(raw) if serde.with_headers is None else serde.with_headers.deserialize(raw, headers)
+    return serde.on_topic(None).deserialize(raw, headers)
 
 
 def _serialized(serde: Serde[V], value: V | None, headers: Headers) -> bytes | None:
     if value is None:
         return None
-    return serde.serialize(value) if serde.with_headers is None else serde.with_headers.serialize(value, headers)
+    return serde.on_topic(None).serialize(value, headers)

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from statestore.errors import HarnessError
-from statestore.testing.jars import java_command, kafka_streams_jars
+from java_program import PROGRAMS, JavaCompilerMissingError, JavaProgramError, run_java_program
 
-PROGRAM = Path(__file__).parents[1] / "java" / "ReadTaskDirectory.java"
+__all__ = ["JavaCompilerMissingError", "JavaReaderError", "ReadRequest", "read_with_kafka_streams"]
 
-# Reading all golden directories takes seconds.
-TIMEOUT_S = 300
+PROGRAM = PROGRAMS / "ReadTaskDirectory.java"
 
-
-class JavaCompilerMissingError(HarnessError):
-    """This Java runs programs, but can't start one from its source."""
-
-    def __init__(self, command: str) -> None:
-        super().__init__(
-            f"{command} has no module jdk.compiler, so it is a runtime only: install a JDK, version 17 or 21 (Debian: "
-            "openjdk-17-jdk-headless), and let JAVA_HOME name it, or put it on PATH"
-        )
-        self.command = command
-
-
-class JavaReaderError(HarnessError):
-    """The program as a whole failed, not the opening of a store; `output` is what it said on stderr."""
-
-    def __init__(self, status: int, *, output: str) -> None:
-        super().__init__(f"{PROGRAM.name} ended with status {status}:\n{output}")
-        self.status = status
-        self.output = output
+JavaReaderError = JavaProgramError
 
 
 @dataclass(frozen=True)
@@ -72,20 +50,8 @@ def read_with_kafka_streams(requests: Sequence[ReadRequest]) -> list[dict[str, A
     Raises JavaNotFoundError, JavaCompilerMissingError, JarsUnavailableError, or JavaReaderError for a request that
     makes no sense, such as an unknown kind or a directory that is not there.
     """
-    java = java_command()
-    lines = "".join(request.line() for request in requests)
-    # Kafka's native libraries and the copies of the directories go with it, whatever happens.
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [java, f"-Djava.io.tmpdir={scratch}", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_streams_jars()}/*"]
-        command += [str(PROGRAM), "--batch"]
-        done = subprocess.run(
-            command, input=lines, capture_output=True, encoding="utf-8", timeout=TIMEOUT_S, check=False
-        )
-    if done.returncode != 0:
-        if "jdk.compiler" in done.stderr:
-            raise JavaCompilerMissingError(java)
-        raise JavaReaderError(done.returncode, output=done.stderr.strip())
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    said = run_java_program(PROGRAM, "--batch", lines="".join(request.line() for request in requests))
+    answers = [json.loads(line) for line in said.splitlines()]
     if len(answers) != len(requests):
-        raise JavaReaderError(0, output=f"{len(answers)} answers to {len(requests)} requests\n{done.stderr.strip()}")
+        raise JavaReaderError(PROGRAM, 0, output=f"{len(answers)} answers to {len(requests)} requests")
     return answers

@@ -245,3 +245,21 @@ def test_pickling(make: Make, frozen: bool) -> None:
     assert list(copied) == SOME
     assert copied.is_frozen == frozen
     assert pickle.loads(pickle.dumps(Header("a", None))) == Header("a", None)
+
+
+@BOTH
+def test_headers_of_headers_are_a_copy(make: Make) -> None:
+    original = make(SOME).freeze()
+    copied = Headers(original)
+    assert not copied.is_frozen
+    copied.remove("a").add("c", b"")
+    assert list(copied) == [("b", None), ("c", b"")]
+    assert list(original) == SOME
+
+
+def test_headers_of_headers_are_not_parsed() -> None:
+    data = encode_headers(SOME)
+    before = parse_count()
+    assert Headers(Headers.from_bytes(data)).to_bytes() is data
+    assert Headers(Headers.from_bytes(MALFORMED)).to_bytes() is MALFORMED
+    assert parse_count() == before

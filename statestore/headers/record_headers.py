@@ -59,9 +59,15 @@ class Headers:
     _frozen: bool
 
     def __init__(self, pairs: Iterable[tuple[str, bytes | None]] = ()) -> None:
-        """Make headers of these keys and values, in this order. Raises what `Header` raises."""
-        self._bytes = None
-        self._headers = tuple(Header(key, value) for key, value in pairs)
+        """Make headers of these keys and values, in this order; of other Headers a copy, which can be changed.
+
+        Raises what `Header` raises. Other Headers are not parsed.
+        """
+        if isinstance(pairs, Headers):
+            self._take(pairs)
+        else:
+            self._bytes = None
+            self._headers = tuple(Header(key, value) for key, value in pairs)
         self._frozen = False
 
     @classmethod
@@ -138,6 +144,11 @@ class Headers:
         copied._headers = self._headers
         copied._frozen = False
         return copied
+
+    def _take(self, other: Headers) -> None:
+        """Hold what `other` holds from now on; both stay independent."""
+        self._bytes = other._bytes
+        self._headers = other._headers
 
     def freeze(self) -> Headers:
         """Make `add` and `remove` raise HeadersFrozenError from now on, for good; return self."""

@@ -1,0 +1,160 @@
+"""ProducerRecord and ConsumerRecord: what a client hands to a topic, and what it gets from one.
+
+Their headers are always there, and their own: those given are copied, so that a mirror can pass on a record's headers
+while either side changes its own. Source: KIP-82; Kafka's ProducerRecord and ConsumerRecord.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final, Generic, TypeVar
+
+from statestore.errors import RecordSentError
+from statestore.format.varint import INT32_MAX, INT64_MAX
+from statestore.headers.record_headers import Headers
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+NO_TIMESTAMP: Final = -1
+"""The timestamp of a consumed record that has none. Kafka's RecordBatch.NO_TIMESTAMP."""
+
+
+class TimestampType(IntEnum):
+    """Who gave a record its timestamp. The numbers are Kafka's."""
+
+    NO_TIMESTAMP_TYPE = -1
+    CREATE_TIME = 0
+    """The producer."""
+    LOG_APPEND_TIME = 1
+    """The broker."""
+
+
+@dataclass(frozen=True, init=False)
+class ProducerRecord(Generic[K, V]):
+    """A record to be sent. Equal to one with equal fields, sent or not; not hashable, for its headers are not."""
+
+    topic: str
+    partition: int | None
+    """Where it is to go; None leaves that to who sends it."""
+    timestamp_ms: int | None
+    """Milliseconds since the epoch; None leaves it to who sends it."""
+    key: K
+    value: V
+    headers: Headers
+    _sent: bool = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        key: K,
+        value: V,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] | None = None,
+    ) -> None:
+        """Make a record with a copy of these headers, or of none.
+
+        Raises TypeError if the topic is not a str, ValueError if partition or timestamp are negative or too large for
+        their 32 and 64 bits, and what `Header` raises.
+        """
+        _require_topic(topic)
+        if partition is not None:
+            _require_natural("partition", partition, INT32_MAX, "or None")
+        if timestamp_ms is not None:
+            _require_natural("timestamp", timestamp_ms, INT64_MAX, "or None")
+        copied = Headers(() if headers is None else headers)
+        _set(self, topic=topic, partition=partition, timestamp_ms=timestamp_ms, key=key, value=value, headers=copied)
+        _set(self, _sent=False)
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether `mark_sent` was called."""
+        return self._sent
+
+    def mark_sent(self) -> None:
+        """Make the headers read-only, for good: the record is on its way. Called by what sends it.
+
+        Raises RecordSentError if the record was marked before.
+        """
+        self.require_unsent()
+        self.headers.freeze()
+        _set(self, _sent=True)
+
+    def require_unsent(self) -> None:
+        """Raise RecordSentError if the record was sent. Before any work is done for it."""
+        if self._sent:
+            raise RecordSentError(self.topic)
+
+    def copy(self, *, headers: Iterable[tuple[str, bytes | None]] | None = None) -> ProducerRecord[K, V]:
+        """Return a record like this one that can be changed and sent, even if this one was sent.
+
+        It has a copy of this record's headers, with those that serialisers added; `headers` are taken instead if given.
+        """
+        return ProducerRecord(
+            self.topic,
+            key=self.key,
+            value=self.value,
+            partition=self.partition,
+            timestamp_ms=self.timestamp_ms,
+            headers=self.headers if headers is None else headers,
+        )
+
+
+@dataclass(frozen=True, init=False)
+class ConsumerRecord(Generic[K, V]):
+    """A record as it came from a topic. Its headers can be changed. Equal to one with equal fields; not hashable."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """Milliseconds since the epoch; NO_TIMESTAMP if the record has none."""
+    timestamp_type: TimestampType
+    key: K
+    value: V
+    headers: Headers
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        key: K,
+        value: V,
+        timestamp_ms: int = NO_TIMESTAMP,
+        timestamp_type: TimestampType = TimestampType.NO_TIMESTAMP_TYPE,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> None:
+        """Make a record with a copy of these headers.
+
+        Raises TypeError if the topic is not a str or the headers are None, ValueError if partition or offset are
+        negative or too large for their 32 and 64 bits, and what `Header` raises.
+        """
+        _require_topic(topic)
+        _require_natural("partition", partition, INT32_MAX)
+        _require_natural("offset", offset, INT64_MAX)
+        if headers is None:
+            raise TypeError("headers must not be None; () are none")
+        _set(self, topic=topic, partition=partition, offset=offset, key=key, value=value, headers=Headers(headers))
+        _set(self, timestamp_ms=timestamp_ms, timestamp_type=timestamp_type)
+
+
+def _set(record: object, **fields: Any) -> None:
+    for name, content in fields.items():
+        object.__setattr__(record, name, content)
+
+
+def _require_topic(topic: object) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic must be a str, got {topic!r}")
+
+
+def _require_natural(what: str, number: int, largest: int, otherwise: str = "") -> None:
+    if not 0 <= number <= largest:
+        allowed = f"0 to {largest} {otherwise}".rstrip()
+        raise ValueError(f"invalid {what} {number}: it must be {allowed}")

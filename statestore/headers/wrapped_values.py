@@ -1,0 +1,68 @@
+"""Takes headers out of values that an organisation wrapped in its own way, and makes record headers of them.
+
+A function of the user's knows the wrapper. A null value is a delete, and stays one. Source: KIP-82, "Status Quo - Keep
+Custom Value Message Wrapper - Message<H, P>".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from reprlib import repr as short_repr
+from typing import TypeAlias, TypeVar
+
+from statestore.errors import DeserializationError
+from statestore.headers.record_headers import Headers
+from statestore.headers.records import ConsumerRecord
+
+K = TypeVar("K")
+
+Split: TypeAlias = "Callable[[bytes], tuple[Iterable[tuple[str, bytes | None]], bytes | None]]"
+"""Returns the headers in a wrapped value, and the payload; a payload of None makes the record a delete."""
+
+
+@dataclass(frozen=True)
+class WrappedValueImporter:
+    """Splits values with one function; picklable if it is."""
+
+    split: Split
+
+    def import_value(self, value: bytes | None, headers: Headers) -> bytes | None:
+        """Return the payload, and add the headers found behind those that the record has; None stays None.
+
+        Raises DeserializationError, with what `split` raised as the cause; then no header was added.
+        """
+        if value is None:
+            return None
+        try:
+            pairs, payload = self.split(value)
+            found = Headers(pairs)
+        except Exception as cause:
+            raise DeserializationError(f"wrapped value {short_repr(value)}: {cause or type(cause).__name__}") from cause
+        if payload is not None and not isinstance(payload, bytes):
+            raise DeserializationError(f"the payload of a wrapped value must be bytes, got {short_repr(payload)}")
+        for header in found:
+            headers.add(header)
+        return payload
+
+    def import_record(self, record: ConsumerRecord[K, bytes | None]) -> ConsumerRecord[K, bytes | None]:
+        """Return a record with the payload for its value, and the headers that were in it; `record` stays as it is.
+
+        Raises DeserializationError naming the record.
+        """
+        headers = record.headers.copy()
+        try:
+            payload = self.import_value(record.value, headers)
+        except DeserializationError as cause:
+            where = f"record {record.topic}-{record.partition} at offset {record.offset}"
+            raise DeserializationError(f"{where}: {cause}") from cause.__cause__
+        return ConsumerRecord(
+            record.topic,
+            record.partition,
+            record.offset,
+            key=record.key,
+            value=payload,
+            timestamp_ms=record.timestamp_ms,
+            timestamp_type=record.timestamp_type,
+            headers=headers,
+        )

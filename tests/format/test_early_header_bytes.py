@@ -1,0 +1,79 @@
+"""The layout of the early draft: by hand, round trips, and malformed bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from statestore.errors import FormatError, TruncatedError, VarintError
+from statestore.format.early_header_bytes import decode_early_headers, encode_early_headers
+
+PAIRS = st.lists(st.tuples(st.text(max_size=4), st.binary(max_size=4) | st.just(b"v" * 300)), max_size=5)
+
+
+def test_bytes_are_those_of_the_layout() -> None:
+    long = b"v" * 200
+    pairs = [("a", b"xy"), ("", b""), ("a", b""), ("é", long)]
+    by_hand = "0401617879" + "0100" + "020161" + "cb0102c3a9" + long.hex()
+    assert encode_early_headers(pairs).hex() == by_hand
+    assert decode_early_headers(bytes.fromhex(by_hand)) == pairs
+    assert encode_early_headers([]) == b""
+    assert decode_early_headers(b"") == []
+
+
+@given(PAIRS)
+def test_round_trip(pairs: list[tuple[str, bytes]]) -> None:
+    assert decode_early_headers(encode_early_headers(pairs)) == pairs
+
+
+@given(PAIRS, st.data())
+def test_cut_inside_a_header_it_is_truncated(pairs: list[tuple[str, bytes]], data: st.DataObject) -> None:
+    before, last = encode_early_headers(pairs), encode_early_headers([("last", b"value")])
+    cut = data.draw(st.integers(1, len(last) - 1))
+    with pytest.raises(TruncatedError):
+        decode_early_headers(before + last[:cut])
+
+
+@given(st.binary(max_size=30))
+def test_any_bytes_decode_or_raise_a_format_error(data: bytes) -> None:
+    try:
+        pairs = decode_early_headers(data)
+    except FormatError:
+        return
+    assert decode_early_headers(encode_early_headers(pairs)) == pairs
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "what"),
+    [
+        ("80", TruncatedError, "early header size"),
+        ("ffffffffff", VarintError, "early header size"),
+        ("ffffffff1f", FormatError, "early header size"),
+        ("ffffffff0f", TruncatedError, "early header"),
+        ("0401", TruncatedError, "early header"),
+        ("00", TruncatedError, "early header key size"),
+        ("0180", TruncatedError, "early header key size"),
+        ("020261", TruncatedError, "early header key"),
+        ("06ffffffff0f61", TruncatedError, "early header key"),
+        ("0201ff", FormatError, "early header key"),
+    ],
+)
+def test_malformed_bytes(data: str, error: type[FormatError], what: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        decode_early_headers(bytes.fromhex(data))
+    assert type(caught.value) is error
+    assert caught.value.what == what
+
+
+@pytest.mark.parametrize("pair", [(None, b""), (b"a", b""), ("a", None), ("a", "text")])
+def test_wrong_types_are_refused(pair: Any) -> None:
+    with pytest.raises(TypeError):
+        encode_early_headers([pair])
+
+
+def test_lone_surrogate_is_refused() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        encode_early_headers([("\ud800", b"")])
