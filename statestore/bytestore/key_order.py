@@ -28,6 +28,11 @@ class KeyOrder:
             self._settle()
             del self._ordered[bisect_left(self._ordered, key)]
 
+    def forget(self) -> None:
+        """Note that the keys are others now."""
+        self._ordered = None
+        self._added.clear()
+
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> list[bytes]:
         """Return the keys from `start` to `end`, both inclusive, None = open, descending if `reverse`."""
         ordered = self._settle()

@@ -92,11 +92,27 @@ class WriteSet:
         self._scans.add(scan)
         return scan
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether any changes are pending."""
+        return bool(self.changes) or bool(self._floor)
+
     def apply_to(self, store: ByteStore) -> None:
         """Make in `store` the changes that are pending here; they stay pending."""
         if self._floor:
             store.delete_below(self._floor)
+        if len(self.changes) == 1:
+            # What a batch of one record writes to a store, most often: a put costs half as much as a write.
+            ((key, value),) = self.changes.items()
+            store.put(key, None if value is DELETED else value)
+            return
         store.write((key, None if value is DELETED else value) for key, value in self.changes.items())
+
+    def clear(self) -> None:
+        """Forget the changes that are pending: what is committed shows again."""
+        self.changes.clear()
+        self._floor = b""
+        self._forget_order()
 
     def approximate_num_entries(self) -> int:
         """Return the committed estimate plus this batch's puts less its deletes, at least 0.
@@ -109,7 +125,7 @@ class WriteSet:
         return max(0, self.inner.approximate_num_entries() + len(self.changes) - 2 * deletes)
 
     def _forget_order(self) -> None:
-        self._order = KeyOrder(self.changes)
+        self._order.forget()
 
     def close(self) -> None:
         """Close the store and its iterators; the committed store is its owner's to close."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from statestore.errors import TopologyError
@@ -44,6 +45,13 @@ class TaskRecordContext:
         self.offset = -1
         self.timestamp_ms = timestamp_ms
         self.headers = Headers()
+
+    def enter_record(self, timestamp_ms: int, headers: Headers, metadata: RecordMetadata | None) -> None:
+        """Say that a record is being processed; None means that it did not come from a topic."""
+        self.leave_record(timestamp_ms)
+        self.headers = headers
+        if metadata is not None:
+            self.topic, self.partition, self.offset = metadata
 
     @property
     def metadata(self) -> RecordMetadata | None:
@@ -138,6 +146,20 @@ class ProcessorContext:
             self.node, punctuation_type, interval_ms, punctuator, start_ms, self._record_context.system_time_ms
         )
 
+    @contextmanager
+    def resumed(self, record: Record[Any, Any], metadata: RecordMetadata | None) -> Iterator[None]:
+        """Have `record`, which was held back, be the one that is processed inside of the `with`.
+
+        What is written there is logged with its timestamp and headers. Metadata of None: it came from no topic.
+        """
+        context = self._record_context
+        before = context.timestamp_ms, context.headers, context.metadata
+        context.enter_record(record.timestamp_ms, record.headers, metadata)
+        try:
+            yield
+        finally:
+            context.enter_record(*before)
+
     def commit(self) -> None:
         """Ask for a commit. Under Spark the micro-batch is what is committed, so it comes at its end at the latest."""
         self._record_context.commit_requested = True
@@ -146,6 +168,16 @@ class ProcessorContext:
     def record_metadata(self) -> RecordMetadata | None:
         """Topic, partition and offset of the input record that is being processed; None during a punctuation."""
         return self._record_context.metadata
+
+    @property
+    def current_timestamp_ms(self) -> int:
+        """The timestamp of the record at this node, or of the punctuation, in milliseconds since the epoch."""
+        return self._record_context.timestamp_ms
+
+    @property
+    def current_headers(self) -> Headers:
+        """The headers of the record at this node, the very same that it has; none during a punctuation."""
+        return self._record_context.headers
 
     @property
     def current_stream_time_ms(self) -> int:

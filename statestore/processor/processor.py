@@ -22,6 +22,12 @@ class Processor:
         """Process one record. An exception fails the batch, which then has changed nothing."""
         raise NotImplementedError(f"{type(self).__name__} must define process(self, record)")
 
+    def finish_batch(self) -> None:
+        """Process and forward what was held back of the batch. Called when its records are done, parents first.
+
+        Like during a punctuation there is no record; the timestamp is stream time. May be called more than once.
+        """
+
     def close(self) -> None:
         """Let go of what `init` took. Called once, also after a failure. State stores are closed by themselves."""
 

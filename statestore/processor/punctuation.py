@@ -149,7 +149,9 @@ class Punctuations:
 
 def _first_ms(punctuation_type: PunctuationType, interval_ms: int, start_ms: int | None, now_ms: int) -> int:
     """Return when a new schedule is due: on stream time with the first record, on the wall clock after an interval."""
-    if start_ms is not None:
-        behind = now_ms - start_ms if punctuation_type is PunctuationType.WALL_CLOCK_TIME else 0
-        return start_ms + max(0, -(-behind // interval_ms)) * interval_ms
-    return 0 if punctuation_type is PunctuationType.STREAM_TIME else now_ms + interval_ms
+    by_stream_time = punctuation_type is PunctuationType.STREAM_TIME
+    if start_ms is None:
+        return 0 if by_stream_time else now_ms + interval_ms
+    if by_stream_time or start_ms >= now_ms:
+        return start_ms
+    return start_ms + ((now_ms - start_ms) // interval_ms + 1) * interval_ms

@@ -17,7 +17,7 @@ from statestore.errors import (
     ProcessorError,
     SerializationError,
 )
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
 from statestore.processor.context import Receiver, TaskRecordContext
 from statestore.processor.nodes import SinkNode, SourceNode
@@ -36,6 +36,8 @@ A plain tuple, as is SinkRecord: there is one of each for every record.
 SinkRecord: TypeAlias = "tuple[str, int, bytes | None, bytes | None, bytes]"
 """A record as it goes to a topic: topic, timestamp_ms, key, value, header bytes (KIP-1271)."""
 
+_WithHeaders = Callable[[Any, Headers], Any]
+_Functions = tuple[_WithHeaders, _WithHeaders]
 SourceReceiver = Callable[[SourceRecord], None]
 OnUnreadable = Callable[[SourceNode, SourceRecord, DeserializationError], None]
 
@@ -44,7 +46,9 @@ def source_receiver(
     node: SourceNode, children: Sequence[Receiver], context: TaskRecordContext, unreadable: OnUnreadable
 ) -> SourceReceiver:
     """Return what makes a Record of a topic's record and hands it to the source's children."""
-    key_object, value_object = _deserializer(node.key_serde), _deserializer(node.value_serde)
+    deserializers = _PerTopic(
+        lambda topic: (_deserializer(node.key_serde, topic), _deserializer(node.value_serde, topic))
+    )
     is_global = node.is_global
 
     def receive(source: SourceRecord) -> None:
@@ -54,6 +58,7 @@ def source_receiver(
                 topic=context.topic, partition=context.partition, offset=context.offset, timestamp_ms=timestamp_ms
             )
         headers = Headers.from_bytes(header_bytes)
+        key_object, value_object = deserializers[context.topic]
         try:
             key = None if key_bytes is None else key_object(key_bytes, headers)
             value = None if value_bytes is None else value_object(value_bytes, headers)
@@ -95,7 +100,7 @@ def reporting(node: str, call: Callable[[T], None], context: TaskRecordContext) 
 
 def sink_receiver(node: SinkNode, send: Callable[[SinkRecord], None], context: TaskRecordContext) -> Receiver:
     """Return what turns a Record into bytes and sends it to the sink's topic."""
-    key_bytes, value_bytes = _serializer(node.key_serde), _serializer(node.value_serde)
+    serializers = _PerTopic(lambda topic: (_serializer(node.key_serde, topic), _serializer(node.value_serde, topic)))
     adds_headers = any(serde is not None and serde.with_headers for serde in (node.key_serde, node.value_serde))
     topic_of = node.topic
 
@@ -103,6 +108,7 @@ def sink_receiver(node: SinkNode, send: Callable[[SinkRecord], None], context: T
         key, value = record.key, record.value
         headers = record.headers.copy() if adds_headers else record.headers
         topic = topic_of if isinstance(topic_of, str) else _chosen_topic(node, topic_of(record, context.metadata))
+        key_bytes, value_bytes = serializers[topic]
         try:
             send(
                 (
@@ -125,18 +131,24 @@ def _chosen_topic(sink: SinkNode, topic: Any) -> str:
     return topic
 
 
-def _deserializer(serde: Serde[Any]) -> Callable[[bytes, Headers], Any]:
-    if serde.with_headers is not None:
-        return serde.with_headers.deserialize
-    deserialize = serde.deserialize
-    return lambda data, headers: deserialize(data)
+class _PerTopic(dict[str, _Functions]):
+    """The functions for keys and values of each topic, made when it is first met: a node may have many topics."""
+
+    def __init__(self, make: Callable[[str], _Functions]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, topic: str) -> _Functions:
+        self[topic] = functions = self._make(topic)
+        return functions
 
 
-def _serializer(serde: Serde[Any] | None) -> Callable[[Any, Headers], bytes]:
-    if serde is not None and serde.with_headers is not None:
-        return serde.with_headers.serialize
-    serialize = serialize_by_type if serde is None else serde.serialize
-    return lambda value, headers: serialize(value)
+def _deserializer(serde: Serde[Any], topic: str) -> _WithHeaders:
+    return serde.on_topic(topic).deserialize
+
+
+def _serializer(serde: Serde[Any] | None, topic: str) -> _WithHeaders:
+    return (_BY_TYPE if serde is None else serde).on_topic(topic).serialize
 
 
 def serialize_by_type(value: Any) -> bytes:
@@ -158,3 +170,6 @@ def serialize_by_type(value: Any) -> bytes:
         raise SerializationError(
             f"{type(value).__name__} has no default form ({cause}): give the sink a serde"
         ) from cause
+
+
+_BY_TYPE: Serde[Any] = Serde("by type", serialize_by_type, Serdes.bytes().deserialize)

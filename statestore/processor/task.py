@@ -6,7 +6,13 @@ import logging
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from statestore.errors import DeserializationError, ProcessorError, StateStoreError, UnknownTopicError
+from statestore.errors import (
+    DeserializationError,
+    LocalStateCorruptedError,
+    ProcessorError,
+    StateStoreError,
+    UnknownTopicError,
+)
 from statestore.processor.context import ProcessorContext, Receiver, TaskRecordContext
 from statestore.processor.nodes import ProcessorNode, SourceNode
 from statestore.processor.processor import Processor
@@ -19,6 +25,7 @@ from statestore.processor.receivers import (
     sink_receiver,
     source_receiver,
 )
+from statestore.processor.task_stores import expire_entries
 from statestore.processor.topology import Topology
 from statestore.recovery.punctuations import RecordedPunctuation, RecordedPunctuations
 from statestore.stores.typed_store import TypedStore
@@ -57,12 +64,17 @@ class Task:
         self._context = context
         self._skip = on_deserialization_error is OnDeserializationError.SKIP
         self._stores = stores
+        self._expiring = expire_entries(topology, stores, context)
         self._global_views = {name: stores[name].read_only() for name in topology.global_stores}
         self._punctuations = Punctuations(punctuations or {})
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
         self._sources: dict[str | None, SourceReceiver] = {}
         self._connect()
+        self.holds_back = bool(self._expiring) or any(
+            type(processor).finish_batch is not Processor.finish_batch for processor in self._processors.values()
+        )
+        """Whether `finish_batch` has anything to do."""
 
     def process(self, records: Iterable[SourceRecord]) -> int:
         """Run the records through the topology, in their order, and return how many they were.
@@ -84,6 +96,24 @@ class Task:
                 self.punctuation_count += stream_time.punctuate(context.stream_time_ms, self._punctuate)
         self.processed_records += processed
         return processed
+
+    def finish_batch(self) -> None:
+        """Have processors finish what they held back of the batch, then delete some of the entries that have expired.
+
+        The driver's to call when a batch's records are processed, before the wall clock advances; it does no harm
+        after each record. Raises what `process` raises.
+        """
+        for name, processor in self._processors.items():
+            self._context.leave_record(self._context.stream_time_ms)
+            try:
+                processor.finish_batch()
+            except (ProcessorError, LocalStateCorruptedError):
+                raise
+            except Exception as cause:
+                raise ProcessorError(node=name, doing="in finish_batch()", cause=cause) from cause
+        self._context.leave_record(self._context.stream_time_ms)
+        for layer in self._expiring:
+            layer.delete_expired()
 
     def advance_wall_clock(self, now_ms: int) -> int:
         """Set the wall clock, run the punctuators that it makes due, and return how many they were."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from statestore.bytestore.record_context import RecordContext
+from statestore.processor.context import TaskRecordContext
 from statestore.processor.topology import Topology
 from statestore.recovery.shard_batch import ShardBatch
+from statestore.stores.expiring import ExpiringLayer
+from statestore.stores.key_value import KeyValueStore
 from statestore.stores.typed_store import TypedStore
 
 _LOG = logging.getLogger(__name__)
@@ -29,6 +32,24 @@ def build_stores(topology: Topology, batch: ShardBatch, context: RecordContext) 
             committed = batch.stores[name].committed
             store.metrics.sensor("restore").record(committed.restore_ns, committed.restored_records)
     return stores
+
+
+def expire_entries(
+    topology: Topology, stores: Mapping[str, TypedStore], context: TaskRecordContext
+) -> list[ExpiringLayer]:
+    """Have the entries of stores with a time to live expire; return what deletes those that have."""
+    clocks: dict[str, Callable[[], int]] = {
+        "processing": lambda: context.system_time_ms,
+        "event": lambda: context.stream_time_ms,
+    }
+    layers = []
+    for name, expiry_name in topology.expiry_stores.items():
+        store, times, ttl = stores[name], stores[expiry_name], topology.store_builders[name].time_to_live
+        assert isinstance(store, KeyValueStore)  # with_ttl made sure of it
+        assert isinstance(times, KeyValueStore)
+        assert ttl is not None
+        layers.append(store.expire(times, ttl.ttl_ms, clocks[ttl.clock]))
+    return layers
 
 
 def settle_stores(stores: Mapping[str, TypedStore], batch: ShardBatch) -> None:

@@ -31,6 +31,8 @@ class Topology:
         self.store_builders: dict[str, StoreBuilder[Any]] = {}
         self.global_stores: dict[str, str] = {}
         """The topic that feeds each global store."""
+        self.expiry_stores: dict[str, str] = {}
+        """The store that says when entries expire, of each store with a time to live."""
 
     def add_source(
         self,
@@ -58,7 +60,10 @@ class Topology:
         return self
 
     def add_state_store(self, builder: StoreBuilder[Any], *processors: str) -> Topology:
-        """Add a state store and attach it to `processors`, which may share it."""
+        """Add a state store and attach it to `processors`, which may share it.
+
+        With a time to live comes a second store, `<name>-expiry`, which is attached to nobody.
+        """
         self._add_builder(builder)
         for processor in processors:
             self.connect_processor_and_state_stores(processor, builder.name)
@@ -92,6 +97,8 @@ class Topology:
         if isinstance(builder, StoreBuilder):
             # Its topic is a changelog already where there is one; a shard's copy is kept like any other store.
             builder = builder.with_logging_enabled(builder.changelog_config)
+            if builder.time_to_live is not None:
+                raise TopologyError(f"global store {builder.name!r} can't have a ttl: it holds what its topic holds")
         if getattr(builder, "name", None) in self.store_builders:
             raise TopologyError(f"there already is a state store {builder.name!r}")
         self._add_builder(builder)
@@ -175,6 +182,7 @@ class Topology:
             if not self.children(source):
                 raise TopologyError(f"source {source!r} has no children: its records would go nowhere")
         attached = {store for node in self.processors.values() for store in node.stores}
+        attached.update(self.expiry_stores.values())
         for store in self.store_builders:
             if store not in attached:
                 raise TopologyError(f"state store {store!r} is not attached to any processor")
@@ -194,6 +202,12 @@ class Topology:
         present = self.store_builders.get(builder.name)
         if present is not None and present is not builder:
             raise TopologyError(f"there already is a state store {builder.name!r}")
+        expiry = builder.expiry_store
+        if expiry is not None and present is None:
+            if expiry.name in self.store_builders:
+                raise TopologyError(f"there already is a state store {expiry.name!r}, which {builder.name!r} needs")
+            self.store_builders[expiry.name] = expiry
+            self.expiry_stores[builder.name] = expiry.name
         self.store_builders[builder.name] = builder
 
     def _check_new(self, name: str) -> None:

@@ -3,7 +3,8 @@
 {"format": 1, "state_id": str, "shards": int, "shard_by": "key" | "partition",
  "routing": [int, ...],                 the group key under which Spark holds each shard
  "stores": [StoreSpec as JSON, ...],
- "topology": [node as JSON, ...]}
+ "topology": [node as JSON, ...],
+ "wall_clock": bool}                    whether Spark's timers are in use; not there means false
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class StateMetadata:
     routing: tuple[int, ...]
     stores: tuple[StoreSpec, ...]
     topology: tuple[dict[str, Any], ...]
+    wall_clock: bool = False
 
     def to_json(self) -> str:
         """Return the content of `statestore.json`."""
@@ -49,6 +51,7 @@ class StateMetadata:
             "routing": self.routing,
             "stores": [spec.to_json() for spec in self.stores],
             "topology": self.topology,
+            "wall_clock": self.wall_clock,
         }
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
@@ -66,6 +69,7 @@ class StateMetadata:
                 tuple(int(route) for route in fields["routing"]),
                 tuple(StoreSpec.from_json(spec) for spec in fields["stores"]),
                 tuple(dict(node) for node in fields["topology"]),
+                fields.get("wall_clock", False) is True,
             )
         except (KeyError, ValueError, TypeError, FormatError) as cause:
             raise DurableFileCorruptedError(where, problem=f"is not readable state metadata ({cause!r})") from cause
@@ -92,6 +96,7 @@ def settle_metadata(
         return asked
     location.check_writable()
     _check_placement(location, recorded, asked)
+    _check_wall_clock(location, recorded, asked)
     _check_stores(location, recorded, asked)
     differences = _differences(recorded, asked)
     if not differences and recorded.stores == asked.stores:
@@ -121,6 +126,17 @@ def _check_placement(location: DurableLocation, recorded: StateMetadata, asked: 
             str(location),
             differences=[f"records were placed by {recorded.shard_by}, now by {asked.shard_by}"],
             remedy=f'Start with shard_by="{recorded.shard_by}", or with a new state_location and a new checkpoint',
+        )
+
+
+def _check_wall_clock(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
+    """Spark fixes whether an operator has timers at the first start. One that has them can do without."""
+    if asked.wall_clock and not recorded.wall_clock:
+        raise TopologyChangedError(
+            str(location),
+            differences=["a processor schedules punctuation by the wall clock, and none did at the first start"],
+            remedy="Spark can't give timers to a query that started without: use STREAM_TIME, or start anew with a new "
+            "state_location and a new checkpoint",
         )
 
 

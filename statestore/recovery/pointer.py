@@ -2,10 +2,11 @@
 
 Stored as one JSON string (arrays in the state schema fail in applyInPandasWithState of pyspark 4.2):
 
-    {"format": 2, "state_id": str, "shard": int, "version": int,
+    {"format": 3, "state_id": str, "shard": int, "version": int,
      "deltas": [[name, size_bytes, digest], ...],      oldest first; the last one made `version`
      "skipped_records": int, "stream_time_ms": int,
-     "stores": {name: stream_time_ms, ...}}            of the segmented stores; format 1 had none
+     "stores": {name: stream_time_ms, ...},            of the segmented stores; format 1 had none
+     "punctuations": {node: [[clock, interval_ms, next_ms | null], ...], ...}}   formats 1 and 2 had none
 
 `digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location.
 """
@@ -21,9 +22,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from statestore.errors import CommitPointerError
+from statestore.recovery.punctuations import RecordedPunctuations, punctuations_from_json
 
-POINTER_FORMAT = 2
-_READABLE_FORMATS = (1, 2)
+POINTER_FORMAT = 3
+_READABLE_FORMATS = (1, 2, 3)
 _DIGEST_SIZE_BYTES = 16
 
 
@@ -46,7 +48,8 @@ class CommitPointer:
 
     `skipped_records` counts the records that no serde could read, since the first start; `stream_time_ms` is the
     highest timestamp seen, -1 before the first record. `store_times_ms` is the stream time of each segmented store,
-    which decides what has expired: a store that is not there was not written to yet.
+    which decides what has expired: a store that is not there was not written to yet. `punctuations` says
+    when each schedule of a processor is due next.
     """
 
     state_id: str
@@ -56,6 +59,7 @@ class CommitPointer:
     skipped_records: int = 0
     stream_time_ms: int = -1
     store_times_ms: Mapping[str, int] = field(default_factory=dict)
+    punctuations: RecordedPunctuations = field(default_factory=dict)
 
     @property
     def head(self) -> str:
@@ -69,13 +73,18 @@ class CommitPointer:
         skipped_records: int,
         stream_time_ms: int,
         store_times_ms: Mapping[str, int],
+        punctuations: RecordedPunctuations | None = None,
     ) -> CommitPointer:
-        """Return the pointer after one more batch; `delta` is None if the batch changed no state."""
+        """Return the pointer after one more batch; `delta` is None if the batch changed no state.
+
+        `punctuations` of None are those of before.
+        """
         counted = replace(
             self,
             skipped_records=self.skipped_records + skipped_records,
             stream_time_ms=stream_time_ms,
             store_times_ms={**self.store_times_ms, **store_times_ms},
+            punctuations=self.punctuations if punctuations is None else punctuations,
         )
         if delta is None:
             return counted
@@ -93,6 +102,7 @@ class CommitPointer:
                 "skipped_records": self.skipped_records,
                 "stream_time_ms": self.stream_time_ms,
                 "stores": self.store_times_ms,
+                "punctuations": self.punctuations,
             },
             separators=(",", ":"),
         )
@@ -118,6 +128,7 @@ class CommitPointer:
                 int(fields["skipped_records"]),
                 int(fields["stream_time_ms"]),
                 {str(name): int(time_ms) for name, time_ms in fields.get("stores", {}).items()},
+                punctuations_from_json(fields.get("punctuations", {})),
             )
         except (KeyError, ValueError, TypeError, AttributeError) as cause:
             raise CommitPointerError(where, f"{text[:200]!r} is not one of ours") from cause

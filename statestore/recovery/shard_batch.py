@@ -22,6 +22,7 @@ from statestore.recovery.local_copy import open_local_copy
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.memory_copy import open_memory_copy
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
+from statestore.recovery.punctuations import RecordedPunctuations
 from statestore.recovery.restore import CommittedStore
 
 _LOG = logging.getLogger(__name__)
@@ -92,10 +93,17 @@ class ShardBatch:
     stream_times_ms: dict[str, int] = field(default_factory=dict)
     """The stream time of each segmented store after the batch; who writes to the stores sets it."""
 
-    def commit(self, *, skipped_records: int = 0, stream_time_ms: int = -1) -> CommitPointer:
+    def commit(
+        self,
+        *,
+        skipped_records: int = 0,
+        stream_time_ms: int = -1,
+        punctuations: RecordedPunctuations | None = None,
+    ) -> CommitPointer:
         """Make what was logged durable as one delta and return the pointer that commits it, if Spark keeps it.
 
-        Without writes there is no delta and no new version. Raises LocationNotWritableError.
+        Without writes there is no delta and no new version. `punctuations` of None are those of before. Raises
+        LocationNotWritableError.
         """
         changelogs = {name: store.changelog for name, store in self.stores.items() if len(store.changelog)}
         delta = self._write_delta(changelogs) if changelogs else None
@@ -104,6 +112,7 @@ class ShardBatch:
             skipped_records=skipped_records,
             stream_time_ms=stream_time_ms,
             store_times_ms=self.stream_times_ms,
+            punctuations=punctuations,
         )
 
     def finish_upgrades(self, budget_ms: float) -> None:

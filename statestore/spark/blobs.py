@@ -64,14 +64,22 @@ class _Run(NamedTuple):
     batch: pa.RecordBatch
 
 
-def records_in_order(blobs: Iterable[bytes | pa.Buffer]) -> Iterator[SourceRecord]:
-    """Yield the records of all blobs, ordered by (topic, partition, offset).
+def records_in_order(
+    blobs: Iterable[bytes | pa.Buffer], topics_first: frozenset[str] = frozenset()
+) -> Iterator[SourceRecord]:
+    """Yield the records of all blobs, ordered by (topic, partition, offset), those of `topics_first` before all others.
 
-    Runs that do not overlap, which is what Kafka's source gives, are taken one after the other; runs that do are
-    merged first.
+    No record batch has records both of `topics_first` and of others. Runs that do not overlap, which is what Kafka's
+    source gives, are taken one after the other; runs that do are merged first.
     """
     runs = [_run(batch) for blob in blobs for batch in decode_blob(blob) if batch.num_rows]
     runs.sort(key=lambda run: run.first)
+    yield from _in_order(run for run in runs if run.first[0] in topics_first)
+    yield from _in_order(run for run in runs if run.first[0] not in topics_first)
+
+
+def _in_order(runs: Iterable[_Run]) -> Iterator[SourceRecord]:
+    """Yield the records of runs that are sorted by their first position."""
     overlapping: list[_Run] = []
     for run in runs:
         if overlapping and run.first > max(before.last for before in overlapping):

@@ -1,33 +1,39 @@
 """Two thin drivers of the shard call, one for each of Spark's entry points for stateful Python.
 
 Spark's state holds one string per shard, the commit pointer. Spark groups by shard, so each driver is called once per
-shard and micro-batch.
+shard and micro-batch: with the shard's input or, if a punctuator on the wall clock is due, by Spark's timers without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import pandas as pd
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from statestore.errors import StateStoreError
-from statestore.spark.shard_call import ShardCall
+from statestore.spark.shard_call import ShardCall, ShardResult
 
 _OUTPUT_SCHEMA = "blob binary"
 POINTER_VARIABLE = "pointer"
 _POINTER_SCHEMA = f"{POINTER_VARIABLE} string"
+_NOW = "now_ms"
 _QUERY_ID = "sql.streaming.queryId"
 
 
 def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
     """Run the shard call through transformWithStateInPandas."""
-    grouped = packed.groupBy("route")
-    return grouped.transformWithStateInPandas(_ShardProcessor(call), _OUTPUT_SCHEMA, "append", "none")
+    # Without timers Spark does not tell the processor what the time of the batch is. This is the same time.
+    timed = packed.withColumn(_NOW, f.unix_millis(f.current_timestamp()))
+    time_mode = "processingTime" if call.wall_clock else "none"
+    processor = _ShardProcessor(call)
+    return timed.groupBy("route").transformWithStateInPandas(processor, _OUTPUT_SCHEMA, "append", time_mode)
 
 
 def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
@@ -35,13 +41,17 @@ def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> Da
 
     def run_shard(key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         recorded = state.get[0] if state.exists else None
-        pointer = yield from _frames(call, key[0], frames, recorded)
-        state.update((pointer,))
+        now_ms = state.getCurrentProcessingTimeMs()
+        # Called for a timeout, there is one frame without rows.
+        blobs = (blob for frame in frames for blob in frame["blob"])
+        result = yield from _frames(call, key[0], blobs, recorded, now_ms)
+        state.update((result.pointer,))
+        if result.wake_up_ms is not None:
+            state.setTimeoutDuration(max(1, result.wake_up_ms - now_ms))
 
+    timeout = GroupStateTimeout.ProcessingTimeTimeout if call.wall_clock else GroupStateTimeout.NoTimeout
     grouped = packed.groupBy("route")
-    return grouped.applyInPandasWithState(
-        run_shard, _OUTPUT_SCHEMA, _POINTER_SCHEMA, "append", GroupStateTimeout.NoTimeout
-    )
+    return grouped.applyInPandasWithState(run_shard, _OUTPUT_SCHEMA, _POINTER_SCHEMA, "append", timeout)
 
 
 class _ShardProcessor(StatefulProcessor):
@@ -49,26 +59,49 @@ class _ShardProcessor(StatefulProcessor):
         self._call = call
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
         self._pointer = handle.getValueState(POINTER_VARIABLE, _POINTER_SCHEMA)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-        recorded = self._pointer.get()
-        pointer = yield from _frames(self._call, key[0], rows, recorded[0] if recorded else None)
-        self._pointer.update((pointer,))
+        first = next(rows)
+        now_ms = int(first[_NOW].iloc[0])
+        yield from self._run(key[0], (blob for frame in chain([first], rows) for blob in frame["blob"]), now_ms)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        yield from self._run(key[0], (), timerValues.getCurrentProcessingTimeInMs())
 
     def close(self) -> None:
         """Nothing to let go of: what a shard call opens it closes, also after a failure."""
 
+    def _run(self, route: Any, blobs: Iterable[bytes], now_ms: int) -> Iterator[pd.DataFrame]:
+        recorded = self._pointer.get()
+        result = yield from _frames(self._call, route, blobs, recorded[0] if recorded else None, now_ms)
+        self._pointer.update((result.pointer,))
+        if self._call.wall_clock:
+            self._wake_up_at(result.wake_up_ms)
 
-def _frames(call: ShardCall, route: Any, frames: Iterable[pd.DataFrame], recorded: str | None) -> Any:
-    """Yield the call's output blobs as frames of one row, and return the pointer to record."""
-    blobs = (blob for frame in frames for blob in frame["blob"])
-    run = call.run(int(route), blobs, recorded, _query_id())
+    def _wake_up_at(self, time_ms: int | None) -> None:
+        """Leave one timer, at this time. One that is due is deleted, so that a batch calls no shard twice."""
+        waiting = set(self._handle.listTimers())
+        for timer_ms in waiting - {time_ms}:
+            self._handle.deleteTimer(timer_ms)
+        if time_ms is not None and time_ms not in waiting:
+            self._handle.registerTimer(time_ms)
+
+
+def _frames(
+    call: ShardCall, route: Any, blobs: Iterable[bytes], recorded: str | None, now_ms: int
+) -> Generator[pd.DataFrame, None, ShardResult]:
+    """Yield the call's output blobs as frames of one row, and return what to record."""
+    run = call.run(int(route), blobs, recorded, _query_id(), now_ms)
     try:
         while True:
-            yield pd.DataFrame({"blob": [next(run)]})
-    except StopIteration as end:
-        return end.value
+            try:
+                blob = next(run)
+            except StopIteration as end:
+                result: ShardResult = end.value
+                return result
+            yield pd.DataFrame({"blob": [blob]})
     finally:
         run.close()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
@@ -22,6 +23,8 @@ PACKED_SCHEMA = "route int, blob binary"
 _PACKED = pa.schema([("route", pa.int32()), ("blob", pa.binary())])
 _BLOB_TARGET_BYTES = 1 << 20
 _HELD_LIMIT_BYTES = 64 << 20
+_NO_RECORDS = pa.record_batch([pa.array([], column.type) for column in INPUT], schema=INPUT)
+_BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,15 @@ class Pack:
     shards: int
     shard_by: str
     routing: tuple[int, ...]
+    global_topics: tuple[str, ...] = ()
+    """Topics that every shard receives, in record batches of their own."""
+    calls_every_shard: bool = False
+    """Whether the first batch of the query calls each shard, also those without records."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield (route, blob) rows; the blobs of one shard come in the order of its records."""
+        if self.calls_every_shard and _is_start_of_query():
+            yield from (_row(route, encode_blob([_NO_RECORDS])) for route in self.routing)
         held: list[list[pa.RecordBatch]] = [[] for _ in range(self.shards)]
         held_bytes = [0] * self.shards
         for batch in batches:
@@ -53,10 +62,18 @@ class Pack:
     def _blob(self, shard: int, held: list[list[pa.RecordBatch]], held_bytes: list[int]) -> pa.RecordBatch:
         blob = encode_blob(held[shard])
         held[shard], held_bytes[shard] = [], 0
-        return pa.record_batch([[self.routing[shard]], [blob]], schema=_PACKED)
+        return _row(self.routing[shard], blob)
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield each shard that has records, with them."""
+        if self.global_topics:
+            is_global = pc.is_in(batch.column("topic").cast(pa.string()), pa.array(self.global_topics))
+            for_all = batch.filter(is_global)
+            if for_all.num_rows:
+                yield from ((shard, for_all) for shard in range(self.shards))
+                batch = batch.filter(pc.invert(is_global))
+                if not batch.num_rows:
+                    return
         if self.shard_by == "partition":
             shard_of = batch.column("partition").to_numpy() % self.shards
         else:
@@ -70,6 +87,16 @@ class Pack:
             start, end = bounds[shard : shard + 2]
             if end > start:
                 yield shard, records.slice(start, end - start)
+
+
+def _is_start_of_query() -> bool:
+    """Whether this is the first task of a query's first batch."""
+    context = TaskContext.get()
+    return context is not None and context.partitionId() == 0 and context.getLocalProperty(_BATCH_ID) == "0"
+
+
+def _row(route: int, blob: bytes) -> pa.RecordBatch:
+    return pa.record_batch([[route], [blob]], schema=_PACKED)
 
 
 def _input_batch(batch: pa.RecordBatch) -> pa.RecordBatch:

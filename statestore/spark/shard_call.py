@@ -6,7 +6,9 @@ import logging
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
+from statestore.errors import TopologyError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import build_stores, settle_stores
@@ -22,6 +24,13 @@ _claimed: set[tuple[str, str]] = set()
 """Which (state location, query) this Python process has claimed or found claimed. A worker serves many batches."""
 
 
+class ShardResult(NamedTuple):
+    """What a shard call leaves to Spark: the pointer to record, and when to call again at the latest; None is never."""
+
+    pointer: str
+    wake_up_ms: int | None
+
+
 @dataclass(frozen=True)
 class ShardCall:
     """What it takes to run one shard of a query for one micro-batch. Travels to the executors."""
@@ -32,18 +41,21 @@ class ShardCall:
     on_deserialization_error: OnDeserializationError
     input_memory_bytes: int
     upgrade_budget_ms: float = 0
+    wall_clock: bool = False
+    """Whether Spark calls back at `ShardResult.wake_up_ms`."""
 
     def run(
-        self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str
-    ) -> Generator[bytes, None, str]:
-        """Process a batch's blobs of one shard; yield output blobs, and return the pointer to record.
+        self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, now_ms: int
+    ) -> Generator[bytes, None, ShardResult]:
+        """Process a batch's blobs of one shard, which may be none; yield output blobs, and return what to record.
 
-        `recorded` is the pointer that Spark's state holds, None at the first batch of the shard.
+        `recorded` is the pointer that Spark's state holds, None at the first batch of the shard. `now_ms` is the time
+        of the batch, the same for each of its attempts.
         """
         shard = self.routing.index(route)
         self._claim(query_id)
         pointer = self.state.pointer(shard, recorded)
-        context = TaskRecordContext(pointer.stream_time_ms)
+        context = TaskRecordContext(pointer.stream_time_ms, now_ms)
         with BlobSpool(self.input_memory_bytes) as spool:
             for blob in blobs:
                 spool.add(blob)
@@ -55,33 +67,46 @@ class ShardCall:
                     stores,
                     context,
                     on_deserialization_error=self.on_deserialization_error,
+                    punctuations=pointer.punctuations,
                 )
-                yield from self._process(task, spool)
+                yield from self._process(task, spool, now_ms)
                 settle_stores(stores, batch)
-                committed = self._commit(batch, task, context)
+                result = self._commit(batch, task, context)
                 # After the delta was written, so that no time is spent on a batch that fails.
                 batch.finish_upgrades(self.upgrade_budget_ms)
-                return committed
+                return result
 
-    def _process(self, task: Task, spool: BlobSpool) -> Generator[bytes, None, None]:
+    def _process(self, task: Task, spool: BlobSpool, now_ms: int) -> Generator[bytes, None, None]:
         try:
-            records = records_in_order(spool.blobs)
+            records = records_in_order(spool.blobs, frozenset(self.topology.global_stores.values()))
             outputs = task.outputs
             while task.process(islice(records, _RECORDS_PER_STEP)):
                 if len(outputs) >= _RECORDS_PER_OUTPUT_BLOB:
                     yield output_blob(outputs)
                     outputs.clear()
+            task.finish_batch()
+            task.advance_wall_clock(now_ms)
             if outputs:
                 yield output_blob(outputs)
                 outputs.clear()
         finally:
             task.close()
 
-    def _commit(self, batch: ShardBatch, task: Task, context: TaskRecordContext) -> str:
+    def _commit(self, batch: ShardBatch, task: Task, context: TaskRecordContext) -> ShardResult:
+        wake_up_ms = task.next_wall_clock_ms
+        if wake_up_ms is not None and not self.wall_clock:
+            raise TopologyError(
+                "a processor scheduled punctuation by the wall clock in this batch, but did not when the query was "
+                "started: init() must schedule the same every time"
+            )
         if task.skipped_records:
             _LOG.warning("shard %d: skipped %d records that no serde could read", task.shard, task.skipped_records)
-        committed = batch.commit(skipped_records=task.skipped_records, stream_time_ms=context.stream_time_ms)
-        return committed.to_json()
+        committed = batch.commit(
+            skipped_records=task.skipped_records,
+            stream_time_ms=context.stream_time_ms,
+            punctuations=task.punctuations(),
+        )
+        return ShardResult(committed.to_json(), wake_up_ms)
 
     def _claim(self, query_id: str) -> None:
         claimed = (str(self.state.location), query_id)

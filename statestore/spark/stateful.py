@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from statestore.errors import InputError, TopologyError
+from statestore.processor.rehearsal import uses_wall_clock
 from statestore.processor.task import OnDeserializationError
 from statestore.processor.topology import Topology
 from statestore.recovery.location import DurableLocation
@@ -89,9 +90,8 @@ def stateful(
     spark = records.sparkSession
     _settle_session(spark, shards, via)
     location = DurableLocation(state_location)
-    metadata = settle_metadata(
-        location, _asked(spark, topology, shards, shard_by), accept_topology_change=accept_topology_change
-    )
+    asked = _asked(spark, topology, shards, shard_by)
+    metadata = settle_metadata(location, asked, accept_topology_change=accept_topology_change)
     call = ShardCall(
         topology,
         ShardedState(metadata.state_id, location, metadata.stores, local_dir, topology.in_memory_stores()),
@@ -99,8 +99,10 @@ def stateful(
         OnDeserializationError(on_deserialization_error),
         input_memory_bytes,
         upgrade_budget_ms,
+        metadata.wall_clock,
     )
-    packed = records.mapInArrow(Pack(shards, shard_by, metadata.routing).__call__, PACKED_SCHEMA)
+    pack = Pack(shards, shard_by, metadata.routing, tuple(topology.global_stores.values()), metadata.wall_clock)
+    packed = records.mapInArrow(pack.__call__, PACKED_SCHEMA)
     return _DRIVERS[via](packed, call).mapInArrow(unpack, OUTPUT_SCHEMA)
 
 
@@ -113,6 +115,7 @@ def _asked(spark: SparkSession, topology: Topology, shards: int, shard_by: str) 
         routing_numbers(shards, partitions),
         topology.store_specs(),
         topology.to_json(),
+        uses_wall_clock(topology),
     )
 
 

@@ -11,16 +11,18 @@ from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, Serdes
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.changelog import Changelog
 from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec
+from statestore.stores.expiring import TimeToLive
+from statestore.stores.key_value import KeyValueStore
 from statestore.stores.metered import metered
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.retaining import RetainingLayer
-from statestore.stores.supplier import BytesStoreSupplier
+from statestore.stores.supplier import BytesStoreSupplier, Duration, KeyValueBytesStoreSupplier
 from statestore.stores.typed_store import TypedStore
 
 S = TypeVar("S", bound=TypedStore)
@@ -54,6 +56,8 @@ class StoreBuilder(Generic[S]):
     caching_enabled: bool = False
     cache_max_bytes: int = DEFAULT_CACHE_MAX_BYTES
     metrics_enabled: bool = False
+    time_to_live: TimeToLive | None = None
+    """After what time entries expire; None means never."""
 
     @property
     def name(self) -> str:
@@ -69,6 +73,34 @@ class StoreBuilder(Generic[S]):
     def spec(self) -> StoreSpec:
         """What is recorded of the store."""
         return self.supplier.spec(self.format)
+
+    @property
+    def expiry_store(self) -> StoreBuilder[KeyValueStore[bytes, bytes]] | None:
+        """The builder of the store that says when entries expire; None if they don't. A topology adds it by itself."""
+        if self.time_to_live is None:
+            return None
+        return StoreBuilder(
+            KeyValueBytesStoreSupplier(f"{self.name}-expiry", StoreFormat.PLAIN, self.persistent),
+            StoreFormat.PLAIN,
+            KeyValueStore,
+            Serdes.bytes(),
+            Serdes.bytes(),
+            self.logging_enabled,
+            self.changelog_config,
+            self.caching_enabled,
+            self.cache_max_bytes,
+        )
+
+    def with_ttl(self, ttl: Duration, clock: str = "processing") -> StoreBuilder[S]:
+        """Return a builder of a store whose entries are gone when `ttl` has passed since they were last put.
+
+        `clock` is "processing", the wall clock, or "event", the shard's stream time. Entries that were there before the
+        store had a time to live don't expire until they are put again. Holds in a topology: what `build` alone returns
+        knows nothing of it. Raises ValueError unless this is a key-value store, and for illegal arguments.
+        """
+        if self.supplier.kind is not StoreKind.KEY_VALUE:
+            raise ValueError(f"store {self.name!r}: a {self.supplier.kind.value} store has a retention, not a ttl")
+        return replace(self, time_to_live=TimeToLive.checked(ttl, clock))
 
     def with_caching_enabled(self, max_bytes: int = DEFAULT_CACHE_MAX_BYTES) -> StoreBuilder[S]:
         """Return a builder of a store that holds writes back until a flush, or until they exceed `max_bytes`.

@@ -70,10 +70,13 @@ class CachingLayer(WriteSet):
                 self.inner.put(key, value if isinstance(value, bytes) else None)
         finally:
             self._context.flushed = None
-        self.changes.clear()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what is held back, without passing it on."""
+        super().clear()
         self._records.clear()
         self._size_bytes = 0
-        self._forget_order()
 
     def close(self) -> None:
         """Flush, and close the store below."""

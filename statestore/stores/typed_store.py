@@ -11,10 +11,13 @@ from statestore.errors import DeserializationError, FormatError, StoreClosedErro
 from statestore.format.serde import Serde
 from statestore.stores.caching import CachingLayer
 from statestore.stores.codec import ValueCodec
+from statestore.stores.expiring import ExpiringLayer
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.metrics import StoreMetrics
+from statestore.stores.retaining import dropped_records
 
 E = TypeVar("E")
+T = TypeVar("T")
 
 
 class TypedStore:
@@ -44,14 +47,32 @@ class TypedStore:
         """The latest time that was put into the store; None for a store that does not keep time."""
         return None
 
+    @property
+    def dropped_records(self) -> int:
+        """How many writes of windows or sessions came too late, so that they were not stored."""
+        return dropped_records(self._inner)
+
     def read_only(self) -> TypedStore:
         """Return a view of the store that has no methods to write; of a view, itself."""
         return self
 
+    def with_codec(self, store_class: Callable[..., T], change: Callable[[ValueCodec], ValueCodec]) -> T:
+        """Return a store of another class on the bytes and layers of this one, whose values go through another codec.
+
+        It is not measured, and closed with this one.
+        """
+        inner, key_serde, codec, *rest = self._all_made_of()
+        return store_class(inner, key_serde, change(codec), *rest)
+
+    def _all_made_of(self) -> tuple[Any, ...]:
+        """Return what the class of the store itself is made of; `_made_of` is what its view is made of."""
+        return self._made_of
+
     def flush(self) -> None:
         """Pass on what a cache holds back; nothing without one."""
-        if isinstance(self._inner, CachingLayer):
-            self._inner.flush()
+        below = self._inner.inner if isinstance(self._inner, ExpiringLayer) else self._inner
+        if isinstance(below, CachingLayer):
+            below.flush()
 
     def upgrade_progress(self) -> UpgradeProgress:
         """Return how many entries of an older format were moved since the store was opened, and how many are left."""

@@ -132,6 +132,9 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
         """Return a view of the store that has no methods to write."""
         return ReadOnlyVersionedKeyValueStore(*self._made_of)
 
+    def _all_made_of(self) -> tuple[Any, ...]:
+        return (*self._made_of, self._changelog, self._context)
+
     def _put(self, key: K, stored: bytes | None, timestamp_ms: int) -> int:
         key_bytes = self._require_key(key)
         check_time("timestamp_ms", timestamp_ms)

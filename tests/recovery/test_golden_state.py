@@ -8,10 +8,12 @@ import pytest
 
 from golden_state import sharded_state
 from shards import Shard, stored
+from statestore.errors import CommitPointerError
 from statestore.format.header_bytes import encode_headers
 from statestore.recovery.contents import stored_entries
 from statestore.recovery.metadata import read_metadata
 from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.punctuations import RecordedPunctuation
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "state-1"
 FIRST = {
@@ -35,7 +37,7 @@ def test_every_version_is_restored_entry_for_entry(golden: Shard, version: int, 
     pointer = golden.state.pointer(0, json.dumps(recorded))
     assert pointer.version == version
     assert golden.content(pointer) == content
-    assert json.loads(pointer.to_json()) == {**recorded, "format": 2, "stores": {}}
+    assert json.loads(pointer.to_json()) == {**recorded, "format": 3, "stores": {}, "punctuations": {}}
 
 
 def test_the_last_pointer_counts_skips_and_stream_time() -> None:
@@ -109,7 +111,7 @@ def test_every_kind_of_store_is_restored(tmp_path: Path, versions: tuple[int, ..
     for version in versions:
         recorded = json.loads((GOLDEN_2 / "pointers.json").read_text())[version - 1]
         pointer = state.pointer(0, json.dumps(recorded))
-        assert json.loads(pointer.to_json()) == recorded
+        assert json.loads(pointer.to_json()) == {**recorded, "format": 3, "punctuations": {}}
         with state.open(pointer) as batch:
             contents = {
                 name: {tuple(entry) for entry in stored_entries(store.spec, store.bytes)}
@@ -124,3 +126,24 @@ def test_the_specs_of_every_kind_of_store_are_recorded(tmp_path: Path) -> None:
     metadata = read_metadata(state.location)
     assert metadata is not None
     assert metadata.stores == state.stores
+
+
+def test_schedules_are_read_back_as_they_were_written() -> None:
+    (recorded,) = json.loads((GOLDEN.with_name("state-3") / "pointers.json").read_text())
+    pointer = CommitPointer.from_json(json.dumps(recorded))
+    assert pointer.punctuations == {
+        "ticking": (
+            RecordedPunctuation("stream-time", 10_000, 1_700_000_010_000),
+            RecordedPunctuation("wall-clock-time", 1, 1_700_000_000_001),
+            RecordedPunctuation("wall-clock-time", 60_000, None),
+        ),
+        "näme": (RecordedPunctuation("stream-time", 1, 0),),
+    }
+    assert json.loads(pointer.to_json()) == recorded
+
+
+@pytest.mark.parametrize("wrong", [[], {"p": [["stream-time", 1]]}, {"p": [["stream-time", "x", 1]]}, {"p": 7}])
+def test_schedules_that_are_none_are_refused(wrong: object) -> None:
+    (recorded,) = json.loads((GOLDEN.with_name("state-3") / "pointers.json").read_text())
+    with pytest.raises(CommitPointerError, match="is not one of ours"):
+        CommitPointer.from_json(json.dumps({**recorded, "punctuations": wrong}))

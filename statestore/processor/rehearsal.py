@@ -1,0 +1,24 @@
+"""Tries a topology out before it runs: makes its task on empty stores in memory, and closes it."""
+
+from __future__ import annotations
+
+from statestore.bytestore.memory import MemoryByteStore
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.task import Task
+from statestore.processor.topology import Topology
+
+
+def uses_wall_clock(topology: Topology) -> bool:
+    """Return whether a processor schedules punctuation by the wall clock.
+
+    Every `init` runs once, so that what is wrong in one shows here and not in a task. Raises what they raise.
+    """
+    context = TaskRecordContext()
+    stores = {
+        name: builder.build(MemoryByteStore(name), context=context) for name, builder in topology.store_builders.items()
+    }
+    task = Task(topology, 0, stores, context)
+    try:
+        return task.next_wall_clock_ms is not None
+    finally:
+        task.close()

@@ -1,0 +1,174 @@
+"""Entries that expire: the layer that hides them when their time has come, and where it stands when that is.
+
+Nothing is changed in what is recorded of the store itself. Beside it there is a key-value store of plain bytes,
+`<name>-expiry`, which is written in the same batches and so can't be apart from it. It has two kinds of keys:
+
+    "k" key                        -> expiry_ms:i64_be   when the entry of `key` expires
+    "t" expiry_ms:i64_be  key      -> nothing            the same, in order of time
+
+This is the only module that knows this layout. An entry without either does not expire.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.stores.layer import ByteStoreLayer
+from statestore.stores.supplier import Duration, milliseconds
+
+if TYPE_CHECKING:
+    from statestore.stores.key_value import KeyValueStore
+
+_BY_KEY: Final = b"k"
+_BEHIND_KEYS: Final = b"l"
+_BY_TIME: Final = b"t"
+_BEHIND_TIMES: Final = b"u"
+_TIME: Final = struct.Struct(">q")
+_LATEST_MS: Final = 2**63 - 1
+_DELETED_AT_LEAST: Final = 1_000
+_DELETED_PER_WRITE: Final = 2
+
+TTL_CLOCKS: Final = ("processing", "event")
+
+
+@dataclass(frozen=True)
+class TimeToLive:
+    """How long an entry lives after it was put, and on which clock: the wall clock ("processing"), or stream time."""
+
+    ttl_ms: int
+    clock: str
+
+    @classmethod
+    def checked(cls, ttl: Duration, clock: str) -> TimeToLive:
+        """Return it. Raises ValueError for less than 1 ms and for an unknown clock."""
+        if clock not in TTL_CLOCKS:
+            raise ValueError(f"clock must be one of {', '.join(TTL_CLOCKS)}, not {clock!r}")
+        return cls(milliseconds("ttl", ttl, least=1), clock)
+
+
+class ExpiryTimes:
+    """When the entries of a store expire, by key and by time, in milliseconds since the epoch."""
+
+    def __init__(self, store: KeyValueStore[bytes, bytes]) -> None:
+        self._store = store
+
+    def get(self, key: bytes) -> int | None:
+        """Return when the entry of `key` expires; None if it does not."""
+        stored = self._store.get(_BY_KEY + key)
+        return None if stored is None else _time_of(stored)
+
+    def set(self, key: bytes, expiry_ms: int | None) -> None:
+        """Set when the entry of `key` expires; None means never, or that there is none."""
+        before_ms = self.get(key)
+        if before_ms == expiry_ms:
+            return
+        if before_ms is not None:
+            self._store.put(_BY_TIME + _TIME.pack(before_ms) + key, None)
+        if expiry_ms is None:
+            self._store.put(_BY_KEY + key, None)
+        else:
+            self._store.put(_BY_KEY + key, _TIME.pack(expiry_ms))
+            self._store.put(_BY_TIME + _TIME.pack(expiry_ms) + key, b"")
+
+    def between(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, int]]:
+        """Yield keys from `start` to `end`, both inclusive, None = open, with the time of each, as of the call."""
+        first = _BY_KEY + (start or b"")
+        last = _BEHIND_KEYS if end is None else _BY_KEY + end
+        entries = (self._store.reverse_range if reverse else self._store.range)(first, last)
+        return ((key[len(_BY_KEY) :], _time_of(stored)) for key, stored in entries)
+
+    def due(self, now_ms: int) -> Iterator[bytes]:
+        """Yield the keys of entries that have expired at `now_ms`, earliest first, as of the call."""
+        # Times are never negative, so that their bytes are in their order.
+        end = _BEHIND_TIMES if now_ms >= _LATEST_MS else _BY_TIME + _TIME.pack(max(now_ms, 0) + 1)
+        with self._store.range(_BY_TIME, end) as entries:
+            for key, _ in entries:
+                time_end = len(_BY_TIME) + _TIME.size
+                if _time_of(key[len(_BY_TIME) : time_end]) > now_ms:
+                    return
+                yield key[time_end:]
+
+
+class ExpiringLayer(ByteStoreLayer):
+    """Hides entries that have expired, and renews the time of those that are put."""
+
+    def __init__(self, inner: ByteStore, times: ExpiryTimes, ttl_ms: int, clock_ms: Callable[[], int]) -> None:
+        super().__init__(inner)
+        self._times = times
+        self._ttl_ms = ttl_ms
+        self._clock_ms = clock_ms
+        self._writes = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if it has none or has expired."""
+        value = self.inner.get(key)
+        if value is None:
+            return None
+        expiry_ms = self._times.get(key)
+        return value if expiry_ms is None or expiry_ms > self._clock_ms() else None
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`, to expire when its time has passed from now on; None deletes it."""
+        self.inner.put(key, value)
+        self._renew(key, value)
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order, each as `put` does."""
+        pairs = list(changes)
+        self.inner.write(pairs)
+        for key, value in pairs:
+            self._renew(key, value)
+
+    def delete_below(self, end: bytes) -> None:
+        """Delete every key below `end`."""
+        self.inner.delete_below(end)
+        for key, _ in self._times.between(None, end):
+            if key < end:
+                self._times.set(key, None)
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """Yield pairs that have not expired at the call, in key order, as `inner` does."""
+        pairs = self.inner.range(start, end, reverse=reverse)
+        return _living(pairs, self._times.between(start, end, reverse=reverse), self._clock_ms(), reverse)
+
+    def delete_expired(self) -> int:
+        """Delete entries that have expired, and return how many.
+
+        At most a thousand, or twice as many as were written since the last call: so it does not stay behind for ever,
+        and no batch pays for all that expired at once.
+        """
+        limit = max(_DELETED_AT_LEAST, _DELETED_PER_WRITE * self._writes)
+        self._writes = 0
+        expired = list(islice(self._times.due(self._clock_ms()), limit))
+        for key in expired:
+            self.inner.put(key, None)
+            self._times.set(key, None)
+        return len(expired)
+
+    def _renew(self, key: bytes, value: bytes | None) -> None:
+        self._writes += 1
+        expiry_ms = None if value is None else max(0, min(self._clock_ms() + self._ttl_ms, _LATEST_MS))
+        self._times.set(key, expiry_ms)
+
+
+def _living(
+    pairs: Iterator[Pair], times: Iterator[tuple[bytes, int]], now_ms: int, reverse: bool
+) -> Generator[Pair, None, None]:
+    """Yield the pairs that have not expired: both are in the order of keys, so each is read once."""
+    time = next(times, None)
+    for pair in pairs:
+        key = pair[0]
+        while time is not None and (time[0] > key if reverse else time[0] < key):
+            time = next(times, None)
+        if time is None or time[0] != key or time[1] > now_ms:
+            yield pair
+
+
+def _time_of(data: bytes) -> int:
+    (time_ms,) = _TIME.unpack(data)
+    return int(time_ms)
