@@ -41,6 +41,13 @@ class StateMetadata:
     topology: tuple[dict[str, Any], ...]
     wall_clock: bool = False
 
+    @property
+    def global_stores(self) -> frozenset[str]:
+        """The names of the stores of which every shard holds all."""
+        sources = {node["name"] for node in self.topology if node.get("global")}
+        fed = (node for node in self.topology if sources.intersection(node.get("parents", ())))
+        return frozenset(str(store) for node in fed for store in node.get("stores", ()))
+
     def to_json(self) -> str:
         """Return the content of `statestore.json`."""
         fields = {

@@ -79,7 +79,8 @@ def read_store(
     `version` is the number of batches that have changed the shard. Keys and values are the serialized bytes. `start_ms`
     and `end_ms` are those of a window or session, or from when and until when a version of a versioned store is valid;
     null for key-value stores, and for the end of the latest version. Timestamp and headers are null if the store's
-    format has none.
+    format has none. Of a global store, of which every shard holds all, each row is there once.
+
     Raises RecoveryError if there is no state, and ValueError if it has no such store.
     """
     location = DurableLocation(state_location)
@@ -89,7 +90,8 @@ def read_store(
     if store not in {spec.name for spec in metadata.stores}:
         raise ValueError(f"the state has no store {store!r}, only {sorted(spec.name for spec in metadata.stores)}")
     pointers = read_pointers(spark, checkpoint_location)
-    restore = _Restore(ShardedState(metadata.state_id, location, metadata.stores, None), store)
+    state = ShardedState(metadata.state_id, location, metadata.stores, None)
+    restore = _Restore(state, store, one_shard=store in metadata.global_stores)
     return pointers.repartition(metadata.shards).mapInArrow(restore.__call__, STORE_SCHEMA)
 
 
@@ -97,12 +99,13 @@ def read_store(
 class _Restore:
     state: ShardedState
     store: str
+    one_shard: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for recorded in batch.column("pointer").to_pylist():
                 pointer = CommitPointer.from_json(recorded)
-                if pointer.state_id == self.state.state_id:
+                if pointer.state_id == self.state.state_id and (pointer.shard == 0 or not self.one_shard):
                     yield from self._entries(pointer)
 
     def _entries(self, pointer: CommitPointer) -> Iterator[pa.RecordBatch]:
