@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 
+class NoRecord:
+    """Stands for the record where nothing is being processed."""
+
+    timestamp_ms = -1
+    header_bytes = b""
+
+
 class RecordContext(Protocol):
     """The record that a store is written for: changelog records carry its timestamp and headers."""
 

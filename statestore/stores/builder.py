@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.record_context import NoRecord, RecordContext
 from statestore.bytestore.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.serde import Serde, Serdes
@@ -28,13 +28,6 @@ from statestore.stores.typed_store import TypedStore
 S = TypeVar("S", bound=TypedStore)
 
 _LOG = logging.getLogger(__name__)
-
-
-class _NoRecord:
-    """Stands for the record where nothing is being processed."""
-
-    timestamp_ms = -1
-    header_bytes = b""
 
 
 @dataclass(frozen=True)
@@ -159,7 +152,8 @@ class StoreBuilder(Generic[S]):
         `stream_time_ms` the store's stream time so far; `metrics` where operations are measured, if they are at all.
         """
         spec = self.spec
-        written_for = WrittenFor(context or _NoRecord()) if self.caching_enabled else context or _NoRecord()
+        record = context or NoRecord()
+        written_for = WrittenFor(record) if self.caching_enabled else record
         logged = changelog if self.logging_enabled else None
         segments = Segments(inner, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
         codec = value_codec(self.format, self.value_serde)
@@ -177,4 +171,5 @@ class StoreBuilder(Generic[S]):
                 store = CachingLayer(store, written_for, self.cache_max_bytes)
             time = () if segments is None else (spec, segments)
             built = self.store_class(store, self.key_serde, codec, *time)
+        built.record_context = record
         return metered(built, self.format, metrics or StoreMetrics()) if self.metrics_enabled else built

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.serde import Serde
+from statestore.headers import Headers
 from statestore.stores.expiring import ExpiringLayer, ExpiryTimes
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator
@@ -134,12 +135,27 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V]):
 class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
     """A map of keys to values, each with the timestamp it was written with."""
 
+    def put_value(self, key: K, value: V | None, *, timestamp_ms: int | None = None) -> None:
+        """Put a value with the timestamp of the record that is being processed, unless one is given; None deletes."""
+        self.put(key, ValueAndTimestamp.make(value, self._timestamp_to_put(timestamp_ms)))
+
 
 class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders[V]]):
     """A map of keys to values, each with the timestamp and headers it was written with.
 
     Headers are not parsed on the way in or out: only who looks into `headers` of a result pays for it.
     """
+
+    def put_value(
+        self, key: K, value: V | None, *, timestamp_ms: int | None = None, headers: Headers | None = None
+    ) -> None:
+        """Put a value with timestamp and headers of the record that is being processed, unless they are given.
+
+        A value of None deletes. To write no headers, give empty ones.
+        """
+        time_ms = self._timestamp_to_put(timestamp_ms)
+        held = None if value is None else ValueTimestampHeaders(value, time_ms, self._headers_to_put(headers))
+        self.put(key, held)
 
 
 def _while_prefix(pairs: Iterator[Pair], prefix: bytes) -> Iterator[Pair]:

@@ -16,6 +16,7 @@ from statestore.bytestore.store_spec import StoreSpec
 from statestore.format.serde import Serde
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.window_key import MAX_TIME_MS
+from statestore.headers import Headers
 from statestore.stores.codec import ValueCodec
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
@@ -212,6 +213,14 @@ class ReadOnlySessionStoreWithHeaders(ReadOnlySessionStore[K, AggregationWithHea
 
 class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[A]]):
     """Aggregates by key and session, each with the headers it was written with."""
+
+    def put_value(self, session: Windowed, aggregate: A | None, *, headers: Headers | None = None) -> None:
+        """Put an aggregate with the headers of the record that is being processed, unless they are given.
+
+        An aggregate of None removes the session. To write no headers, give empty ones.
+        """
+        held = None if aggregate is None else AggregationWithHeaders(aggregate, self._headers_to_put(headers))
+        self.put(session, held)
 
     def read_only(self) -> ReadOnlySessionStoreWithHeaders[K, A]:
         """Return a view of the store that has no methods to write."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
 from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.record_context import NoRecord, RecordContext
 from statestore.bytestore.upgrading import UpgradeProgress, upgradable
 from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
 from statestore.format.serde import Serde
+from statestore.headers import Headers
 from statestore.stores.caching import CachingLayer
 from statestore.stores.codec import ValueCodec
 from statestore.stores.expiring import ExpiringLayer
@@ -25,6 +27,8 @@ class TypedStore:
 
     metrics: StoreMetrics | None = None
     """Where the operations are measured; None if they are not."""
+    record_context: RecordContext = NoRecord()
+    """The record that is being processed: whose timestamp and headers `put_value` writes."""
 
     def __init__(self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec) -> None:
         self.name = inner.name
@@ -102,6 +106,17 @@ class TypedStore:
     def close(self) -> None:
         """Close the store and every iterator that it handed out. Closing twice is harmless."""
         self._inner.close()
+
+    def _timestamp_to_put(self, given_ms: int | None) -> int:
+        """Return `given_ms`, or the timestamp of the record. Raises ValueError if there is neither."""
+        timestamp_ms = self.record_context.timestamp_ms if given_ms is None else given_ms
+        if timestamp_ms < 0:
+            raise ValueError(f"store {self.name!r}: no record is being processed, so put_value needs a timestamp_ms")
+        return timestamp_ms
+
+    def _headers_to_put(self, given: Headers | None) -> Headers | bytes:
+        """Return `given`, or the headers of the record as they are now; they are not parsed."""
+        return self.record_context.header_bytes if given is None else given
 
     def _require_key(self, key: Any) -> bytes:
         """Return the key's bytes. Raises TypeError for None."""

@@ -153,3 +153,11 @@ class VersionedKeyValueStoreWithHeaders(VersionedKeyValueStore[K, V]):
         """Do what VersionedKeyValueStore.put does, with headers; None means none. A delete keeps no headers."""
         stored = None if value is None else self._encode(AggregationWithHeaders.make(value, headers))
         return self._put(key, stored, timestamp_ms)
+
+    def put_value(
+        self, key: K, value: V | None, *, timestamp_ms: int | None = None, headers: Headers | None = None
+    ) -> int:
+        """Do what `put` does, with timestamp and headers of the record being processed, unless they are given."""
+        time_ms = self._timestamp_to_put(timestamp_ms)
+        held = None if value is None else AggregationWithHeaders(value, self._headers_to_put(headers))
+        return self._put(key, self._encode(held), time_ms)

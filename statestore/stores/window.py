@@ -21,6 +21,7 @@ from statestore.format.window_key import (
     encode_window_key,
     split_window_key,
 )
+from statestore.headers import Headers
 from statestore.stores.codec import ValueCodec
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
@@ -222,9 +223,30 @@ class WindowStore(ReadOnlyWindowStore[K, V]):
 class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
     """Values by key and window, each with the timestamp it was written with."""
 
+    def put_value(self, key: K, value: V | None, window_start_ms: int, *, timestamp_ms: int | None = None) -> None:
+        """Put a value with the timestamp of the record that is being processed, unless one is given; None deletes."""
+        self.put(key, ValueAndTimestamp.make(value, self._timestamp_to_put(timestamp_ms)), window_start_ms)
+
 
 class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]]):
     """Values by key and window, each with the timestamp and headers it was written with."""
+
+    def put_value(
+        self,
+        key: K,
+        value: V | None,
+        window_start_ms: int,
+        *,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """Put a value with timestamp and headers of the record that is being processed, unless they are given.
+
+        A value of None deletes. To write no headers, give empty ones.
+        """
+        time_ms = self._timestamp_to_put(timestamp_ms)
+        held = None if value is None else ValueTimestampHeaders(value, time_ms, self._headers_to_put(headers))
+        self.put(key, held, window_start_ms)
 
 
 def _suffix(start_ms: int) -> bytes:
