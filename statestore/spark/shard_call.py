@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from statestore.errors import TopologyError
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.ingest import IngestHook, ingested
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import build_stores, settle_stores
 from statestore.processor.topology import Topology
@@ -43,6 +44,7 @@ class ShardCall:
     upgrade_budget_ms: float = 0
     wall_clock: bool = False
     """Whether Spark calls back at `ShardResult.wake_up_ms`."""
+    on_ingest: IngestHook | None = None
 
     def run(
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, now_ms: int
@@ -79,6 +81,8 @@ class ShardCall:
     def _process(self, task: Task, spool: BlobSpool, now_ms: int) -> Generator[bytes, None, None]:
         try:
             records = records_in_order(spool.blobs, frozenset(self.topology.global_stores.values()))
+            if self.on_ingest is not None:
+                records = ingested(records, self.on_ingest)
             outputs = task.outputs
             while task.process(islice(records, _RECORDS_PER_STEP)):
                 if len(outputs) >= _RECORDS_PER_OUTPUT_BLOB:

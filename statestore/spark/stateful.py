@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from statestore.errors import InputError, TopologyError
+from statestore.processor.ingest import IngestHook
 from statestore.processor.rehearsal import uses_wall_clock
 from statestore.processor.task import OnDeserializationError
 from statestore.processor.topology import Topology
@@ -50,6 +51,7 @@ def stateful(
     accept_topology_change: bool = False,
     input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
     upgrade_budget_ms: float = _DEFAULT_UPGRADE_BUDGET_MS,
+    on_ingest: IngestHook | None = None,
 ) -> DataFrame:
     """Run `topology` over a streaming DataFrame of Kafka's shape; the result has the Kafka sink's shape.
 
@@ -69,6 +71,8 @@ def stateful(
         input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to a temporary file.
         upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
             entries that no record touches.
+        on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on
+            with, whose headers, value and timestamp may differ, or None to leave it out. See `ingested`.
 
     Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; what a
     sink does with the rows is the sink's guarantee (Spark's Kafka sink: at least once).
@@ -100,6 +104,7 @@ def stateful(
         input_memory_bytes,
         upgrade_budget_ms,
         metadata.wall_clock,
+        on_ingest,
     )
     pack = Pack(shards, shard_by, metadata.routing, tuple(topology.global_stores.values()), metadata.wall_clock)
     packed = records.mapInArrow(pack.__call__, PACKED_SCHEMA)

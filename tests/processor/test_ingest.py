@@ -1,0 +1,60 @@
+"""The ingest hook: what it may change, what it may not, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from statestore import ConsumerRecord, Headers
+from statestore.errors import ProcessorError
+from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.processor.ingest import BytesRecord, ingested
+from statestore.processor.receivers import SourceRecord
+
+HEADERS = encode_headers([("a", b"1")])
+RECORDS: list[SourceRecord] = [("in", 0, n, 10 + n, b"k", b"v%d" % n, HEADERS) for n in range(3)]
+
+
+def changed(record: BytesRecord, **fields: object) -> BytesRecord:
+    given = {"key": record.key, "value": record.value, "timestamp_ms": record.timestamp_ms, "headers": record.headers}
+    place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+    return ConsumerRecord(**{**place, **given, **fields})
+
+
+def test_headers_value_and_timestamp_may_change() -> None:
+    def hook(record: BytesRecord) -> BytesRecord:
+        record.headers.add("hop", b"%d" % record.offset)
+        return changed(record, value=b"new", timestamp_ms=99) if record.offset == 1 else record
+
+    first, second, third = ingested(RECORDS, hook)
+    assert first == ("in", 0, 0, 10, b"k", b"v0", encode_headers([("a", b"1"), ("hop", b"0")]))
+    assert second == ("in", 0, 1, 99, b"k", b"new", encode_headers([("a", b"1"), ("hop", b"1")]))
+    assert Headers.from_bytes(third[6]).last_header("hop") == ("hop", b"2")
+
+
+def test_records_can_be_left_out_and_those_that_are_not_looked_into_are_not_parsed() -> None:
+    parsed = parse_count()
+    assert list(ingested(RECORDS, lambda record: None if record.offset == 1 else record)) == [RECORDS[0], RECORDS[2]]
+    assert parse_count() == parsed
+
+
+@pytest.mark.parametrize("change", [{"topic": "other"}, {"partition": 1}, {"offset": 7}, {"key": b"other"}])
+def test_what_decides_about_the_shard_must_not_change(change: dict[str, object]) -> None:
+    with pytest.raises(ProcessorError, match="must not change topic, partition, offset or key") as caught:
+        list(ingested(RECORDS, lambda record: changed(record, **change)))
+    assert (caught.value.node, caught.value.offset) == ("on_ingest", 0)
+
+
+def test_an_error_of_the_hook_says_which_record_it_was() -> None:
+    def hook(record: BytesRecord) -> BytesRecord:
+        if record.offset == 2:
+            raise KeyError("tenant")
+        return record
+
+    with pytest.raises(ProcessorError, match=r"'on_ingest' failed on record in-0 at offset 2: KeyError") as caught:
+        list(ingested(RECORDS, hook))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_anything_but_a_record_is_refused() -> None:
+    with pytest.raises(ProcessorError, match="must return a ConsumerRecord or None, not 'text'"):
+        list(ingested(RECORDS, lambda record: "text"))  # type: ignore[arg-type, return-value]
