@@ -174,12 +174,12 @@ def record_breakdown_us(home: Path) -> dict[str, float]:
 
 
 def _drain(call: ShardCall, shard: int, blobs: list[bytes], pointer: str | None, outputs: list[bytes]) -> str:
-    run = call.run(shard, blobs, pointer, "benchmark")
+    run = call.run(shard, blobs, pointer, "benchmark", 0)
     while True:
         try:
             outputs.append(next(run))
         except StopIteration as end:
-            return str(end.value)
+            return str(end.value.pointer)
 
 
 def measure(home: Path) -> dict[str, float | dict[str, float]]:
