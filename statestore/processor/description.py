@@ -41,7 +41,8 @@ class SubtopologyDescription:
 
     def __str__(self) -> str:
         note = " for global store (will not generate tasks)" if self.is_global else ""
-        return f"Sub-topology: {self.id}{note}\n" + "".join(f"    {node}\n" for node in self.nodes)
+        end = "" if self.is_global else "\n"
+        return f"Sub-topology: {self.id}{note}\n" + "".join(f"    {node}\n" for node in self.nodes) + end
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,8 @@ class TopologyDescription:
     subtopologies: tuple[SubtopologyDescription, ...]
 
     def __str__(self) -> str:
-        # Kafka lists sub-topologies and global stores in two groups.
-        ordered = sorted(self.subtopologies, key=lambda each: (each.is_global, each.id))
-        return "Topologies:\n" + "".join(f"   {subtopology}\n" for subtopology in ordered)
+        # To the blank as Kafka has it, so that the two can be compared.
+        return "Topologies:\n " + "".join(f"  {subtopology}" for subtopology in self.subtopologies)
 
     def to_mermaid(self) -> str:
         """Return a Mermaid flowchart: topics and sinks' topics as stadiums, state stores as cylinders."""

@@ -94,15 +94,14 @@ class Topology:
         _require_serde("key_serde", key_serde)
         _require_serde("value_serde", value_serde)
         _require_supplier(processor, supplier)
-        if isinstance(builder, StoreBuilder):
-            # Its topic is a changelog already where there is one; a shard's copy is kept like any other store.
-            builder = builder.with_logging_enabled(builder.changelog_config)
-            if builder.time_to_live is not None:
-                raise TopologyError(f"global store {builder.name!r} can't have a ttl: it holds what its topic holds")
-        if getattr(builder, "name", None) in self.store_builders:
+        self._check_builder(builder)
+        if builder.name in self.store_builders:
             raise TopologyError(f"there already is a state store {builder.name!r}")
-        self._add_builder(builder)
+        if builder.time_to_live is not None:
+            raise TopologyError(f"global store {builder.name!r} can't have a ttl: it holds what its topic holds")
         self._add_source(SourceNode(source, (topic,), key_serde, value_serde, is_global=True))
+        # Its topic is a changelog already where there is one; a shard's copy is kept like any other store.
+        self._add_builder(builder.with_logging_enabled(builder.changelog_config))
         self.processors[processor] = self.nodes[processor] = ProcessorNode(
             processor, supplier, (source,), [builder.name]
         )
@@ -196,12 +195,16 @@ class Topology:
                 raise TopologyError(f"sources {other.name!r} and {name!r} both read {what}")
         self.sources[name] = self.nodes[name] = source
 
-    def _add_builder(self, builder: StoreBuilder[Any]) -> None:
+    def _check_builder(self, builder: StoreBuilder[Any]) -> None:
         if not isinstance(builder, StoreBuilder):
             raise TypeError(f"builder must be a StoreBuilder (see Stores), not {builder!r}")
         present = self.store_builders.get(builder.name)
         if present is not None and present is not builder:
             raise TopologyError(f"there already is a state store {builder.name!r}")
+
+    def _add_builder(self, builder: StoreBuilder[Any]) -> None:
+        self._check_builder(builder)
+        present = self.store_builders.get(builder.name)
         expiry = builder.expiry_store
         if expiry is not None and present is None:
             if expiry.name in self.store_builders:

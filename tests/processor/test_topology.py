@@ -89,3 +89,52 @@ def test_illegal_arguments_are_named(topology: Topology) -> None:
         topology.add_sink("x", "", ["in"])
     with pytest.raises(ValueError, match="illegal name"):
         topology.add_sink("a b", "x", ["in"])
+
+
+def add_global_store(topology: Topology, name: str = "g", source: str = "gs", topic: str = "gt", processor: str = "gp"):
+    topology.add_global_store(store(name), source, topic, processor, Processor, key_serde=STRING, value_serde=STRING)
+
+
+def test_a_global_store_has_its_source_and_processor_to_itself(topology: Topology) -> None:
+    add_global_store(topology)
+    assert topology.global_stores == {"g": "gt"}
+    assert topology.store_builders["g"].logging_enabled
+    topology.validate()
+    for parent in ("gs", "gp"):
+        with pytest.raises(TopologyError, match=f"can't be below '{parent}', which feeds a global store"):
+            topology.add_sink("more", "more", [parent])
+    with pytest.raises(TopologyError, match="needs no attaching: every processor can read it"):
+        topology.connect_processor_and_state_stores("p", "g")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"name": "g", "source": "hs", "processor": "hp"}, "already is a state store 'g'"),
+        ({"name": "h", "source": "in"}, "already is a node 'in'"),
+        ({"name": "h", "source": "hs", "processor": "p"}, "already is a node 'p'"),
+        ({"name": "h", "source": "same", "processor": "same"}, "already is a node 'same'"),
+        ({"name": "h", "source": "hs", "processor": "hp"}, "both read topic 'gt'"),
+    ],
+)
+def test_global_stores_that_can_not_be_leave_the_topology_as_it_was(
+    topology: Topology, wrong: dict[str, str], message: str
+) -> None:
+    add_global_store(topology)
+    before = (list(topology.nodes), list(topology.store_builders), dict(topology.global_stores))
+    with pytest.raises(TopologyError, match=message):
+        add_global_store(topology, **wrong)
+    assert (list(topology.nodes), list(topology.store_builders), dict(topology.global_stores)) == before
+
+
+def test_a_node_below_itself_is_a_cycle(topology: Topology) -> None:
+    with pytest.raises(TopologyError, match="can't be below itself: a topology has no cycles"):
+        topology.add_processor("loop", Processor, ["in", "loop"])
+
+
+def test_a_sinks_topic_is_a_name_or_a_function(topology: Topology) -> None:
+    topology.add_sink("chosen", lambda record, metadata: "x", ["p"])
+    assert topology.to_json()[2] == {"type": "sink", "name": "chosen", "topic": None, "parents": ["p"]}
+    for wrong in ("", None, 7):
+        with pytest.raises(ValueError, match="topic must be a name, or a function"):
+            topology.add_sink("wrong", wrong, ["p"])
