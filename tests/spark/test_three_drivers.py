@@ -1,0 +1,149 @@
+"""One topology, unchanged, under three drivers: both of Spark's entry points and the test driver say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orders import Order, seeded_orders
+from queries import OrderQuery
+from statestore import (
+    Headers,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    RecordMetadata,
+    Serdes,
+    Stores,
+    Topology,
+    ValueTimestampHeaders,
+)
+from statestore.spark import read_store
+from statestore.testing import TestRecord, TopologyTestDriver
+
+TEXT, INT = Serdes.string(), Serdes.int64()
+TICK_MS = 7_000
+
+
+def with_schema(value: dict[str, Any], headers: Headers) -> bytes:
+    headers.add("schema", b"totals-1")
+    return bytes(Serdes.json().serialize(value))
+
+
+def of_any_schema(data: bytes, headers: Headers) -> Any:
+    return Serdes.json().deserialize(data)
+
+
+SCHEMA_IN_HEADER = Serdes.of_headers("totals", with_schema, of_any_schema)
+
+
+class Totals(Processor):
+    """Totals per customer, told to one child, and all of them to another one every seven seconds of stream time."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.totals = context, context.state_store("totals")
+        context.schedule(TICK_MS, PunctuationType.STREAM_TIME, self.tell_all)
+
+    def process(self, record: Record[str, dict[str, Any]]) -> None:
+        seen: ValueTimestampHeaders[int] | None = self.totals.get(record.key)
+        total = (seen.value if seen else 0) + record.value["amount"]
+        metadata = self.context.record_metadata
+        assert metadata is not None
+        record.headers.remove("schema-id").add("offset", b"%d" % metadata.offset)
+        self.totals.put_value(record.key, total)
+        self.context.forward(record.with_value({"total": total}), "out")
+
+    def tell_all(self, now_ms: int) -> None:
+        with self.totals.all() as entries:
+            for key, held in entries:
+                self.context.forward(
+                    Record(key, {"at": now_ms, "total": held.value}, now_ms, held.headers), "by-tenant"
+                )
+        self.totals.put_value("ticks", now_ms)
+
+
+def topic_of_tenant(record: Record[Any, Any], metadata: RecordMetadata | None) -> str:
+    assert metadata is None, "a punctuation comes from no record"
+    tenant = record.headers.last_header("tenant")
+    return "nobody" if tenant is None or tenant.value is None else tenant.value.decode()
+
+
+def topology() -> Topology:
+    made = Topology()
+    made.add_source("orders", "orders", key_serde=TEXT, value_serde=Serdes.json())
+    made.add_processor("totals", Totals, ["orders"])
+    builder = Stores.timestamped_key_value_store_with_headers_builder(
+        Stores.persistent_timestamped_key_value_store_with_headers("totals"), TEXT, INT
+    )
+    made.add_state_store(builder.with_caching_enabled(), "totals")
+    made.add_sink("out", "out", ["totals"], key_serde=TEXT, value_serde=SCHEMA_IN_HEADER)
+    made.add_sink("by-tenant", topic_of_tenant, ["totals"], key_serde=TEXT)
+    return made
+
+
+def in_one_partition(orders: list[Order]) -> list[Order]:
+    return [order._replace(partition=0, offset=number) for number, order in enumerate(orders)]
+
+
+def outputs_of_test_driver(orders: list[Order]) -> tuple[list[tuple[Any, ...]], dict[str, tuple[Any, ...]]]:
+    with TopologyTestDriver(topology()) as driver:
+        source = driver.create_input_topic("orders", key_serde=TEXT, value_serde=Serdes.json())
+        for order in orders:
+            value = {"amount": order.amount}
+            source.pipe_input(TestRecord(order.customer, value, order.timestamp_ms, Headers(order.headers)))
+        found = [
+            (topic, record.key, record.value, record.timestamp_ms, list(record.headers))
+            for topic in driver.produced_topic_names()
+            if not topic.endswith("-changelog")
+            for record in driver.create_output_topic(
+                topic, key_serde=Serdes.bytes(), value_serde=Serdes.bytes()
+            ).read_records_to_list()
+        ]
+        store = driver.get_timestamped_key_value_store_with_headers("totals")
+        with store.all() as entries:
+            held = {key: (value.value, value.timestamp_ms, list(value.headers)) for key, value in entries}
+        return found, held
+
+
+def by_topic(outputs: list[tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]:
+    topics: dict[str, list[tuple[Any, ...]]] = {}
+    for topic, *rest in outputs:
+        topics.setdefault(topic, []).append(tuple(rest))
+    return topics
+
+
+def test_outputs_and_state_are_those_of_the_test_driver(order_query: OrderQuery) -> None:
+    orders = in_one_partition(seeded_orders(50))
+    for start in range(0, len(orders), 20):
+        order_query.add(orders[start : start + 20])
+    order_query.run(topology(), shards=1)
+    expected, held = outputs_of_test_driver(orders)
+
+    found = [
+        (
+            row.topic,
+            bytes(row.key),
+            bytes(row.value),
+            int(row.timestamp.timestamp() * 1000),
+            [(header.key, header.value) for header in row.headers],
+        )
+        for row in order_query.outputs
+    ]
+    assert len(found) > len(orders)
+    assert {"out", "eu", "us"} <= by_topic(found).keys()
+    assert by_topic(found) == by_topic(expected)
+
+    rows = read_store(
+        order_query.spark,
+        "totals",
+        checkpoint_location=order_query.home / "checkpoint",
+        state_location=order_query.home / "state",
+    ).collect()
+    assert held == {
+        row.key.decode(): (
+            INT.deserialize(bytes(row.value)),
+            row.timestamp_ms,
+            [(header.key, header.value) for header in row.headers],
+        )
+        for row in rows
+    }
