@@ -27,7 +27,7 @@ from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import UpgradingByteStore
-from statestore.errors import FormatError, LocalStateCorruptedError, LocalStateLockedError
+from statestore.errors import FormatError, LocalStateCorruptedError, LocalStateLockedError, StoreFormatError
 from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
@@ -61,13 +61,12 @@ def open_local_copy(
             if not held:
                 continue
             try:
-                database, applied = _open_on_chain(path, pointer, stores)
+                database, committed, applied = _open_on_chain(path, pointer, stores)
             except LocalStateLockedError:
                 # Held by this very process: a copy that was discarded while it was still open.
                 continue
             usable = changed = False
             try:
-                committed = _open_stores(database, stores)
                 changed = _catch_up(path, committed, applied, location, pointer)
                 usable = True
                 yield committed
@@ -94,25 +93,34 @@ def _exclusive(lock_path: Path) -> Iterator[bool]:
             yield True
 
 
-def _open_on_chain(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]) -> tuple[RocksDBDatabase, int]:
+def _open_on_chain(
+    path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]
+) -> tuple[RocksDBDatabase, dict[str, CommittedStore], int]:
     """Open the copy at `path` if it holds a version on the pointer's chain, else an empty one in its place.
 
-    Also return how many of the pointer's deltas it holds.
+    Also return its stores, and how many of the pointer's deltas it holds.
     """
     families = [column_family(spec) for spec in stores]
     applied = _applied_deltas(path, pointer) if path.exists() else None
     if applied is not None:
+        opened: RocksDBDatabase | None = None
         try:
-            database = RocksDBDatabase(str(path), families)
-            if not applied or _holds_all(database.found, stores):
-                return _without_strangers(database, stores), applied
-            database.close()
+            opened = RocksDBDatabase(str(path), families)
+            if not applied or _holds_all(opened.found, stores):
+                return _without_strangers(opened, stores), _open_stores(opened, stores), applied
             _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
+        except StoreFormatError as unfinished:
+            # A store was given its next format before the upgrade to this one was through.
+            _LOG.info("shard %d: rebuilding the local copy: %s", pointer.shard, unfinished)
         except LocalStateCorruptedError as damage:
             _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
+        if opened is not None:
+            with suppress(LocalStateCorruptedError):  # it is discarded anyway
+                opened.close()
     _discard(path)
     path.mkdir()
-    return RocksDBDatabase(str(path), families), 0
+    database = RocksDBDatabase(str(path), families)
+    return database, _open_stores(database, stores), 0
 
 
 def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:

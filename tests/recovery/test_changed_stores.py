@@ -24,6 +24,7 @@ STRING = Serdes.string()
 HEADERS = Headers([("h", b"1")])
 KEYS = [f"{number:03}" for number in range(20)]
 
+PLAIN = Stores.key_value_store_builder(Stores.persistent_key_value_store("totals"), STRING, STRING)
 TIMED = Stores.timestamped_key_value_store_builder(
     Stores.persistent_timestamped_key_value_store("totals"), STRING, STRING
 )
@@ -156,6 +157,18 @@ def test_a_kill_in_the_middle_of_an_upgrade_costs_a_rebuild_and_no_entry(tmp_pat
     marker = (Shard(tmp_path, HEADED).copy / "statestore.marker").read_text()
     assert '"delta": ""' in marker, "nothing in the copy is certain"
     assert Shard(tmp_path, HEADED).totals(timed) == EXPECTED
+
+
+def test_headers_can_be_given_before_the_upgrade_to_timestamps_is_through(tmp_path: Path) -> None:
+    def fill_plain(stores: dict[str, Any], batch: ShardBatch) -> None:
+        stores["totals"].put_all((key, key) for key in KEYS)
+
+    plain = Shard(tmp_path, PLAIN).batch(None, fill_plain)
+    Shard(tmp_path, PLAIN).batch(plain, lambda stores, batch: None)
+    half = Shard(tmp_path, TIMED).batch(plain, lambda stores, batch: stores["totals"].get(KEYS[0]))
+    found = Shard(tmp_path, HEADED).totals(half)
+    assert found == {key: ValueTimestampHeaders(key, -1, Headers()) for key in KEYS}
+    assert NEWER in list_families(str(Shard(tmp_path, HEADED).copy))
 
 
 def test_versions_are_upgraded_with_their_rows(tmp_path: Path) -> None:
