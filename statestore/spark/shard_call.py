@@ -11,6 +11,7 @@ from typing import NamedTuple
 from statestore.errors import TopologyError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.ingest import IngestHook, ingested
+from statestore.processor.receivers import SinkRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import build_stores, settle_stores
 from statestore.processor.topology import Topology
@@ -86,13 +87,10 @@ class ShardCall:
             outputs = task.outputs
             while task.process(islice(records, _RECORDS_PER_STEP)):
                 if len(outputs) >= _RECORDS_PER_OUTPUT_BLOB:
-                    yield output_blob(outputs)
-                    outputs.clear()
+                    yield from _blobs(outputs)
             task.finish_batch()
             task.advance_wall_clock(now_ms)
-            if outputs:
-                yield output_blob(outputs)
-                outputs.clear()
+            yield from _blobs(outputs)
         finally:
             task.close()
 
@@ -117,3 +115,10 @@ class ShardCall:
         if claimed not in _claimed:
             claim(self.state.location, query_id)
             _claimed.add(claimed)
+
+
+def _blobs(outputs: list[SinkRecord]) -> Generator[bytes, None, None]:
+    """Yield what the sinks were sent as blobs of limited size, and clear it."""
+    for start in range(0, len(outputs), _RECORDS_PER_OUTPUT_BLOB):
+        yield output_blob(outputs[start : start + _RECORDS_PER_OUTPUT_BLOB])
+    outputs.clear()

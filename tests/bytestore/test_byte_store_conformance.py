@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from statestore import Serdes, Stores
 from statestore.bytestore.memory import MemoryDatabase
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.rocksdb import RocksDBDatabase
@@ -22,6 +23,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.stores.caching import CachingLayer, WrittenFor
 from statestore.stores.changelogging import ChangeLoggingLayer
+from statestore.stores.expiring import ExpiringLayer, ExpiryTimes
 from statestore.stores.layer import ByteStoreLayer
 from statestore.stores.retaining import RetainingLayer
 
@@ -98,6 +100,14 @@ def segment_directories(path: Path) -> tuple[ByteStore, Callable[[], None]]:
     return InOneSegment(directory.open_store(spec)), directory.close
 
 
+def expiring(inner: ByteStore) -> ByteStore:
+    """Make a layer over a store whose entries expire, but not while a test runs."""
+    times = Stores.key_value_store_builder(
+        Stores.in_memory_key_value_store("store-expiry"), Serdes.bytes(), Serdes.bytes()
+    ).build(MemoryDatabase(["store-expiry"]).family("store-expiry"))
+    return ExpiringLayer(inner, ExpiryTimes(times), 1, lambda: 0)
+
+
 SEGMENT = segment_prefix(7)
 SPEC = StoreSpec("store", StoreKind.KEY_VALUE, StoreFormat.PLAIN)
 ENGINES = {
@@ -110,6 +120,7 @@ ENGINES = {
     "caching": over_rocksdb(lambda inner: CachingLayer(inner, WrittenFor(TaskRecordContext()))),
     "retaining": over_rocksdb(lambda inner: InOneSegment(RetainingLayer(inner, Segments(inner, 1000, 10)))),
     "segment-directories": segment_directories,
+    "expiring": over_rocksdb(expiring),
     "small cache": over_rocksdb(lambda inner: CachingLayer(inner, WrittenFor(TaskRecordContext()), max_bytes=3)),
 }
 

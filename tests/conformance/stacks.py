@@ -173,6 +173,8 @@ LAYERS: Final[Mapping[str, Callable[[StoreBuilder[Any]], StoreBuilder[Any]]]] = 
     "logged": lambda builder: builder.with_logging_enabled(),
     "cached": lambda builder: builder.with_caching_enabled(),
     "metered": lambda builder: builder.with_metrics_enabled(),
+    # Of key-value stores only. Nothing expires while a test runs: all must be as without.
+    "expiring": lambda builder: builder.with_ttl(1),
     # The cache is so small that most writes of a test go on before the test flushes it.
     "all": lambda builder: builder.with_caching_enabled(max_bytes=64).with_metrics_enabled(),
 }
@@ -228,7 +230,9 @@ def cases(kind: Kind, wanted: Callable[[Case], bool] = lambda case: True) -> lis
     layers = [
         name
         for name in LAYERS
-        if name != ("all" if not kind.cached else "metered") and (kind.cached or name != "cached")
+        if name != ("all" if not kind.cached else "metered")
+        and (kind.cached or name != "cached")
+        and (kind is KEY_VALUE or name != "expiring")
     ]
     ends = (layers[0], layers[-1])
     found: list[Case] = []
@@ -271,6 +275,7 @@ class Stack:
         """The bytes below a write set; else the same."""
         self.store: Any = None
         self._path = home + "/db"
+        self._expiry = MemoryDatabase(["expiry"]).family("expiry")
         self._database: RocksDBDatabase | MemoryDatabase | TaskDirectory | None = None
 
     def open(self, *content: Entry) -> Any:
@@ -339,13 +344,11 @@ class Stack:
         else:
             self._database, self.committed = self._on_disk(self.spec)
             self.bytes = WriteSet(self.committed) if self.case.engine == "write set" else self.committed
-        return self.builder.build(
-            self.bytes,
-            changelog=self.changelog,
-            context=self.context,
-            stream_time_ms=stream_time_ms,
-            metrics=self.metrics,
-        )
+        written = {"changelog": self.changelog, "context": self.context, "metrics": self.metrics}
+        store = self.builder.build(self.bytes, stream_time_ms=stream_time_ms, **written)
+        if self.builder.expiry_store is not None:
+            store.expire(self.builder.expiry_store.build(self._expiry), 1, lambda: 0)
+        return store
 
     def _on_disk(self, spec: StoreSpec) -> tuple[RocksDBDatabase | TaskDirectory, ByteStore]:
         if self.case.engine == "task directory":

@@ -1,0 +1,56 @@
+"""Where the entries of one key stand in a store: side by side, and none of another key's between them.
+
+    list entry   key_size:u32_be  key  index:u64_be
+    map entry    key_size:u32_be  key  00  map_key
+
+The size makes sure that no key's entries begin like another's, whatever bytes the keys have. The only module that
+knows these layouts.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+_KEY_SIZE: Final = struct.Struct(">I")
+_INDEX: Final = struct.Struct(">Q")
+_BEFORE_MAP_KEY: Final = b"\x00"
+_BEHIND_MAP_KEYS: Final = b"\x01"
+
+
+def sized(key: bytes) -> bytes:
+    """Return a key behind its size, with which no other key that is sized begins."""
+    return _KEY_SIZE.pack(len(key)) + key
+
+
+def list_entry_key(key: bytes, index: int) -> bytes:
+    """Return where entry `index` of a key's list stands."""
+    return sized(key) + _INDEX.pack(index)
+
+
+def list_bounds(key: bytes) -> tuple[bytes, bytes]:
+    """Return the first and the last place of a key's list, both inclusive."""
+    prefix = sized(key)
+    return prefix + b"\x00" * _INDEX.size, prefix + b"\xff" * _INDEX.size
+
+
+def list_index(entry_key: bytes) -> int:
+    """Return the index of the list entry that stands there."""
+    (index,) = _INDEX.unpack(entry_key[-_INDEX.size :])
+    return int(index)
+
+
+def map_entry_key(key: bytes, map_key: bytes) -> bytes:
+    """Return where the entry `map_key` of a key's map stands."""
+    return sized(key) + _BEFORE_MAP_KEY + map_key
+
+
+def map_bounds(key: bytes) -> tuple[bytes, bytes]:
+    """Return where a key's map begins, and a place behind it where nothing stands."""
+    prefix = sized(key)
+    return prefix + _BEFORE_MAP_KEY, prefix + _BEHIND_MAP_KEYS
+
+
+def map_key_of(key: bytes, entry_key: bytes) -> bytes:
+    """Return the map key of the entry of `key`'s map that stands there."""
+    return entry_key[_KEY_SIZE.size + len(key) + len(_BEFORE_MAP_KEY) :]

@@ -1,0 +1,215 @@
+"""What a stateful processor asks for its states and timers. Named as Spark's StatefulProcessorHandle.
+
+States must be known before a query runs, so `init` runs twice: once when the topology is made, on a handle that notes
+what it is asked for, and then in each batch, on one that hands it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
+
+from statestore.errors import StateHandleError
+from statestore.format.serde import Serde, Serdes
+from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
+from statestore.operators.timers import Timers
+from statestore.stores.builder import StoreBuilder
+from statestore.stores.supplier import Duration
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_DELETED_AT_ONCE: Final = 10_000
+
+
+class TimeMode(Enum):
+    """Which clock timers follow, if there are any: the wall clock, or stream time."""
+
+    NONE = "none"
+    PROCESSING_TIME = "processing_time"
+    EVENT_TIME = "event_time"
+
+
+class StateKind(Enum):
+    """What a state holds."""
+
+    VALUE = "value"
+    LIST = "list"
+    MAP = "map"
+    DELETED = "deleted"
+
+
+class StateDeclaration(NamedTuple):
+    """A state that `init` asked for, and the store that it is kept in."""
+
+    kind: StateKind
+    builder: StoreBuilder[Any]
+
+
+class StatefulProcessorHandle:
+    """Hands out states, and sets the timers of the key that is being processed.
+
+    States are asked for in `init`, and in no other place; the same ones each time it runs. A state is kept in a store
+    of its name. Raises StateHandleError for what can't be had.
+    """
+
+    def __init__(self, scope: KeyScope[Any], time_mode: TimeMode, *, persistent: bool) -> None:
+        self._scope = scope
+        self._time_mode = time_mode
+        self._persistent = persistent
+        self._in_init = True
+
+    def get_value_state(
+        self, name: str, serde: Serde[V], ttl_ms: Duration | None = None, *, ttl_clock: str = "processing"
+    ) -> ValueState[V]:
+        """Return the state `name`, which holds one value of each key.
+
+        With `ttl_ms`, a value is gone when that time has passed since it was last written, on the wall clock or, with
+        `ttl_clock="event"`, in stream time. Raises ValueError for illegal arguments.
+        """
+        return ValueState(self._scope, self._asked(StateKind.VALUE, name, serde, ttl_ms, ttl_clock))
+
+    def get_list_state(
+        self, name: str, serde: Serde[V], ttl_ms: Duration | None = None, *, ttl_clock: str = "processing"
+    ) -> ListState[V]:
+        """Return the state `name`, which holds a list of each key. Each entry expires by itself."""
+        return ListState(self._scope, self._asked(StateKind.LIST, name, serde, ttl_ms, ttl_clock))
+
+    def get_map_state(
+        self,
+        name: str,
+        map_key_serde: Serde[K],
+        value_serde: Serde[V],
+        ttl_ms: Duration | None = None,
+        *,
+        ttl_clock: str = "processing",
+    ) -> MapState[K, V]:
+        """Return the state `name`, which holds a map of each key. Each entry expires by itself."""
+        store = self._asked(StateKind.MAP, name, value_serde, ttl_ms, ttl_clock)
+        return MapState(self._scope, store, map_key_serde)
+
+    def delete_if_exists(self, name: str, *, had_ttl: bool = False) -> None:
+        """Delete all that the state `name` holds, which is not asked for any more.
+
+        Up to ten thousand entries a shard and batch. The store stays declared, as its past is in the state location;
+        one whose entries expired needs `had_ttl`.
+        """
+        ttl_ms = _LONG_MS if had_ttl else None
+        self._delete_all(self._asked(StateKind.DELETED, name, Serdes.bytes(), ttl_ms, "processing"))
+
+    def register_timer(self, expiry_timestamp_ms: int) -> None:
+        """Have `handle_expired_timer` called for this key once this time has come; a timer that is there stays.
+
+        One for a time that has come already fires at the end of the batch, or if it is set by a timer, of the next.
+        Raises ValueError for a negative time.
+        """
+        self._timers().register(self._timer_key(), expiry_timestamp_ms)
+
+    def delete_timer(self, expiry_timestamp_ms: int) -> None:
+        """Delete the timer of this key and time, if it is there."""
+        self._timers().delete(self._timer_key(), expiry_timestamp_ms)
+
+    def list_timers(self) -> Iterator[int]:
+        """Yield the times of this key's timers, in milliseconds since the epoch, earliest first."""
+        return self._timers().of_key(self._timer_key())
+
+    def leave_init(self) -> None:
+        """Hand out no states from now on. The runner's to call."""
+        self._in_init = False
+
+    def _asked(self, kind: StateKind, name: str, serde: Serde[Any], ttl_ms: Duration | None, ttl_clock: str) -> Any:
+        if not self._in_init:
+            raise StateHandleError(name, "states can be asked for in init() only. Keep what it returns in an attribute")
+        if not isinstance(serde, Serde):
+            raise TypeError(f"state {name!r} needs a Serde (see Serdes), not {serde!r}")
+        builder = keyed_state_store(name, serde, ttl=ttl_ms, ttl_clock=ttl_clock, persistent=self._persistent)
+        return self._store(StateDeclaration(kind, builder))
+
+    def _timer_key(self) -> bytes:
+        return self._scope.key_bytes("timers")
+
+    def _timers(self) -> Timers:
+        if self._time_mode is TimeMode.NONE:
+            raise StateHandleError("timers", 'there are none with time_mode="none": choose another one')
+        return self._live_timers()
+
+    def _store(self, declaration: StateDeclaration) -> Any:
+        raise NotImplementedError
+
+    def _delete_all(self, store: Any) -> None:
+        raise NotImplementedError
+
+    def _live_timers(self) -> Timers:
+        raise NotImplementedError
+
+
+class CollectingHandle(StatefulProcessorHandle):
+    """Notes what `init` asks for; what it returns can't be used."""
+
+    def __init__(self, key_serde: Serde[Any], time_mode: TimeMode, *, persistent: bool) -> None:
+        super().__init__(KeyScope(key_serde), time_mode, persistent=persistent)
+        self.declared: dict[str, StateDeclaration] = {}
+
+    def _store(self, declaration: StateDeclaration) -> Any:
+        name = declaration.builder.name
+        if name in self.declared:
+            raise StateHandleError(name, "was asked for twice; each state needs a name of its own")
+        self.declared[name] = declaration
+        return _NoStore(name)
+
+    def _delete_all(self, store: Any) -> None:
+        """Nothing is there yet."""
+
+    def _live_timers(self) -> Timers:
+        raise StateHandleError("timers", "there is no key to have timers: set them while one is processed")
+
+
+class _NoStore:
+    """Stands for a store before there is one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        raise StateHandleError(self._name, "can't be used in init(): there is no key to have the state of")
+
+
+class LiveHandle(StatefulProcessorHandle):
+    """Hands out states on the stores of a task."""
+
+    def __init__(
+        self,
+        scope: KeyScope[Any],
+        time_mode: TimeMode,
+        declared: Mapping[str, StateDeclaration],
+        store_of: Callable[[str], Any],
+        timers: Timers | None,
+    ) -> None:
+        super().__init__(scope, time_mode, persistent=True)
+        self._declared = declared
+        self._store_of = store_of
+        self._all_timers = timers
+
+    def _store(self, declaration: StateDeclaration) -> Any:
+        name = declaration.builder.name
+        declared = self._declared.get(name)
+        if declared is None or declared.kind is not declaration.kind:
+            was = "not asked for" if declared is None else f"a {declared.kind.value} state"
+            raise StateHandleError(
+                name, f"was {was} when the topology was made: init() must ask for the same states every time"
+            )
+        return self._store_of(name)
+
+    def _delete_all(self, store: Any) -> None:
+        with store.all() as entries:
+            store.put_all([(key, None) for key, _ in islice(entries, _DELETED_AT_ONCE)])
+
+    def _live_timers(self) -> Timers:
+        assert self._all_timers is not None  # the time mode is not NONE
+        return self._all_timers
+
+
+_LONG_MS: Final = 2**62
+"""For a state of which only what is there already matters."""

@@ -1,0 +1,251 @@
+"""Stores with a time to live: what expired is never read, and goes in the end; all else is as without."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from statestore import Serdes, StoreBuilder, Stores
+from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.write_set import WriteSet
+from statestore.format.store_format import StoreFormat
+from statestore.stores.expiring import ExpiringLayer, ExpiryTimes
+from tests.conformance.stacks import KEY_VALUE, SCRATCH, hold
+
+KEYS = st.binary(max_size=2)  # short, so that they collide
+BOUNDS = st.none() | KEYS
+VALUES = st.integers(0, 9)
+FAMILIES = ["store", "store-expiry"]
+TTL_MS = 10
+
+
+def builders() -> list[StoreBuilder[Any]]:
+    made = [KEY_VALUE.builder(known, persistent=False) for known in KEY_VALUE.builders]
+    return [*made, *(builder.with_caching_enabled() for builder in made)]
+
+
+class ExpiringMachine(RuleBasedStateMachine):
+    """A store of any format, with and without a cache, against a dict of values and times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = TemporaryDirectory(dir=SCRATCH)
+        self.now_ms = 0
+        self.model: dict[bytes, tuple[Any, int]] = {}
+        self.database: Any = None
+
+    @initialize(builder=st.sampled_from(builders()), on_disk=st.booleans())
+    def open(self, builder: StoreBuilder[Any], on_disk: bool) -> None:
+        self.builder = builder.with_ttl(TTL_MS)
+        self.on_disk = on_disk
+        self.database = None if on_disk else MemoryDatabase(FAMILIES)
+        self.build()
+
+    def build(self) -> None:
+        if self.on_disk:
+            self.database = RocksDBDatabase(self.directory.name + "/db", FAMILIES)
+        family = self.database.family
+        committed = [family(name, name) if self.on_disk else family(name) for name in FAMILIES]
+        self.bytes, self.expiry_bytes = (WriteSet(store) for store in committed)
+        self.committed = committed
+        expiry = self.builder.expiry_store
+        assert expiry is not None
+        self.store = self.builder.build(self.bytes)
+        self.times = expiry.build(self.expiry_bytes)
+        self.layer: ExpiringLayer = self.store.expire(self.times, TTL_MS, lambda: self.now_ms)
+
+    def held(self, value: int | None) -> Any:
+        return hold(self.builder.format, value)
+
+    def living(self) -> dict[bytes, Any]:
+        return {key: held for key, (held, expiry_ms) in sorted(self.model.items()) if expiry_ms > self.now_ms}
+
+    def put_in_model(self, key: bytes, value: int | None) -> None:
+        if value is None:
+            self.model.pop(key, None)
+        else:
+            self.model[key] = (self.held(value), self.now_ms + TTL_MS)
+
+    @rule(key=KEYS, value=st.none() | VALUES)
+    def put(self, key: bytes, value: int | None) -> None:
+        self.store.put(key, self.held(value))
+        self.put_in_model(key, value)
+
+    @rule(entries=st.lists(st.tuples(KEYS, st.none() | VALUES), max_size=4))
+    def put_all(self, entries: list[tuple[bytes, int | None]]) -> None:
+        self.store.put_all([(key, self.held(value)) for key, value in entries])
+        for key, value in entries:
+            self.put_in_model(key, value)
+
+    @rule(key=KEYS, value=VALUES)
+    def put_if_absent(self, key: bytes, value: int) -> None:
+        present = self.living().get(key)
+        assert self.store.put_if_absent(key, self.held(value)) == present
+        if present is None:
+            self.put_in_model(key, value)
+
+    @rule(key=KEYS)
+    def delete(self, key: bytes) -> None:
+        assert self.store.delete(key) == self.living().get(key)
+        self.model.pop(key, None)
+
+    @rule(key=KEYS)
+    def get(self, key: bytes) -> None:
+        assert self.store.get(key) == self.store.read_only().get(key) == self.living().get(key)
+
+    @rule(start=BOUNDS, end=BOUNDS)
+    def range(self, start: bytes | None, end: bytes | None) -> None:
+        wanted = [
+            (key, held)
+            for key, held in self.living().items()
+            if (start is None or start <= key) and (end is None or key <= end)
+        ]
+        assert list(self.store.range(start, end)) == wanted
+        assert list(self.store.reverse_range(start, end)) == wanted[::-1]
+        plain = self.builder.format is StoreFormat.PLAIN
+        assert list(self.store.range_values(start, end)) == [held if plain else held.value for _, held in wanted]
+
+    @rule(prefix=KEYS)
+    def prefix_scan(self, prefix: bytes) -> None:
+        wanted = [pair for pair in self.living().items() if pair[0].startswith(prefix)]
+        assert list(self.store.prefix_scan(prefix)) == wanted
+
+    @rule(elapsed_ms=st.integers(1, 2 * TTL_MS))
+    def wait(self, elapsed_ms: int) -> None:
+        self.now_ms += elapsed_ms
+
+    @rule()
+    def delete_expired(self) -> None:
+        expired = self.model.keys() - self.living().keys()
+        assert self.layer.delete_expired() == len(expired)
+        for key in expired:
+            del self.model[key]
+        self.store.flush()
+        assert [key for key, _ in self.bytes.range(None, None)] == sorted(self.model)
+
+    @rule()
+    def reopen(self) -> None:
+        for store, pending, committed in zip(
+            (self.store, self.times), (self.bytes, self.expiry_bytes), self.committed, strict=True
+        ):
+            store.flush()
+            pending.apply_to(committed)
+        if self.on_disk:
+            self.database.close()
+        self.build()
+
+    @invariant()
+    def times_are_those_of_what_is_stored(self) -> None:
+        if self.database is None:
+            return
+        wanted = sorted((key, expiry_ms) for key, (_, expiry_ms) in self.model.items())
+        times = ExpiryTimes(self.times)
+        assert list(times.between(None, None)) == wanted
+        by_time = sorted((expiry_ms, key) for key, expiry_ms in wanted)
+        assert list(times.due(2**62)) == [key for _, key in by_time]
+
+    def teardown(self) -> None:
+        if self.database is not None and self.on_disk:
+            self.database.close()
+        self.directory.cleanup()
+
+
+TestExpiring = ExpiringMachine.TestCase
+TestExpiring.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+
+
+@pytest.fixture
+def expiring() -> Any:
+    """A store with a time to live of 10 ms, with its layer and a clock to be set."""
+    database = MemoryDatabase(FAMILIES)
+    builder = Stores.key_value_store_builder(Stores.in_memory_key_value_store("store"), Serdes.string(), Serdes.int64())
+    builder = builder.with_ttl(TTL_MS)
+    assert builder.expiry_store is not None
+    made, times = builder.build(database.family("store")), builder.expiry_store.build(database.family("store-expiry"))
+    clock = [0]
+    return made, made.expire(times, TTL_MS, lambda: clock[0]), clock, times
+
+
+def test_an_entry_lives_until_the_moment_it_expires(expiring: Any) -> None:
+    store, _, clock, _ = expiring
+    store.put("a", 1)
+    clock[0] = TTL_MS - 1
+    assert store.get("a") == 1
+    clock[0] = TTL_MS
+    assert store.get("a") is None
+    assert list(store.all()) == []
+
+
+def test_an_iterator_shows_what_lived_at_its_call(expiring: Any) -> None:
+    store, layer, clock, _ = expiring
+    store.put("a", 1)
+    scan = store.all()
+    clock[0] = TTL_MS
+    layer.delete_expired()
+    assert list(scan) == [("a", 1)]
+
+
+def test_clean_up_is_bounded_and_keeps_up(expiring: Any) -> None:
+    store, layer, clock, _ = expiring
+    store.put_all([(f"{number:05}", number) for number in range(5_000)])
+    clock[0] = TTL_MS
+    assert layer.delete_expired() == 5_000  # twice what was written since, that is up to 10,000
+    store.put_all([(f"{number:05}", number) for number in range(5_000)])
+    layer.delete_expired()
+    clock[0] = 2 * TTL_MS
+    assert [layer.delete_expired() for _ in range(6)] == [1_000] * 5 + [0]
+
+
+def test_what_was_there_before_does_not_expire_until_it_is_put(expiring: Any) -> None:
+    store, layer, clock, _ = expiring
+    layer.inner.put(b"old", Serdes.int64().serialize(1))
+    clock[0] = 2**62
+    assert layer.delete_expired() == 0
+    assert list(store.all()) == [("old", 1)]
+    store.put("old", 2)
+    clock[0] += TTL_MS
+    assert store.get("old") is None
+
+
+def test_a_time_to_live_without_end_does_not_overflow() -> None:
+    database = MemoryDatabase(FAMILIES)
+    builder = Stores.key_value_store_builder(Stores.in_memory_key_value_store("store"), Serdes.bytes(), Serdes.bytes())
+    builder = builder.with_ttl(2**63 - 1)
+    assert builder.expiry_store is not None
+    store = builder.build(database.family("store"))
+    layer = store.expire(builder.expiry_store.build(database.family("store-expiry")), 2**63 - 1, lambda: 2**62)
+    store.put(b"k", b"v")
+    assert layer.delete_expired() == 0
+    assert store.get(b"k") == b"v"
+
+
+def test_a_second_task_on_a_store_does_not_expire_it_twice(expiring: Any) -> None:
+    store, layer, clock, times = expiring
+    again = store.expire(times, TTL_MS, lambda: clock[0])
+    assert again.inner is layer.inner
+
+
+def test_illegal_times_to_live() -> None:
+    key_value = Stores.key_value_store_builder(Stores.persistent_key_value_store("s"), Serdes.string(), Serdes.string())
+    for ttl in (0, -1, 1.5, 2**63):
+        with pytest.raises(ValueError, match="ttl must be an integer of milliseconds, 1 or more"):
+            key_value.with_ttl(ttl)
+    with pytest.raises(ValueError, match="clock must be one of processing, event, not 'wall'"):
+        key_value.with_ttl(5, "wall")
+    windows = Stores.window_store_builder(Stores.persistent_window_store("w", 10, 10), Serdes.string(), Serdes.string())
+    with pytest.raises(ValueError, match="'w': a window store has a retention, not a ttl"):
+        windows.with_ttl(5)
+
+
+def test_the_expiry_store_is_made_as_its_store_is(tmp_path: Path) -> None:
+    key_value = Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), Serdes.string(), Serdes.string())
+    assert key_value.expiry_store is None
+    expiry = key_value.with_logging_disabled().with_caching_enabled(7).with_ttl(5).expiry_store
+    assert expiry is not None
+    assert (expiry.name, expiry.persistent, expiry.logging_enabled) == ("s-expiry", False, False)
+    assert (expiry.caching_enabled, expiry.cache_max_bytes) == (True, 7)
