@@ -44,6 +44,7 @@ check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
 bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/stores.py
 	@$(BIN)/python benchmarks/processor.py
+	@$(BIN)/python benchmarks/test_driver.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 
 lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions

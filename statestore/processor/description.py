@@ -1,6 +1,6 @@
 """What a topology looks like: sub-topologies and their nodes, as text and as a drawing.
 
-Source: Kafka Streams' TopologyDescription, whose text this is.
+Source: Kafka Streams' TopologyDescription, whose text this is; but names in a list are in order here.
 """
 
 from __future__ import annotations

@@ -182,9 +182,11 @@ def test_a_changed_topology_is_refused_or_accepted(query: OrderQuery) -> None:
         ),
         "second",
     )
+    with pytest.raises(TopologyError, match=r"asked for the state store 'totals', which is not attached to it"):
+        query.run(changed, accept_topology_change=True)
+    changed.processors["second"].supplier = SecondTotal
     with pytest.raises(TopologyChangedError, match=r"processor 'second' is new; store 'more' is new.*accept_topology"):
         query.run(changed)
-    changed.processors["second"].supplier = SecondTotal
     query.run(changed, accept_topology_change=True)
     assert query.totals() == expected_totals(ORDERS)
 

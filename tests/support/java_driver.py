@@ -26,6 +26,8 @@ class Scenario:
     steps: tuple[Step, ...] = ()
     initial_wall_clock_ms: int = 1000
     persistent: bool = False
+    graph: tuple[tuple[Any, ...], ...] = ()
+    """What the topology named "graph" is made of, as RunTopologies.java takes it."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -33,6 +35,7 @@ class Scenario:
             "steps": self.steps,
             "initial_wall_clock_ms": self.initial_wall_clock_ms,
             "persistent": self.persistent,
+            "graph": self.graph,
         }
 
 
@@ -43,7 +46,7 @@ def pipe(
     timestamp_ms: int | None,
     headers: Sequence[tuple[str, str | None]] = (),
 ) -> Step:
-    return "pipe", topic, _hex(key), _hex(value), timestamp_ms, [(name, _hex(held)) for name, held in headers]
+    return "pipe", topic, _hex(key), _hex(value), timestamp_ms, tuple((name, _hex(held)) for name, held in headers)
 
 
 def advance(advance_ms: int) -> Step:

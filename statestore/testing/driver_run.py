@@ -1,0 +1,256 @@
+"""Runs a topology in a test driver: record after record through one task, each committed before the next."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from statestore.errors import (
+    DriverError,
+    DriverFailedError,
+    InvalidTimestampError,
+    ProcessorError,
+    UnknownTopicError,
+)
+from statestore.processor.receivers import SinkRecord, SourceRecord
+from statestore.processor.task import OnDeserializationError, Task
+from statestore.processor.topology import Topology
+from statestore.testing.driver_state import DriverState
+from statestore.testing.test_topics import PipedRecord
+from statestore.testing.topic_logs import OutputTopic, PipedAgain, ReadableTopic
+
+_LOG = logging.getLogger(__name__)
+_PARTITION = 0
+# What a store logs for a write that is made outside of any record: that of a test. Kafka's driver does the same.
+_OUTSIDE_MS = 0
+
+
+class DriverRun:
+    """A topology on the state of a driver. Outputs, and what waits to be piped again, stay from start to start.
+
+    After an error out of the topology, nothing of the record that it came from is committed, and it does not run any
+    longer.
+    """
+
+    topology: Topology
+    """What was started last."""
+
+    def __init__(self, state: DriverState, on_deserialization_error: OnDeserializationError) -> None:
+        self.failure: str | None = None
+        """What stopped the topology; None if it runs."""
+        self._state = state
+        self._on_deserialization_error = on_deserialization_error
+        self._outputs: dict[str, OutputTopic] = {}
+        self._global_records: dict[str, list[SourceRecord]] = {}
+        self._again = PipedAgain()
+        self._taken: SinkRecord | None = None
+        """The record that is being processed, if it was piped again."""
+        self._is_running = False
+        """Whether the task is at something that is not committed yet."""
+
+    def start(self, topology: Topology, *, anew: bool = False) -> None:
+        """Open the stores, `anew` if nothing is on the disk, make the task, and go on with what waits.
+
+        Raises what opening a store, the topology's processors and what they process raise; then it does not run.
+        """
+        try:
+            self._state.open(topology, anew=anew)
+            self.topology = topology
+            self.failure = None
+            self._note_topics(topology)
+            self._make_task(topology)
+            try:
+                self._fill_global_stores(topology)
+                self._commit()
+                self._task.process(self._committing())
+            except BaseException as failure:
+                self._fail(failure)
+                self._state.close()
+                raise
+            self._state.context.leave_record(_OUTSIDE_MS)
+        except BaseException as failure:
+            self.failure = _described(failure)
+            raise
+
+    def stop(self) -> None:
+        """Close processors and stores, in which stays what was written outside of records. Raises ProcessorError."""
+        try:
+            if self.failure is None:
+                try:
+                    self._task.close()
+                finally:
+                    self._commit_state()
+        except BaseException as failure:
+            self.failure = _described(failure)
+            raise
+        finally:
+            self._state.close()
+
+    def pipe(self, topic: str, records: Iterator[PipedRecord]) -> None:
+        """Process records of a topic, after each what it led to. Raises UnknownTopicError if no source reads it."""
+        self._require_ready()
+        if topic not in self._reads and not self._reads_all:
+            raise UnknownTopicError(topic=topic, sources=sorted(self._reads))
+        self._commit_state()  # what the test itself wrote is not part of what comes next
+        try:
+            self._task.process(self._committing(topic, records))
+        except BaseException as failure:
+            # What the input itself raises comes between two records: it is no failure of the topology.
+            if self._is_running:
+                self._fail(failure)
+            raise
+        finally:
+            self._state.context.leave_record(_OUTSIDE_MS)
+
+    def advance_wall_clock(self, advance_ms: int) -> None:
+        """Let the wall clock go on, run the punctuators that become due, and process what they led to."""
+        self._require_ready()
+        self._commit_state()
+        self._is_running = True
+        try:
+            self._task.advance_wall_clock(self._state.context.system_time_ms + advance_ms)
+            self._commit()
+            self._task.process(self._committing())
+        except BaseException as failure:
+            self._fail(failure)
+            raise
+        finally:
+            self._state.context.leave_record(_OUTSIDE_MS)
+
+    def readable(self, topic: str) -> ReadableTopic | None:
+        """Return the records of a topic, None if there never were any."""
+        output = self._outputs.get(topic)
+        if output is not None:
+            return output
+        log = self._changelogs.get(topic)
+        return log if log is not None and log.was_written else None
+
+    def produced_topics(self) -> set[str]:
+        """Return the names of the topics that were written to so far, changelogs included."""
+        return {*self._outputs, *(topic for topic, log in self._changelogs.items() if log.was_written)}
+
+    def metrics(self) -> dict[str, float]:
+        """Return counts since the start by Kafka's names, and `STORE/METRIC` of stores that are measured."""
+        stores, skipped = self._state.stores, self._task.skipped_records
+        found: dict[str, float] = {
+            "process-total": self._processed,
+            "punctuate-total": self._task.punctuation_count,
+            "commit-total": self._commits,
+            "skipped-records-total": skipped,
+            "dropped-records-total": skipped + sum(store.dropped_records for store in stores.values()),
+        }
+        for name, store in stores.items():
+            if store.metrics is not None:
+                found.update({f"{name}/{metric}": value for metric, value in store.metrics.values().items()})
+        return found
+
+    def _note_topics(self, topology: Topology) -> None:
+        self._reads = {topic for source in topology.sources.values() for topic in source.topics or ()}
+        self._reads_all = any(source.topics is None for source in topology.sources.values())
+        self._global_topics = frozenset(topology.global_stores.values())
+        self._changelogs = {log.topic: log for log in self._state.logs.values()}
+        self._read_changelogs = [log for log in self._state.logging if log.topic in self._reads]
+
+    def _make_task(self, topology: Topology) -> None:
+        state = self._state
+        state.context.leave_record(_OUTSIDE_MS)
+        self._processed = self._commits = 0
+        try:
+            self._task = Task(
+                topology,
+                0,
+                state.stores,
+                state.context,
+                on_deserialization_error=self._on_deserialization_error,
+                punctuations=state.progress.punctuations,
+            )
+        except BaseException:
+            state.discard()
+            state.close()
+            raise
+        # Schedules are made in init() alone.
+        self._has_schedules = bool(self._task.punctuations())
+
+    def _fill_global_stores(self, topology: Topology) -> None:
+        """Process the records of global topics again whose stores began with nothing."""
+        for name, topic in topology.global_stores.items():
+            if name in self._state.emptied:
+                self._task.process(self._global_records.get(topic, ()))
+
+    def _committing(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceRecord]:
+        """Yield what waits, then the records of `topic` and after each what waits; commit when the task is back."""
+        again, offsets = self._again, self._state.progress.offsets
+        while True:
+            if again:
+                source, timestamp_ms, key, value, header_bytes = self._taken = again.take()
+            else:
+                following = None if inputs is None else next(inputs, None)
+                if following is None:
+                    return
+                source = topic
+                timestamp_ms, key, value, header_bytes = following
+            offset = offsets.get(source, 0)
+            if timestamp_ms < 0:
+                raise InvalidTimestampError(
+                    topic=source, partition=_PARTITION, offset=offset, timestamp_ms=timestamp_ms
+                )
+            record = (source, _PARTITION, offset, timestamp_ms, key, value, header_bytes)
+            self._is_running = True
+            yield record
+            if source in self._global_topics:
+                self._global_records.setdefault(source, []).append(record)
+            else:
+                self._processed += 1
+            offsets[source] = offset + 1
+            self._commit()
+
+    def _commit(self) -> None:
+        """Commit what the task did, and make it readable."""
+        task = self._task
+        if task.holds_back:
+            task.finish_batch()
+        self._commit_state()
+        outputs = self._outputs
+        for output in task.outputs:
+            topic = output[0]
+            if topic not in outputs:
+                outputs[topic] = OutputTopic()
+            outputs[topic].append(output)
+            if topic in self._reads:
+                self._again.add(output, is_global=topic in self._global_topics)
+        task.outputs.clear()
+        if self._has_schedules:
+            self._state.progress.punctuations = task.punctuations()
+        self._commits += 1
+        self._taken = None
+        self._is_running = False
+
+    def _commit_state(self) -> None:
+        """Commit what was written to stores."""
+        self._state.commit()
+        for log in self._read_changelogs:
+            for record in log.new_records():
+                self._again.add(record, is_global=log.topic in self._global_topics)
+
+    def _fail(self, failure: BaseException) -> None:
+        """Put everything back to the last commit, and close the processors: the task must not be used again."""
+        self.failure = _described(failure)
+        self._is_running = False
+        if self._taken is not None:
+            self._again.put_back(self._taken, is_global=self._taken[0] in self._global_topics)
+            self._taken = None
+        try:
+            self._task.close()
+        except ProcessorError:
+            _LOG.warning("closing the processors after the failure failed too; see above")
+        self._state.discard()
+
+    def _require_ready(self) -> None:
+        if self.failure is not None:
+            raise DriverFailedError(self.failure)
+        if self._is_running:
+            raise DriverError("the test driver is processing a record: nothing can be piped from within the topology")
+
+
+def _described(failure: BaseException) -> str:
+    return f"{type(failure).__name__}: {failure}"

@@ -1,0 +1,220 @@
+"""The state of a test driver: opened, committed, put back, restored, and kept on the disk if it is to stay.
+
+STATE_DIR/APPLICATION_ID/0_0/                     a task directory of Kafka Streams: the persistent stores
+STATE_DIR/APPLICATION_ID/global/                  the same, of the global stores
+STATE_DIR/APPLICATION_ID/statestore.driver.json   clocks, input offsets and punctuations (`progress`)
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from statestore.bytestore.kind_record import refuse_other_kind
+from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.write_set import WriteSet
+from statestore.errors import IncompleteChangelogError
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.task_stores import expire_entries
+from statestore.processor.topology import Topology
+from statestore.recovery.changelog import ChangelogRecord
+from statestore.stores.builder import StoreBuilder
+from statestore.stores.metrics import StoreMetrics
+from statestore.stores.typed_store import TypedStore
+from statestore.testing.progress import Progress
+from statestore.testing.restoring import restore_store
+from statestore.testing.topic_logs import StoreLog
+
+_TASK, _GLOBAL = "0_0", "global"
+
+
+class DriverState:
+    """The stores of one driver, from one opening to the next. Writes are pending until `commit`."""
+
+    def __init__(
+        self,
+        application_id: str,
+        home: Path,
+        changelogs: Mapping[str, Sequence[ChangelogRecord]],
+        *,
+        wall_clock_ms: int,
+        is_kept: bool,
+    ) -> None:
+        self.progress = Progress.read(home / application_id)
+        """How far the driver was at the last commit."""
+        self.progress.wall_clock_ms = max(wall_clock_ms, self.progress.wall_clock_ms)
+        self.context = TaskRecordContext()
+        self.stores: dict[str, TypedStore] = {}
+        self.logs: dict[str, StoreLog] = {}
+        """The changelog of each store that has or had one."""
+        self.logging: list[StoreLog] = []
+        """The changelogs of the open stores."""
+        self.emptied: set[str] = set()
+        """The global stores that began with nothing when they were opened last."""
+        self._application_id = application_id
+        self._home = home / application_id
+        self._is_kept = is_kept
+        self._changelogs = dict(changelogs)
+        self._topology = Topology()
+        self._directories: list[TaskDirectory] = []
+        self._on_disk: dict[str, TaskDirectory] = {}
+        self._pending: dict[str, WriteSet] = {}
+        self._cached: list[TypedStore] = []
+        self._segmented: list[tuple[str, TypedStore]] = []
+
+    def open(self, topology: Topology, *, anew: bool = False) -> None:
+        """Open all stores as the topology has them, and restore what is not on the disk; `anew` if nothing is.
+
+        Raises StoreFormatError for a store that was of another kind or a newer format, and changes nothing of it then.
+        """
+        self._topology = topology
+        progress = self.progress
+        self.context = TaskRecordContext(progress.stream_time_ms, progress.wall_clock_ms)
+        self.emptied = set()
+        task = TaskDirectory(self._home / _TASK, self._application_id)
+        of_global_stores = TaskDirectory(self._home / _GLOBAL, self._application_id)
+        self._directories = [task, of_global_stores]
+        try:
+            for name, builder in topology.store_builders.items():
+                directory = of_global_stores if name in topology.global_stores else task
+                self._pending[name] = WriteSet(self._opened(builder, directory, anew=anew))
+        except BaseException:
+            self._close_directories()
+            raise
+        self.logging = [self.logs[name] for name in topology.store_builders if self._is_logged(name)]
+        self.build_stores()
+
+    def build_stores(self) -> None:
+        """Make the stores anew on what is committed."""
+        self.stores = {}
+        for name, builder in self._topology.store_builders.items():
+            self.stores[name] = builder.build(
+                self._pending[name],
+                changelog=self.logs[name] if self._is_logged(name) else None,
+                context=self.context,
+                stream_time_ms=self.progress.stores.get(name, -1),
+                metrics=StoreMetrics(clock_ns=lambda: self.context.system_time_ms * 1_000_000),
+            )
+        builders = self._topology.store_builders
+        self._cached = [store for name, store in self.stores.items() if builders[name].caching_enabled]
+        self._segmented = [(name, store) for name, store in self.stores.items() if store.stream_time_ms is not None]
+
+    def commit(self) -> None:
+        """Make what was written since the last commit stay, also what caches hold back."""
+        for store in self._cached:
+            store.flush()
+        for pending in self._pending.values():
+            if pending.is_changed:
+                pending.apply_to(pending.inner)
+                pending.clear()
+        for log in self.logging:
+            log.commit()
+        progress, context = self.progress, self.context
+        progress.stream_time_ms = context.stream_time_ms
+        progress.wall_clock_ms = context.system_time_ms
+        for name, store in self._segmented:
+            progress.stores[name] = store.stream_time_ms  # type: ignore[assignment]
+
+    def discard(self) -> None:
+        """Put everything back to what it was at the last commit, the clock excepted: time passes by itself."""
+        for pending in self._pending.values():
+            pending.clear()
+        for log in self.logs.values():
+            log.discard()
+        self.progress.wall_clock_ms = self.context.system_time_ms
+        self.context = TaskRecordContext(self.progress.stream_time_ms, self.progress.wall_clock_ms)
+        self.build_stores()
+        expire_entries(self._topology, self.stores, self.context)
+
+    def close(self) -> None:
+        """Close all stores. What is pending is lost."""
+        position = {topic: {0: offset - 1} for topic, offset in self.progress.offsets.items()}
+        for name, directory in self._on_disk.items():
+            log = self.logs[name]
+            known = self._is_logged(name) and log.end_offset > 0
+            directory.commit(name, log.end_offset - 1 if known else None, position)
+        for pending in self._pending.values():
+            pending.close()
+        self._close_directories()
+        self.stores = {}
+        if self._is_kept:
+            self.progress.write(self._home)
+
+    def check_changelogs(self, topology: Topology) -> None:
+        """Raise IncompleteChangelogError if a store of the topology can't be restored from its topic as a whole.
+
+        What has no topic at all is meant to be lost.
+        """
+        for name, builder in topology.store_builders.items():
+            log = self.logs.get(name)
+            if log is not None and log.missing and builder.logging_enabled:
+                raise IncompleteChangelogError(name, problem=log.missing)
+
+    def delete_local(self) -> None:
+        """Delete what is on the disk of all stores, which are closed."""
+        for directory in (_TASK, _GLOBAL):
+            shutil.rmtree(self._home / directory, ignore_errors=True)
+
+    def _opened(self, builder: StoreBuilder[Any], directory: TaskDirectory, *, anew: bool) -> ByteStore:
+        """Open the bytes of a store and restore what of its changelog they lack."""
+        name, spec = builder.name, builder.spec
+        store = directory.open_store(spec) if builder.persistent else MemoryByteStore(name)
+        if builder.persistent:
+            self._on_disk[name] = directory
+        held = directory.changelog_offset(name) if builder.persistent else None
+        is_empty = next(store.range(None, None), None) is None
+        log = self.logs.get(name)
+        if log is None:
+            log = self.logs[name] = StoreLog(f"{self._application_id}-{name}-changelog", spec)
+            self._begin(log, held, is_empty=is_empty)
+        else:
+            # What is restored anew may go to an older format, as in Kafka Streams.
+            recorded = replace(log.spec, format=spec.format) if anew else log.spec
+            refuse_other_kind(recorded, spec, Path(log.topic), name)
+            log.opened_as(spec)
+        if self._is_logged(name):
+            if log.missing and is_empty and held is None:
+                raise IncompleteChangelogError(name, problem=log.missing)
+            self._restore(log, store, -1 if held is None else held)
+        elif anew or not builder.persistent:
+            self.progress.stores.pop(name, None)  # with what it held, a store has lost its time
+        if is_empty and name in self._topology.global_stores:
+            self.emptied.add(name)
+        return store
+
+    def _begin(self, log: StoreLog, held: int | None, *, is_empty: bool) -> None:
+        """Let the changelog of a store begin with what was given, or behind what the disk held."""
+        name = log.spec.name
+        given = self._changelogs.pop(name, None)
+        if given is not None:
+            log.begin_with(given)
+            if held is not None and held >= log.end_offset:
+                raise IncompleteChangelogError(
+                    name, problem=f"{len(given)} records were given, but the store on the disk holds {held + 1}"
+                )
+        elif held is not None or not is_empty:
+            log.first_offset = 0 if held is None else held + 1
+            log.missing = "it was on the disk before the driver was made"
+
+    def _restore(self, log: StoreLog, store: ByteStore, held: int) -> None:
+        if held + 1 >= log.end_offset:
+            return
+        times_ms, name = self.progress.stores, log.spec.name
+        time_ms = restore_store(log, log.spec, store, held + 1, times_ms.get(name, -1) if held >= 0 else -1)
+        if log.spec.kind.is_segmented:
+            times_ms[name] = max(time_ms, times_ms.get(name, -1))
+
+    def _is_logged(self, name: str) -> bool:
+        return self._topology.store_builders[name].logging_enabled and name not in self._topology.global_stores
+
+    def _close_directories(self) -> None:
+        with ExitStack() as each:
+            for directory in self._directories:
+                each.callback(directory.close)
+            self._directories, self._on_disk, self._pending = [], {}, {}

@@ -1,0 +1,58 @@
+"""How far a test driver is: what it goes on with after a restart, beside the stores.
+
+{"format": 1, "wall_clock_ms": int, "stream_time_ms": int, "stores": {name: stream_time_ms}, "offsets": {topic: next},
+ "punctuations": {node: [[clock, interval_ms, next_ms | null], ...]}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from statestore.errors import RecoveryError
+from statestore.recovery.punctuations import RecordedPunctuations, punctuations_from_json
+
+_FILE = "statestore.driver.json"
+_FORMAT = 1
+
+
+@dataclass
+class Progress:
+    """Clocks, input offsets and punctuations at the last commit."""
+
+    wall_clock_ms: int = 0
+    stream_time_ms: int = -1
+    stores: dict[str, int] = field(default_factory=dict)
+    """The stream time of each segmented store."""
+    offsets: dict[str, int] = field(default_factory=dict)
+    """The offset that the next record of each topic will have."""
+    punctuations: RecordedPunctuations = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, directory: Path) -> Progress:
+        """Return what is recorded in a directory, or the beginning. Raises RecoveryError for what is not ours."""
+        path = directory / _FILE
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            if fields["format"] != _FORMAT:
+                raise ValueError(f"format {fields['format']}")
+            return cls(
+                int(fields["wall_clock_ms"]),
+                int(fields["stream_time_ms"]),
+                {str(name): int(time_ms) for name, time_ms in fields["stores"].items()},
+                {str(topic): int(offset) for topic, offset in fields["offsets"].items()},
+                punctuations_from_json(fields["punctuations"]),
+            )
+        except FileNotFoundError:
+            return cls()
+        except (ValueError, KeyError, TypeError, AttributeError) as cause:
+            raise RecoveryError(str(path), f"is not the progress of a test driver ({cause!r}). Delete it") from cause
+
+    def write(self, directory: Path) -> None:
+        """Record this in a directory: afterwards there is the old file or the new one, nothing between."""
+        directory.mkdir(parents=True, exist_ok=True)
+        written = directory / f"{_FILE}.tmp"
+        written.write_text(json.dumps({"format": _FORMAT, **asdict(self)}), encoding="utf-8")
+        os.replace(written, directory / _FILE)

@@ -1,0 +1,45 @@
+"""Restores a store of a test driver from its changelog."""
+
+from __future__ import annotations
+
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.segments import Segments
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.versioned_rows import VersionedRows
+from statestore.bytestore.write_set import WriteSet
+from statestore.format.session_key import split_session_key
+from statestore.format.stored_value import restore_stored, upgrade_between
+from statestore.format.window_key import split_window_key
+from statestore.recovery.changelog import restored_changes
+from statestore.testing.topic_logs import StoreLog
+
+
+def restore_store(log: StoreLog, spec: StoreSpec, store: ByteStore, offset: int, stream_time_ms: int) -> int:
+    """Apply the changelog from `offset` on to `store`, let expire, and return the store's stream time afterwards.
+
+    `stream_time_ms` is its stream time before. Values of an older format are upgraded as they would be in place. Those
+    of a newer one lose what the older has no room for: so Kafka Streams restores, from any changelog.
+    """
+    pending = WriteSet(store)
+    for written_as, records in log.written_by_format(offset):
+        readable = written_as is spec.format or upgrade_between(written_as, spec.format) is not None
+        source_format = written_as if readable else spec.format
+        if spec.kind is StoreKind.VERSIONED:
+            segments = Segments(pending, *spec.retention, stream_time_ms)
+            rows = VersionedRows(pending, segments)
+            for key, value, timestamp_ms, header_bytes in records:
+                stored = restore_stored(source_format, spec.format, value, timestamp_ms, header_bytes)
+                rows.put(key, stored, timestamp_ms)
+            stream_time_ms = segments.stream_time_ms
+            continue
+        pending.write(restored_changes(spec, source_format, records))
+        if spec.kind is not StoreKind.KEY_VALUE:
+            stream_time_ms = max(stream_time_ms, *(_time_ms(spec, record.key) for record in records))
+    if spec.kind.is_segmented:
+        Segments(pending, *spec.retention).advance(stream_time_ms)
+    pending.apply_to(store)
+    return stream_time_ms
+
+
+def _time_ms(spec: StoreSpec, key: bytes) -> int:
+    return split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]
