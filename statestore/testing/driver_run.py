@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from statestore.errors import (
     DriverError,
@@ -12,6 +12,7 @@ from statestore.errors import (
     ProcessorError,
     UnknownTopicError,
 )
+from statestore.processor.ingest import IngestHook, ingested
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.topology import Topology
@@ -35,11 +36,14 @@ class DriverRun:
     topology: Topology
     """What was started last."""
 
-    def __init__(self, state: DriverState, on_deserialization_error: OnDeserializationError) -> None:
+    def __init__(
+        self, state: DriverState, on_deserialization_error: OnDeserializationError, on_ingest: IngestHook | None = None
+    ) -> None:
         self.failure: str | None = None
         """What stopped the topology; None if it runs."""
         self._state = state
         self._on_deserialization_error = on_deserialization_error
+        self._on_ingest = on_ingest
         self._outputs: dict[str, OutputTopic] = {}
         self._global_records: dict[str, list[SourceRecord]] = {}
         self._again = PipedAgain()
@@ -62,7 +66,7 @@ class DriverRun:
             try:
                 self._fill_global_stores(topology)
                 self._commit()
-                self._task.process(self._committing())
+                self._process(self._committing())
             except BaseException as failure:
                 self._fail(failure)
                 self._state.close()
@@ -93,7 +97,7 @@ class DriverRun:
             raise UnknownTopicError(topic=topic, sources=sorted(self._reads))
         self._commit_state()  # what the test itself wrote is not part of what comes next
         try:
-            self._task.process(self._committing(topic, records))
+            self._process(self._committing(topic, records))
         except BaseException as failure:
             # What the input itself raises comes between two records: it is no failure of the topology.
             if self._is_running:
@@ -110,7 +114,7 @@ class DriverRun:
         try:
             self._task.advance_wall_clock(self._state.context.system_time_ms + advance_ms)
             self._commit()
-            self._task.process(self._committing())
+            self._process(self._committing())
         except BaseException as failure:
             self._fail(failure)
             raise
@@ -175,7 +179,10 @@ class DriverRun:
         """Process the records of global topics again whose stores began with nothing."""
         for name, topic in topology.global_stores.items():
             if name in self._state.emptied:
-                self._task.process(self._global_records.get(topic, ()))
+                self._process(self._global_records.get(topic, ()))
+
+    def _process(self, records: Iterable[SourceRecord]) -> None:
+        self._task.process(records if self._on_ingest is None else ingested(records, self._on_ingest))
 
     def _committing(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceRecord]:
         """Yield what waits, then the records of `topic` and after each what waits; commit when the task is back."""

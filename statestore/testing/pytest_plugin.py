@@ -1,21 +1,16 @@
-"""The pytest plugin of statestore: the fixture `topology_test_driver`.
-
-A package of its own beside statestore: pytest imports plugins at every start, and importing anything in statestore
-brings pyarrow and RocksDB with it. Those are imported when a test asks for the fixture.
-"""
+"""The pytest plugin of statestore: the fixture `topology_test_driver`, wherever statestore is installed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from statestore import Topology
-    from statestore.testing import TopologyTestDriver
+from statestore.processor.topology import Topology
+from statestore.testing.topology_test_driver import TopologyTestDriver
 
 
 @pytest.fixture
@@ -25,8 +20,6 @@ def topology_test_driver(tmp_path: Path) -> Iterator[Callable[..., TopologyTestD
     Each has its state in a directory of its own below `tmp_path`, unless `state_dir` is given, and is closed when the
     test ends, the last one first.
     """
-    from statestore.testing import TopologyTestDriver
-
     with ExitStack() as drivers:
         made = 0
 

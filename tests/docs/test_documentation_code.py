@@ -1,0 +1,110 @@
+"""The code on the documentation's pages runs, and prints what the pages say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from documentation import PAGES, ROOT, PageError, blocks_of, broken_links, needs_spark, python_of, run_page
+
+COOKBOOK = ROOT / "docs" / "cookbook"
+FRAGMENTS = {
+    "README.md": "the program is docs/examples/running_total.py, which a test runs",
+    "docs/migrating-from-spark-state.md": "both programs are in docs/examples, and tests run and compare them",
+    "docs/stores.md": "pieces of programs, each without what goes around it",
+}
+"""Pages whose code is not run at all, and why."""
+NOT_RUN = {
+    "docs/cookbook/running-total.md": 1,
+}
+"""How many blocks of the pages that are run are not run; their reasons stand on the pages."""
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+RUN = [page for page in PAGES if python_of(page) and named(page) not in FRAGMENTS]
+
+
+@pytest.mark.parametrize("page", RUN, ids=named)
+def test_the_code_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology_test_driver: Callable[..., Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = [block for block in python_of(page) if not (block.not_run or block.needs_spark)]
+    assert run, "a page of Spark alone: show it under a TopologyTestDriver, too"
+    run_page(page, with_spark=False, fixtures={"topology_test_driver": topology_test_driver})
+
+
+def test_what_is_not_run_is_known() -> None:
+    not_run = {named(page): sum(block.not_run is not None for block in python_of(page)) for page in RUN}
+    assert {page: count for page, count in not_run.items() if count} == NOT_RUN
+    assert set(FRAGMENTS) == {named(page) for page in PAGES if named(page) in FRAGMENTS and python_of(page)}
+
+
+def test_every_recipe_runs_and_is_in_the_index() -> None:
+    recipes = {page for page in COOKBOOK.glob("*.md") if page.name != "README.md"}
+    assert recipes <= set(RUN)
+    index = (COOKBOOK / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in sorted(recipes) if f"]({page.name})" not in index] == []
+
+
+def test_some_recipes_run_on_spark() -> None:
+    on_spark = {page.name for page in RUN if needs_spark(page)}
+    assert on_spark >= {"running-total.md", "punctuation.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def page_with(directory: Path, text: str) -> Path:
+    page = directory / "page.md"
+    page.write_text(text.replace("~~~", "```"), encoding="utf-8")
+    return page
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("~~~python\nprint(1)\n~~~\n\n~~~output\n2\n~~~\n", "prints\n1"),
+        ("~~~python\nprint(1)\n~~~\n", "page shows"),
+        ("~~~python\nx = 1\n~~~\n\n~~~output\n1\n~~~\n", "page shows\n1"),
+        ("<!-- not run -->\n~~~python\nx = 1\n~~~\n", "what is 'not run'"),
+        ("<!-- not run: -->\n~~~python\nx = 1\n~~~\n", "what is 'not run:'"),
+        ("- a\n  ~~~python\n  x = 1\n  ~~~\n", "start of a line"),
+        ("~~~python\ndef test_it():\n    print(1)\n~~~\n", "prints\n1"),
+        ("<!-- file: test_it.py -->\n~~~python\ndef test_it():\n    assert False\n~~~\n", "1 failed"),
+    ],
+)
+def test_a_page_that_says_something_else_fails(
+    text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PageError) as raised:
+        run_page(page_with(tmp_path, text), with_spark=True)
+    assert problem in str(raised.value)
+
+
+def test_blocks_share_their_names_and_some_wait_for_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = page_with(
+        tmp_path,
+        "~~~python\nx = 1\n~~~\n<!-- not run: because -->\n~~~python\nx = 1 / 0\n~~~\ntext\n"
+        "<!-- spark -->\n~~~python\nx = 2\n~~~\n~~~python\nassert x == 1\n~~~\n",
+    )
+    assert run_page(page, with_spark=False).x == 1
+    with pytest.raises(AssertionError) as raised:
+        run_page(page, with_spark=True)
+    assert [block.not_run for block in blocks_of(page)] == [None, "because", None, None]
+    assert raised.traceback[-1].lineno + 1 == 14, "tracebacks have the page's lines"
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    page = page_with(tmp_path, "# A `b`, c\n[x](#a-b-c) [x](page.md#a-b-c) [x](y.md) [x](#d) [x](https://x.y)\n")
+    assert broken_links(page) == ["y.md", "#d"]

@@ -1,0 +1,99 @@
+"""The pages of the documentation that run on Spark: all of their code, or the function that starts their query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as f
+
+from documentation import PAGES, ROOT, needs_spark, run_page
+from queries import KAFKA_ROWS
+from statestore import Serdes
+
+COOKBOOK = ROOT / "docs" / "cookbook"
+MINUTE_MS = 60_000
+INT64, JSON = Serdes.int64().serialize, Serdes.json().serialize
+InputRow = tuple[str, bytes, bytes, int, list[tuple[str, bytes]]]
+"""Topic, key, value, timestamp and headers."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs_on_spark(
+    page: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(page, with_spark=True)
+
+
+@pytest.fixture
+def results(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
+    """Run a page's query over one micro-batch, and return what it wrote, by timestamp."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(page: str, function: str, rows: Sequence[InputRow]) -> list[Row]:
+        start: Any = getattr(run_page(COOKBOOK / page, with_spark=False), function)
+        written = spark.createDataFrame(
+            [
+                (key, value, topic, 0, n, time_ms, headers)
+                for n, (topic, key, value, time_ms, headers) in enumerate(rows)
+            ],
+            KAFKA_ROWS.replace("timestamp timestamp", "timestamp bigint"),
+        ).withColumn("timestamp", f.timestamp_millis("timestamp"))
+        written.coalesce(1).write.parquet(f"{tmp_path}/in")
+        query = start(spark.readStream.schema(written.schema).parquet(f"{tmp_path}/in"), tmp_path)
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        (topic,) = {path.parent.name for path in tmp_path.glob("*/_spark_metadata")}
+        return spark.read.parquet(f"{tmp_path}/{topic}").orderBy("timestamp").collect()
+
+    return run
+
+
+def told(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
+    return [(Serdes.json().deserialize(bytes(row.value)), *(tuple(header) for header in row.headers)) for row in rows]
+
+
+@pytest.mark.slow
+def test_sessions_merge(results: Callable[..., list[Row]]) -> None:
+    clicks = [("home", 0), ("help", 100_000), ("search", 50_000)]
+    rows = [("clicks", b"ada", b"", time_ms, [("page", page.encode())]) for page, time_ms in clicks]
+    assert told(results("session-merge.md", "sessions_query", rows)) == [
+        ({"start": 0, "end": 0, "clicks": 1, "merged": 0}, ("page", b"home")),
+        ({"start": 0, "end": 100_000, "clicks": 3, "merged": 2}, ("page", b"help")),
+        ({"start": 100_000, "end": 100_000, "clicks": 1, "merged": 0}, ("page", b"help")),
+    ]
+
+
+@pytest.mark.slow
+def test_a_temporal_lookup_finds_the_prices_of_its_own_batch(results: Callable[..., list[Row]]) -> None:
+    rows = [
+        ("orders", b"tea", JSON({"pieces": 2}), 1_500, [("trace", b"a1")]),
+        ("orders", b"tea", JSON({"pieces": 2}), 500, []),
+        ("prices", b"tea", INT64(5), 1_000, [("set-by", b"kim")]),
+    ]
+    assert told(results("temporal-lookup.md", "charging_query", rows)) == [
+        ({"problem": "no price then"},),
+        ({"pay": 10, "since": 1_000}, ("trace", b"a1"), ("price-set-by", b"kim")),
+    ]
+
+
+@pytest.mark.slow
+def test_carts_get_a_batchs_rows_together(results: Callable[..., list[Row]]) -> None:
+    added = [("ada", "tea", 5, 0), ("ada", "cup", 9, 4), ("ben", "tea", 5, 15)]
+    rows = [
+        ("added", key.encode(), JSON({"item": item, "price": price}), minute * MINUTE_MS, [("n", b"%d" % minute)])
+        for key, item, price, minute in added
+    ]
+    # One shard has both keys, so that ben's record lets the time of ada's cart run out.
+    assert told(results("per-key-pandas.md", "carts_query", rows)) == [
+        ({"total": 14, "notes": ["2 at 00:04"]}, ("n", b"4")),
+        ({"given up": 14, "items": {"cup": 1, "tea": 1}}, ("n", b"4")),
+        ({"total": 5, "notes": ["1 at 00:15"]}, ("n", b"15")),
+    ]
