@@ -20,8 +20,8 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import build_stores
-from statestore.spark.blobs import records_in_order
 from statestore.spark.pack import Pack
+from statestore.spark.record_order import records_in_order
 from workload import STORE, counting_topology, records
 
 RESULTS = Path(__file__).parent / "results" / "processor.json"

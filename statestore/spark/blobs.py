@@ -7,14 +7,13 @@ one record batch of OUTPUT. Header bytes are KIP-1271's and are not parsed betwe
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.processor.receivers import SinkRecord, SourceRecord
+from statestore.processor.receivers import SinkRecord
 
 INPUT = pa.schema(
     [
@@ -37,7 +36,6 @@ OUTPUT = pa.schema(
     ]
 )
 POSITION = ["topic", "partition", "offset"]
-_RECORDS_AT_ONCE = 10_000
 
 
 def encode_blob(batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -54,58 +52,6 @@ def decode_blob(blob: bytes | pa.Buffer) -> list[pa.RecordBatch]:
     """Return the record batches of a blob, without copying their content."""
     with pa.ipc.open_stream(blob) as reader:
         return list(reader)
-
-
-class _Run(NamedTuple):
-    """A sorted record batch with the positions of its first and last record."""
-
-    first: tuple[str, int, int]
-    last: tuple[str, int, int]
-    batch: pa.RecordBatch
-
-
-def records_in_order(
-    blobs: Iterable[bytes | pa.Buffer], topics_first: frozenset[str] = frozenset()
-) -> Iterator[SourceRecord]:
-    """Yield the records of all blobs, ordered by (topic, partition, offset), those of `topics_first` before all others.
-
-    No record batch has records both of `topics_first` and of others. Runs that do not overlap, which is what Kafka's
-    source gives, are taken one after the other; runs that do are merged first.
-    """
-    runs = [_run(batch) for blob in blobs for batch in decode_blob(blob) if batch.num_rows]
-    runs.sort(key=lambda run: run.first)
-    yield from _in_order(run for run in runs if run.first[0] in topics_first)
-    yield from _in_order(run for run in runs if run.first[0] not in topics_first)
-
-
-def _in_order(runs: Iterable[_Run]) -> Iterator[SourceRecord]:
-    """Yield the records of runs that are sorted by their first position."""
-    overlapping: list[_Run] = []
-    for run in runs:
-        if overlapping and run.first > max(before.last for before in overlapping):
-            yield from _merged(overlapping)
-            overlapping = []
-        overlapping.append(run)
-    if overlapping:
-        yield from _merged(overlapping)
-
-
-def _run(batch: pa.RecordBatch) -> _Run:
-    ends = batch.take(pa.array([0, batch.num_rows - 1])).select(POSITION).to_pydict()
-    first, last = zip(*ends.values(), strict=True)
-    return _Run(first, last, batch)
-
-
-def _merged(runs: list[_Run]) -> Iterator[SourceRecord]:
-    if len(runs) == 1:
-        batch = runs[0].batch
-    else:
-        table = pa.Table.from_batches([run.batch for run in runs]).unify_dictionaries().combine_chunks()
-        batch = sort_by_position(table.to_batches()[0])
-    # Python objects of a part at a time: a batch may have millions of records.
-    for start in range(0, batch.num_rows, _RECORDS_AT_ONCE):
-        columns = [column.to_pylist() for column in batch.slice(start, _RECORDS_AT_ONCE).columns]
-        yield from zip(*columns, strict=True)
 
 
 def sort_by_position(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -17,7 +17,8 @@ from statestore.processor.task_stores import build_stores, settle_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.ownership import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
-from statestore.spark.blobs import BlobSpool, output_blob, records_in_order
+from statestore.spark.blobs import BlobSpool, output_blob
+from statestore.spark.record_order import records_in_order
 
 _LOG = logging.getLogger(__name__)
 _RECORDS_PER_OUTPUT_BLOB = 20_000

@@ -12,8 +12,9 @@ from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyEr
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.format.partitioner import partition_column
-from statestore.spark.blobs import BlobSpool, encode_blob, output_blob, records_in_order
+from statestore.spark.blobs import BlobSpool, encode_blob, output_blob
 from statestore.spark.pack import Pack
+from statestore.spark.record_order import records_in_order
 from statestore.spark.unpack import unpack
 
 SHARDS = 3

@@ -1,0 +1,102 @@
+"""The order of a shard's records: the earliest next record of all partitions, as a plain merge would find it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from statestore.processor.receivers import SourceRecord
+from statestore.spark import record_order
+from statestore.spark.blobs import INPUT, encode_blob
+from statestore.spark.record_order import records_in_order
+
+Place = tuple[str, int]
+
+
+def blob(records: list[SourceRecord], cuts: int = 1) -> bytes:
+    """Records that are sorted by position, as a blob of several record batches."""
+    size = -(-len(records) // cuts)
+    batches = []
+    for start in range(0, len(records), size):
+        columns = list(zip(*records[start : start + size], strict=True))
+        topic = pa.array(columns[0], pa.string()).dictionary_encode()
+        rest = [pa.array(column, kind.type) for column, kind in zip(columns[1:], list(INPUT)[1:], strict=True)]
+        batches.append(pa.record_batch([topic, *rest], schema=INPUT))
+    return encode_blob(batches)
+
+
+def record(place: Place, offset: int, timestamp_ms: int) -> SourceRecord:
+    return (*place, offset, timestamp_ms, b"k", b"%d" % offset, b"")
+
+
+def merged_one_by_one(partitions: dict[Place, list[SourceRecord]]) -> list[SourceRecord]:
+    """Take the earliest head, of equal ones that of the first partition, until nothing is left."""
+    waiting = {place: list(records) for place, records in partitions.items() if records}
+    taken = []
+    while waiting:
+        place = min(waiting, key=lambda place: (waiting[place][0][3], place))
+        taken.append(waiting[place].pop(0))
+        if not waiting[place]:
+            del waiting[place]
+    return taken
+
+
+PARTITIONS = st.dictionaries(
+    st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 2)),
+    st.lists(st.integers(0, 30), min_size=1, max_size=25),
+    min_size=1,
+    max_size=5,
+)
+
+
+def of_times(times: dict[Place, list[int]]) -> dict[Place, list[SourceRecord]]:
+    return {place: [record(place, n, time) for n, time in enumerate(found)] for place, found in times.items()}
+
+
+@given(PARTITIONS, st.integers(1, 4), st.integers(1, 7), st.randoms(use_true_random=False))
+@example({("a", 0): [5] * 9, ("b", 0): [5] * 9}, 1, 2, None)
+@example({("a", 0): [9, 1, 2, 3], ("a", 1): [2, 10, 10]}, 2, 1, None)
+@settings(deadline=None)
+def test_it_is_the_order_of_a_merge_however_records_are_cut(
+    times: dict[Place, list[int]], tasks: int, at_once: int, random: Any
+) -> None:
+    partitions = of_times(times)
+    everything = sorted(record for records in partitions.values() for record in records)
+    blobs = [blob(everything[start::tasks], cuts=2) for start in range(tasks) if everything[start::tasks]]
+    if random is not None:
+        random.shuffle(blobs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_order, "_RECORDS_AT_ONCE", at_once)
+        assert list(records_in_order(blobs)) == merged_one_by_one(partitions)
+
+
+def test_a_late_record_holds_back_nothing_but_its_own_partition() -> None:
+    partitions = of_times({("a", 0): [10, 30, 20], ("a", 1): [15, 25, 40]})
+    found = [(record[1], record[3]) for record in records_in_order([blob(part) for part in partitions.values()])]
+    assert found == [(0, 10), (1, 15), (1, 25), (0, 30), (0, 20), (1, 40)]
+
+
+def test_topics_that_come_first_are_merged_among_themselves_before_all_others() -> None:
+    partitions = of_times({("a", 0): [1, 2], ("g", 0): [50, 70], ("h", 0): [60]})
+    blobs = [blob(records) for records in partitions.values()]
+    found = [(record[0], record[3]) for record in records_in_order(blobs, frozenset(["g", "h"]))]
+    assert found == [("g", 50), ("h", 60), ("g", 70), ("a", 1), ("a", 2)]
+
+
+def test_nothing_is_nothing() -> None:
+    assert list(records_in_order([])) == []
+    assert list(records_in_order([encode_blob([blob_of_nothing()])])) == []
+
+
+def blob_of_nothing() -> pa.RecordBatch:
+    return pa.record_batch([pa.array([], column.type) for column in INPUT], schema=INPUT)
+
+
+def test_more_records_than_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = of_times({("a", n): list(range(n, 30_000 + n, 3)) for n in range(3)})
+    found = [record[3] for record in records_in_order([blob(records, cuts=3) for records in partitions.values()])]
+    assert found == list(range(30_000))
