@@ -86,9 +86,10 @@ class UnknownTopicError(InputError):
 
 
 class ProcessorError(StateStoreError):
-    """User code in node `node` raised; the cause is chained. Without a record, `doing` says what it was called for.
+    """User code in node `node` raised; the cause is chained.
 
-    `key` is what it was called for as Python writes it, where it is called for a key; else empty.
+    Topic, partition and offset are None if it was not called for a record. `doing` says what it was called for, and is
+    empty where that is a record alone; `key` is the key it was called for, as Python writes it, empty if for none.
     """
 
     def __init__(
@@ -102,8 +103,9 @@ class ProcessorError(StateStoreError):
         doing: str = "",
         key: str = "",
     ) -> None:
-        where = f"on record {topic}-{partition} at offset {offset}" if topic else doing
-        where += f" of key {key}" if key else ""
+        of_key = f"of key {key}" if key else ""
+        on_record = f"on record {topic}-{partition} at offset {offset}" if topic else ""
+        where = " ".join(part for part in (doing, of_key, on_record) if part)
         super().__init__(
             f"node {node!r} failed {where}: {type(cause).__name__}: {cause}. Nothing of the batch was committed"
         )

@@ -247,14 +247,23 @@ class PerKeyProcessor(Processor):
     ) -> None:
         """Run user code for a key and forward what it puts out; `current` is what it is put out and written for."""
         context, key = self._context, current.key
-        try:
-            with context.resumed(current, metadata), self._scope.of(key):
+        topic, partition, offset = metadata or (None, None, None)
+        with context.resumed(current, metadata), self._scope.of(key):
+            try:
                 for output in call():
                     context.forward(_forwarded(output, current))
-        except (ProcessorError, LocalStateCorruptedError):
-            raise
-        except Exception as cause:
-            raise ProcessorError(node=context.node, doing=f"in {doing}", key=repr(key), cause=cause) from cause
+            except (ProcessorError, LocalStateCorruptedError):
+                raise
+            except Exception as cause:
+                raise ProcessorError(
+                    node=context.node,
+                    topic=topic,
+                    partition=partition,
+                    offset=offset,
+                    doing=f"in {doing}",
+                    key=repr(key),
+                    cause=cause,
+                ) from cause
 
 
 def _forwarded(output: Output, current: Record[Any, Any]) -> OutputRecord:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from statestore.errors import TopologyError
+from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
 from statestore.headers import Headers
 from statestore.processor.punctuation import Cancellable, Punctuations, PunctuationType, Punctuator
 from statestore.processor.record import Record, RecordMetadata
@@ -64,6 +64,15 @@ class TaskRecordContext:
         return self.headers.to_bytes()
 
 
+def processor_error(node: str, context: TaskRecordContext, cause: BaseException) -> ProcessorError:
+    """Return the error that says where user code raised `cause`: on which record, or in a punctuation."""
+    if not context.topic:
+        return ProcessorError(node=node, doing=f"in a punctuation at {context.timestamp_ms} ms", cause=cause)
+    return ProcessorError(
+        node=node, topic=context.topic, partition=context.partition, offset=context.offset, cause=cause
+    )
+
+
 class ProcessorContext:
     """Forwards records to the node's children, hands out its state stores, and knows the time."""
 
@@ -74,28 +83,38 @@ class ProcessorContext:
         record_context: TaskRecordContext,
         stores: Mapping[str, Any],
         punctuations: Punctuations,
+        *,
+        is_global: bool = False,
     ) -> None:
         self.node = node
         self.shard = shard
         self._record_context = record_context
         self._stores = stores
         self._punctuations = punctuations
-        self._children: Mapping[str, Receiver] = {}
-        self._receivers: Sequence[Receiver] = ()
+        self._is_global = is_global
+        self.disconnect()
 
     def connect(self, children: Mapping[str, Receiver]) -> None:
         """Set who receives what this node forwards. The task's to call."""
-        self._children = children
-        self._receivers = tuple(children.values())
+        self._children: Mapping[str, Receiver] | None = children
+        self._receivers: Sequence[Receiver] = tuple(children.values())
+
+    def disconnect(self) -> None:
+        """Let nobody receive what this node forwards, and say so to who tries. The task's to call."""
+        self._children = None
+        self._receivers = (self._refuse_to_forward,)
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         """Send `record` to all children in the order they were added, or to the one named `child`.
 
         Returns when they have processed it. All children receive the very same record: who changes its headers changes
         them for those that come after, as in Kafka. While they run, the record's timestamp and headers are those that
-        stores log; topic, partition and offset stay those of the input record. Raises TopologyError if there is no
-        such child.
+        stores log; topic, partition and offset stay those of the input record.
+
+        Raises TopologyError if there is no such child, and in `init` and `close`, which belong to no record.
         """
+        if not isinstance(record, Record):
+            raise TypeError(f"node {self.node!r} can only forward a Record, not {record!r}")
         context = self._record_context
         timestamp_ms, headers = context.timestamp_ms, context.headers
         context.timestamp_ms, context.headers = record.timestamp_ms, record.headers
@@ -132,8 +151,11 @@ class ProcessorContext:
         With `start_ms`, times are `start_ms` plus multiples of the interval. When a schedule is due next is committed
         with the state: it goes on after a restart. Source: Kafka's ProcessingContext.schedule (KIP-138, KIP-1146).
 
-        Raises ValueError for an interval below 1 ms or a negative start, and TopologyError outside of `init`.
+        Raises ValueError for an interval below 1 ms or a negative start, and TopologyError outside of `init` and in the
+        processor of a global store, whose topic has no time of its own.
         """
+        if self._is_global:
+            raise TopologyError(f"node {self.node!r} feeds a global store: it can't schedule punctuation")
         if type(interval_ms) is not int or interval_ms < 1:
             raise ValueError(f"interval_ms must be a whole number, 1 or more, got {interval_ms!r}")
         if not isinstance(punctuation_type, PunctuationType):
@@ -157,6 +179,11 @@ class ProcessorContext:
         context.enter_record(record.timestamp_ms, record.headers, metadata)
         try:
             yield
+        except (ProcessorError, LocalStateCorruptedError):
+            raise
+        except Exception as cause:
+            # Said here: outside, the record is not the one that is processed any more.
+            raise processor_error(self.node, context, cause) from cause
         finally:
             context.enter_record(*before)
 
@@ -189,7 +216,15 @@ class ProcessorContext:
         """The wall clock, in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
         return self._record_context.system_time_ms
 
+    def _refuse_to_forward(self, record: Record[Any, Any]) -> None:
+        raise TopologyError(
+            f"node {self.node!r} forwards in init() or close(): under Spark both run in every micro-batch, for no "
+            "record. Forward from process(), a punctuator or finish_batch()"
+        )
+
     def _child(self, name: str) -> Receiver:
+        if self._children is None:
+            return self._refuse_to_forward
         try:
             return self._children[name]
         except KeyError:

@@ -50,16 +50,20 @@ def _parents(node: _Node) -> tuple[str, ...]:
 
 def _described(node: _Node, parents: tuple[str, ...], children: tuple[str, ...]) -> NodeDescription:
     if isinstance(node, SourceNode):
-        topics = () if node.topics is None else tuple(sorted(node.topics))
-        detail = "topics: " + ("every other" if node.topics is None else f"[{', '.join(topics)}]")
-        return NodeDescription("Source", node.name, detail, parents, children, topics=topics)
+        topics = tuple(sorted(node.topics or ()))
+        if node.topics is None:
+            return NodeDescription(
+                "Source", node.name, "topics: every other", parents, children, topics=("every other",)
+            )
+        return NodeDescription("Source", node.name, f"topics: [{', '.join(topics)}]", parents, children, topics=topics)
     if isinstance(node, ProcessorNode):
         stores = tuple(sorted(node.stores))
         return NodeDescription("Processor", node.name, f"stores: [{', '.join(stores)}]", parents, children, stores)
     if isinstance(node.topic, str):
         return NodeDescription("Sink", node.name, f"topic: {node.topic}", parents, children, topics=(node.topic,))
     extractor = getattr(node.topic, "__qualname__", type(node.topic).__qualname__)
-    return NodeDescription("Sink", node.name, f"extractor class: {extractor}", parents, children)
+    detail = f"extractor class: {extractor}"
+    return NodeDescription("Sink", node.name, detail, parents, children, topics=(f"chosen by {extractor}",))
 
 
 def _subtopology_ids(topology: Topology) -> dict[str, int]:

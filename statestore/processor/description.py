@@ -21,6 +21,7 @@ class NodeDescription:
     children: tuple[str, ...]
     stores: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
+    """What is drawn as topics: their names, or who chooses them."""
 
     def __str__(self) -> str:
         lines = [f"{self.kind}: {self.name} ({self.detail})"]

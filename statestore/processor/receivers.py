@@ -19,7 +19,7 @@ from statestore.errors import (
 )
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
-from statestore.processor.context import Receiver, TaskRecordContext
+from statestore.processor.context import Receiver, TaskRecordContext, processor_error
 from statestore.processor.nodes import SinkNode, SourceNode
 from statestore.processor.record import Record
 
@@ -86,14 +86,7 @@ def reporting(node: str, call: Callable[[T], None], context: TaskRecordContext) 
             # The first comes from a node below and says where; the second is no fault of user code.
             raise
         except Exception as cause:
-            raise ProcessorError(
-                node=node,
-                topic=context.topic or None,
-                partition=context.partition,
-                offset=context.offset,
-                doing=f"in a punctuation at {context.timestamp_ms} ms",
-                cause=cause,
-            ) from cause
+            raise processor_error(node, context, cause) from cause
 
     return run
 
@@ -154,13 +147,15 @@ def _serializer(serde: Serde[Any] | None, topic: str) -> _WithHeaders:
 def serialize_by_type(value: Any) -> bytes:
     """Return bytes as they are, str as UTF-8, int as int64, float as double (both big-endian), anything else as JSON.
 
-    Raises SerializationError for what none of them can hold.
+    Raises SerializationError for what none of them can hold, and for an int of more than 64 bits.
     """
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return value.encode()
-    if type(value) is int and value in _INT64_RANGE:
+    if type(value) is int:
+        if value not in _INT64_RANGE:
+            raise SerializationError(f"{value} has more than 64 bits: give the sink a serde")
         return value.to_bytes(8, "big", signed=True)
     if isinstance(value, float):
         return struct.pack(">d", value)

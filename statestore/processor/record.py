@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable
+from operator import index
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from statestore.headers import Headers
+
+HeadersLike: TypeAlias = "Headers | Iterable[tuple[str, bytes | None]]"
+
+_MAX_TIME_MS = 2**63 - 1
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -16,18 +22,19 @@ class Record(Generic[K, V]):
     """A key, a value, a timestamp in milliseconds since the epoch, and headers. Key and value may be None.
 
     The headers are the record's own: those that are given are copied, as in Kafka, and so are those that the `with_`
-    methods pass on. Copying headers parses nothing. Raises ValueError for a negative timestamp.
+    methods pass on. Copying Headers parses nothing; keys and values in pairs will do too. Raises ValueError for a
+    timestamp that is negative or has more than 64 bits, TypeError for one that is no whole number.
     """
 
     __slots__ = ("headers", "key", "timestamp_ms", "value")
 
-    def __init__(self, key: K, value: V, timestamp_ms: int, headers: Headers | None = None) -> None:
-        if timestamp_ms < 0:
-            raise ValueError(f"the timestamp of a record must not be negative, got {timestamp_ms}")
+    def __init__(self, key: K, value: V, timestamp_ms: int, headers: HeadersLike | None = None) -> None:
+        if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= _MAX_TIME_MS:
+            timestamp_ms = _checked_time(timestamp_ms)
         self.key = key
         self.value = value
         self.timestamp_ms = timestamp_ms
-        self.headers = Headers() if headers is None else headers.copy()
+        self.headers = headers.copy() if headers.__class__ is Headers else own_headers(headers)
 
     @classmethod
     def owning(cls, key: K, value: V, timestamp_ms: int, headers: Headers) -> Record[K, V]:
@@ -51,7 +58,7 @@ class Record(Generic[K, V]):
         """Return this record with another timestamp. Raises ValueError if it is negative."""
         return Record(self.key, self.value, timestamp_ms, self.headers)
 
-    def with_headers(self, headers: Headers) -> Record[K, V]:
+    def with_headers(self, headers: HeadersLike) -> Record[K, V]:
         """Return this record with a copy of other headers."""
         return Record(self.key, self.value, self.timestamp_ms, headers)
 
@@ -69,6 +76,21 @@ class Record(Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"Record({self.key!r}, {self.value!r}, timestamp_ms={self.timestamp_ms}, headers={self.headers!r})"
+
+
+def own_headers(headers: HeadersLike | None) -> Headers:
+    """Return headers that are nobody else's: a copy of these, or none. Raises what Headers raises."""
+    return Headers(() if headers is None else headers)
+
+
+def _checked_time(timestamp_ms: object) -> int:
+    try:
+        checked = index(timestamp_ms)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"the timestamp of a record must be a whole number, got {timestamp_ms!r}") from None
+    if not 0 <= checked <= _MAX_TIME_MS:
+        raise ValueError(f"the timestamp of a record must not be negative or of more than 64 bits, got {checked}")
+    return checked
 
 
 class RecordMetadata(NamedTuple):

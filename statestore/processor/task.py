@@ -69,6 +69,7 @@ class Task:
         self._punctuations = Punctuations(punctuations or {})
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
+        self._contexts: list[ProcessorContext] = []
         self._sources: dict[str | None, SourceReceiver] = {}
         self._connect()
         self.holds_back = bool(self._expiring) or any(
@@ -104,14 +105,14 @@ class Task:
         after each record. Raises what `process` raises.
         """
         for name, processor in self._processors.items():
-            self._context.leave_record(self._context.stream_time_ms)
+            self._leave_record()
             try:
                 processor.finish_batch()
             except (ProcessorError, LocalStateCorruptedError):
                 raise
             except Exception as cause:
                 raise ProcessorError(node=name, doing="in finish_batch()", cause=cause) from cause
-        self._context.leave_record(self._context.stream_time_ms)
+        self._leave_record()
         for layer in self._expiring:
             layer.delete_expired()
 
@@ -136,6 +137,9 @@ class Task:
     def close(self) -> None:
         """Close the processors that were made, in their order. Raises ProcessorError for the first that fails."""
         processors, self._processors = self._processors, {}
+        for context in self._contexts:
+            context.disconnect()
+        self._leave_record()
         failed: ProcessorError | None = None
         for name, processor in processors.items():
             try:
@@ -159,18 +163,32 @@ class Task:
             stores = {**self._global_views, **{name: self._stores[name] for name in node.stores}}
             made[node.name] = (
                 processor,
-                ProcessorContext(node.name, self.shard, context, stores, self._punctuations),
+                ProcessorContext(
+                    node.name,
+                    self.shard,
+                    context,
+                    stores,
+                    self._punctuations,
+                    is_global=topology.is_global(node.name),
+                ),
             )
             receivers[node.name] = reporting(node.name, processor.process, context)
         children = {name: {child: receivers[child] for child in topology.children(name)} for name in topology.nodes}
         for source in topology.sources.values():
-            receive = source_receiver(source, tuple(children[source.name].values()), context, self._unreadable)
+            # What fails in a sink is told by the node that forwards to it; a source has no user code to tell it.
+            below = tuple(
+                reporting(name, receive, context) if name in topology.sinks else receive
+                for name, receive in children[source.name].items()
+            )
+            receive = source_receiver(source, below, context, self._unreadable)
             for topic in source.topics or (None,):
                 self._sources[topic] = receive
-        for name, (_, processor_context) in made.items():
-            processor_context.connect(children[name])
+        self._contexts = [processor_context for _, processor_context in made.values()]
+        self._leave_record()
         for name, (processor, processor_context) in made.items():
             self._init(name, processor, processor_context)
+        for name, (_, processor_context) in made.items():
+            processor_context.connect(children[name])
 
     def _init(self, name: str, processor: Processor, context: ProcessorContext) -> None:
         self._punctuations.initializing(name)
@@ -187,6 +205,10 @@ class Task:
             raise ProcessorError(node=name, doing="in init()", cause=cause) from cause
         finally:
             self._punctuations.initializing(None)
+
+    def _leave_record(self) -> None:
+        """Say that no record is processed; what is written now has stream time for a timestamp."""
+        self._context.leave_record(max(0, self._context.stream_time_ms))
 
     def _punctuate(self, schedule: Schedule, now_ms: int) -> None:
         self._context.leave_record(now_ms)
@@ -206,7 +228,10 @@ class Task:
 
 
 def _made(node: ProcessorNode) -> Processor:
-    processor = node.supplier()
+    try:
+        processor = node.supplier()
+    except Exception as cause:
+        raise ProcessorError(node=node.name, doing="when it was made", cause=cause) from cause
     if not isinstance(processor, Processor):
         raise TypeError(f"the supplier of processor {node.name!r} made {processor!r}, which is not a Processor")
     return processor

@@ -245,3 +245,5 @@ def _require_serde(parameter: str, serde: Any) -> None:
 def _require_supplier(name: str, supplier: Any) -> None:
     if not callable(supplier):
         raise TypeError(f"processor {name!r}: supplier must be a Processor class or a function that makes one")
+    if not isinstance(supplier, type) and supplier() is supplier():
+        raise ValueError(f"processor {name!r}: supplier must make a new processor each time it is called")

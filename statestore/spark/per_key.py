@@ -194,7 +194,8 @@ def _outputs(method: str, key: Any, frames: Any) -> Iterator[Output]:
     for frame in frames:
         if not isinstance(frame, pd.DataFrame):
             raise OutputFrameError(f"{method} yielded a {type(frame).__name__}, not a DataFrame")
-        yield from _output_rows(method, key, frame)
+        if len(frame.columns):  # pd.DataFrame() says that there is nothing to put out, as in Spark
+            yield from _output_rows(method, key, frame)
 
 
 def _output_rows(method: str, key: Any, frame: pd.DataFrame) -> Iterator[Output]:

@@ -19,6 +19,8 @@ from statestore.stores.metrics import StoreMetrics
 from statestore.stores.retaining import dropped_records
 
 E = TypeVar("E")
+
+_WRITES = frozenset({"put", "put_value", "put_if_absent", "put_all", "delete", "remove"})
 T = TypeVar("T")
 
 
@@ -72,6 +74,12 @@ class TypedStore:
         """Return what the class of the store itself is made of; `_made_of` is what its view is made of."""
         return self._made_of
 
+    def __getattr__(self, name: str) -> Any:
+        """Say of a method that writes why it is missing."""
+        if name in _WRITES:
+            raise AttributeError(f"store {self.__dict__.get('name')!r} can only be read here: it has no {name}()")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def flush(self) -> None:
         """Pass on what a cache holds back; nothing without one."""
         below = self._inner.inner if isinstance(self._inner, ExpiringLayer) else self._inner
@@ -109,7 +117,11 @@ class TypedStore:
 
     def _timestamp_to_put(self, given_ms: int | None) -> int:
         """Return `given_ms`, or the timestamp of the record. Raises ValueError if there is neither."""
-        timestamp_ms = self.record_context.timestamp_ms if given_ms is None else given_ms
+        if given_ms is not None:
+            if given_ms < 0:
+                raise ValueError(f"store {self.name!r}: timestamp_ms must not be negative, got {given_ms}")
+            return given_ms
+        timestamp_ms = self.record_context.timestamp_ms
         if timestamp_ms < 0:
             raise ValueError(f"store {self.name!r}: no record is being processed, so put_value needs a timestamp_ms")
         return timestamp_ms

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from statestore.errors import EmptyTopicError, NullKeyInMapError, UninitializedTopicError
 from statestore.format.serde import HeaderSerde, Serde
 from statestore.headers import Headers
-from statestore.processor.record import Record
+from statestore.processor.record import HeadersLike, Record, own_headers
 from statestore.testing.topic_logs import ReadableTopic
 
 K = TypeVar("K")
@@ -34,13 +34,13 @@ class TestRecord(Generic[K, V]):
     __test__ = False  # no test case, for all that its name begins like one
     __slots__ = ("headers", "key", "timestamp_ms", "value")
 
-    def __init__(self, key: K, value: V, timestamp_ms: int | None = None, headers: Headers | None = None) -> None:
+    def __init__(self, key: K, value: V, timestamp_ms: int | None = None, headers: HeadersLike | None = None) -> None:
         if timestamp_ms is not None:
             _require_time("timestamp_ms", timestamp_ms)
         self.key = key
         self.value = value
         self.timestamp_ms = timestamp_ms
-        self.headers = Headers() if headers is None else headers.copy()
+        self.headers = own_headers(headers)
 
     @classmethod
     def of(cls, record: Record[K, V]) -> TestRecord[K, V]:
@@ -119,7 +119,7 @@ class TestInputTopic(Generic[K, V]):
         value: Any = _ABSENT,
         *,
         timestamp_ms: int | None = None,
-        headers: Headers | None = None,
+        headers: HeadersLike | None = None,
     ) -> None:
         """Pipe a value, a key and a value, or a TestRecord, which brings timestamp and headers itself."""
         if isinstance(key_or_value, TestRecord) and value is _ABSENT:
@@ -130,7 +130,7 @@ class TestInputTopic(Generic[K, V]):
         key, value = (None, key_or_value) if value is _ABSENT else (key_or_value, value)
         if timestamp_ms is not None:
             _require_time("timestamp_ms", timestamp_ms)
-        self._pipe([(key, value, timestamp_ms, headers)])
+        self._pipe([(key, value, timestamp_ms, None if headers is None else own_headers(headers))])
 
     def pipe_record_list(self, records: Iterable[TestRecord[K, V]]) -> None:
         """Pipe test records in order."""

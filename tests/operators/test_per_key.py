@@ -240,12 +240,16 @@ def test_errors_of_user_code_name_node_and_key(tmp_path: Path) -> None:
     def timer(self: Any, key: str, context: KeyContext, timer: ExpiredTimer) -> Any:
         raise KeyError("oh")
 
-    where = r"node 'count' failed in handle_input_rows\(\) of key 'ada': ZeroDivisionError"
+    where = r"node 'count' failed in handle_input_rows\(\) of key 'ada' on record in-3 at offset 0: ZeroDivisionError"
     with pytest.raises(ProcessorError, match=where):
         run(tmp_path, Doing(rows), record("ada", 1), time_mode="event_time", name="count")
     where = r"node 'count' failed in handle_expired_timer\(\) at 1 ms of key 'bob': KeyError: 'oh'"
     with pytest.raises(ProcessorError, match=where):
         run(tmp_path, Doing(rows, timer), record("bob", 1), time_mode="event_time", name="count")
+
+
+def test_a_frame_without_columns_puts_nothing_out(tmp_path: Path) -> None:
+    assert run(tmp_path, Doing(lambda self, key, rows, context: iter([pd.DataFrame()])), record("ada", 1)) == []
 
 
 def test_a_record_without_a_key_is_refused(tmp_path: Path) -> None:

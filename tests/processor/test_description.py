@@ -83,7 +83,15 @@ def test_the_drawing_has_every_node_edge_store_and_topic_under_an_id_of_its_own(
     assert drawn[0] == "flowchart TD"
     labels = {line.split("[", 1)[0].split("(", 1)[0].strip(): line for line in drawn if '"' in line}
     shown = [line.split('"')[1] for line in labels.values()]
-    topics = ["early", "late", "more", "rates", "out"]
+    topics = [
+        "early",
+        "late",
+        "more",
+        "rates",
+        "out",
+        "every other",
+        "chosen by topology.&lt;locals&gt;.&lt;lambda&gt;",
+    ]
     titles = ["Sub-topology 0", "Global store 1", "Sub-topology 2"]
     assert sorted(shown) == sorted([*topology().nodes, "totals", "rates", *topics, *titles])
     edges = [line for line in drawn if "-->" in line or "-.-" in line]

@@ -244,7 +244,7 @@ def test_a_supplier_must_make_a_processor(run: Callable[..., Task]) -> None:
         ("ä", b"\xc3\xa4"),
         (-1, b"\xff" * 8),
         (2**63 - 1, b"\x7f" + b"\xff" * 7),
-        (2**63, b"9223372036854775808"),
+        (-(2**63), b"\x80" + b"\x00" * 7),
         (1.0, b"\x3f\xf0" + b"\x00" * 6),
         (True, b"true"),
         ({"ä": [1, None]}, b'{"\xc3\xa4":[1,null]}'),
@@ -257,6 +257,9 @@ def test_default_sink_forms(value: Any, expected: bytes) -> None:
 def test_what_has_no_default_form_is_refused() -> None:
     with pytest.raises(SerializationError, match=r"object has no default form.*serde"):
         serialize_by_type(object())
+    for number in (2**63, -(2**63) - 1):
+        with pytest.raises(SerializationError, match="has more than 64 bits: give the sink a serde"):
+            serialize_by_type(number)
 
 
 def test_a_kept_value_is_what_a_later_record_sees(run: Callable[..., Task]) -> None:

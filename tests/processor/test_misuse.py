@@ -1,0 +1,204 @@
+"""What processors do at the wrong time or with the wrong things: an error that says so, from every node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
+from statestore.bytestore.memory import MemoryByteStore
+from statestore.errors import ProcessorError, SerializationError, TopologyError
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.task import Task
+
+TEXT = Serdes.string()
+RECORD = ("in", 2, 7, 5, b"k", b"v", b"")
+
+
+class Doing(Processor):
+    """Runs functions of itself, whose context is `context`."""
+
+    def __init__(self, **functions: Callable[..., Any]) -> None:
+        self.functions = functions
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.run("init")
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.run("process", record)
+
+    def finish_batch(self) -> None:
+        self.run("finish_batch")
+
+    def close(self) -> None:
+        self.run("close")
+
+    def run(self, what: str, *arguments: Any) -> None:
+        if what in self.functions:
+            self.functions[what](self.context, *arguments)
+
+
+def topology(**functions: Callable[..., Any]) -> Topology:
+    made = Topology()
+    made.add_source("source", "in", key_serde=TEXT, value_serde=TEXT)
+    made.add_processor("p", lambda: Doing(**functions), ["source"])
+    made.add_sink("out", "out", ["p"])
+    made.add_state_store(
+        Stores.timestamped_key_value_store_builder(Stores.persistent_timestamped_key_value_store("s"), TEXT, TEXT), "p"
+    )
+    return made
+
+
+def task_of(made: Topology, stream_time_ms: int = -1) -> Task:
+    context = TaskRecordContext(stream_time_ms)
+    stores = {name: each.build(MemoryByteStore(name), context=context) for name, each in made.store_builders.items()}
+    return Task(made, 0, stores, context)
+
+
+def forward(context: ProcessorContext, *_: Any) -> None:
+    context.forward(Record("k", "v", 1))
+
+
+def forward_to_out(context: ProcessorContext, *_: Any) -> None:
+    context.forward(Record("k", "v", 1), "out")
+
+
+@pytest.mark.parametrize("forwarding", [forward, forward_to_out])
+def test_nothing_can_be_forwarded_in_init_or_close(forwarding: Callable[..., None]) -> None:
+    with pytest.raises(TopologyError, match=r"node 'p' forwards in init\(\) or close\(\).*Forward from process\(\)"):
+        task_of(topology(init=forwarding))
+    task = task_of(topology(close=forwarding))
+    with pytest.raises(ProcessorError, match=r"node 'p' failed in close\(\): TopologyError: node 'p' forwards in init"):
+        task.close()
+    assert task.outputs == []
+
+
+def test_what_is_held_back_can_be_forwarded_when_the_batch_ends() -> None:
+    task = task_of(topology(finish_batch=forward))
+    task.finish_batch()
+    assert [output[3] for output in task.outputs] == [b"v"]
+
+
+@pytest.mark.parametrize(("stream_time_ms", "expected_ms"), [(-1, 0), (70, 70)])
+def test_what_init_and_close_put_has_stream_time(stream_time_ms: int, expected_ms: int) -> None:
+    found: list[Any] = []
+
+    def put(context: ProcessorContext) -> None:
+        store = context.state_store("s")
+        store.put_value("k", "v")
+        found.append(store.get("k").timestamp_ms)
+
+    task_of(topology(init=put, close=put), stream_time_ms).close()
+    assert found == [expected_ms, expected_ms]
+
+
+@pytest.mark.parametrize("what", ["text", None, ("k", "v")])
+def test_only_records_can_be_forwarded(what: Any) -> None:
+    with pytest.raises(ProcessorError, match="node 'p' can only forward a Record, not"):
+        task_of(topology(process=lambda context, record: context.forward(what))).process([RECORD])
+
+
+@pytest.mark.parametrize(
+    ("sink", "message"),
+    [
+        ({"topic": "out", "value_serde": Serdes.int64()}, r"SerializationError: sink 'end' can't write"),
+        ({"topic": lambda record, metadata: 1 // 0}, "ZeroDivisionError"),
+        ({"topic": lambda record, metadata: None}, "the function that chooses a topic returned None"),
+    ],
+)
+def test_a_sink_right_below_a_source_says_which_record_it_was(sink: dict[str, Any], message: str) -> None:
+    made = Topology()
+    made.add_source("source", "in", key_serde=TEXT, value_serde=TEXT)
+    made.add_sink("end", sink.pop("topic"), ["source"], **sink)
+    with pytest.raises(ProcessorError, match=f"node 'end' failed on record in-2 at offset 7: .*{message}") as caught:
+        task_of(made).process([RECORD])
+    assert (caught.value.topic, caught.value.partition, caught.value.offset, caught.value.doing) == ("in", 2, 7, "")
+    assert isinstance(caught.value.__cause__, SerializationError | ZeroDivisionError | TypeError)
+
+
+def test_a_record_that_was_held_back_is_named_when_it_fails() -> None:
+    held: list[Any] = []
+
+    def hold(context: ProcessorContext, record: Record[Any, Any]) -> None:
+        held.append((record, context.record_metadata))
+
+    def finish(context: ProcessorContext) -> None:
+        for record, metadata in held:
+            with context.resumed(record, metadata):
+                raise KeyError(record.value)
+
+    task = task_of(topology(process=hold, finish_batch=finish))
+    task.process([RECORD])
+    with pytest.raises(ProcessorError, match="node 'p' failed on record in-2 at offset 7: KeyError: 'v'"):
+        task.finish_batch()
+
+
+def test_a_processor_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    class Needs(Processor):
+        def __init__(self, model: str) -> None:
+            self.model = model
+
+    made = Topology()
+    made.add_source("source", "in", key_serde=TEXT, value_serde=TEXT)
+    made.add_processor("p", Needs, ["source"])  # type: ignore[arg-type]
+    with pytest.raises(ProcessorError, match=r"node 'p' failed when it was made: TypeError: .*'model'"):
+        task_of(made)
+
+
+def test_a_supplier_must_make_a_new_one_each_time() -> None:
+    only = Doing()
+    made = Topology()
+    made.add_source("source", "in", key_serde=TEXT, value_serde=TEXT)
+    with pytest.raises(ValueError, match="processor 'p': supplier must make a new processor each time"):
+        made.add_processor("p", lambda: only, ["source"])
+    assert list(made.nodes) == ["source"]
+
+
+def global_topology(**functions: Callable[..., Any]) -> Topology:
+    made = topology(process=functions.pop("reads", forward))
+    builder = Stores.key_value_store_builder(Stores.persistent_key_value_store("g"), TEXT, TEXT)
+    made.add_global_store(builder, "gs", "global", "gp", lambda: Doing(**functions), key_serde=TEXT, value_serde=TEXT)
+    return made
+
+
+def test_a_global_store_has_no_time_to_schedule_by() -> None:
+    def schedule(context: ProcessorContext) -> None:
+        context.schedule(1, PunctuationType.STREAM_TIME, print)
+
+    with pytest.raises(TopologyError, match="node 'gp' feeds a global store: it can't schedule punctuation"):
+        task_of(global_topology(init=schedule))
+
+
+@pytest.mark.parametrize("method", ["put", "delete", "put_if_absent", "put_all"])
+def test_who_reads_a_global_store_is_told_that_it_cannot_write(method: str) -> None:
+    def write(context: ProcessorContext, record: Record[Any, Any]) -> None:
+        getattr(context.state_store("g"), method)("k", "v")
+
+    with pytest.raises(ProcessorError, match=rf"store 'g' can only be read here: it has no {method}\(\)"):
+        task_of(global_topology(reads=write)).process([RECORD])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((-1,), ValueError, "must not be negative or of more than 64 bits, got -1"),
+        ((2**63,), ValueError, "must not be negative or of more than 64 bits"),
+        ((1.5,), TypeError, "must be a whole number, got 1.5"),
+        ((None,), TypeError, "must be a whole number, got None"),
+        ((1, "headers"), ValueError, "unpack"),
+    ],
+)
+def test_records_that_can_not_be(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Record("k", "v", *arguments)
+
+
+def test_a_record_takes_pairs_for_headers_and_any_whole_number_for_a_time() -> None:
+    record = Record("k", "v", True, [("a", b"1"), ("a", None)])
+    assert (record.timestamp_ms, type(record.timestamp_ms)) == (1, int)
+    assert list(record.headers) == [("a", b"1"), ("a", None)]
+    assert list(record.with_headers([("b", b"")]).headers) == [("b", b"")]
