@@ -1,7 +1,7 @@
 """What a stateful processor asks for its states and timers. Named as Spark's StatefulProcessorHandle.
 
-States must be known before a query runs, so `init` runs twice: once when the topology is made, on a handle that notes
-what it is asked for, and then in each batch, on one that hands it out.
+States must be known before a query runs, so `init` runs once when the topology is made, on a handle that notes what it
+is asked for; then in each batch, on one that hands it out, and in the rehearsal before a query starts.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class StatefulProcessorHandle:
     def register_timer(self, expiry_timestamp_ms: int) -> None:
         """Have `handle_expired_timer` called for this key once this time has come; a timer that is there stays.
 
-        One for a time that has come already fires at the end of the batch, or if it is set by a timer, of the next.
+        By event time, one for a time that has come already fires at the end of the batch, or if it is set by a timer,
+        of the next. By processing time it waits for the next time that timers are looked at (`timer_resolution_ms`).
         Raises ValueError for a negative time.
         """
         self._timers().register(self._timer_key(), expiry_timestamp_ms)

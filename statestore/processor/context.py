@@ -22,7 +22,7 @@ class TaskRecordContext:
     """
 
     __slots__ = (
-        "commit_requested",
+        "doing",
         "headers",
         "offset",
         "partition",
@@ -35,11 +35,11 @@ class TaskRecordContext:
     def __init__(self, stream_time_ms: int = -1, system_time_ms: int = 0) -> None:
         self.stream_time_ms = stream_time_ms
         self.system_time_ms = system_time_ms
-        self.commit_requested = False
         self.leave_record(-1)
 
-    def leave_record(self, timestamp_ms: int) -> None:
-        """Say that no record is being processed, but something at `timestamp_ms`."""
+    def leave_record(self, timestamp_ms: int, doing: str = "") -> None:
+        """Say that no record is being processed, but something at `timestamp_ms`; `doing` says what, for errors."""
+        self.doing = doing
         self.topic = ""
         self.partition = -1
         self.offset = -1
@@ -48,7 +48,7 @@ class TaskRecordContext:
 
     def enter_record(self, timestamp_ms: int, headers: Headers, metadata: RecordMetadata | None) -> None:
         """Say that a record is being processed; None means that it did not come from a topic."""
-        self.leave_record(timestamp_ms)
+        self.leave_record(timestamp_ms, self.doing)
         self.headers = headers
         if metadata is not None:
             self.topic, self.partition, self.offset = metadata
@@ -65,9 +65,9 @@ class TaskRecordContext:
 
 
 def processor_error(node: str, context: TaskRecordContext, cause: BaseException) -> ProcessorError:
-    """Return the error that says where user code raised `cause`: on which record, or in a punctuation."""
+    """Return the error that says where user code raised `cause`: on which record, or in what else."""
     if not context.topic:
-        return ProcessorError(node=node, doing=f"in a punctuation at {context.timestamp_ms} ms", cause=cause)
+        return ProcessorError(node=node, doing=context.doing, cause=cause)
     return ProcessorError(
         node=node, topic=context.topic, partition=context.partition, offset=context.offset, cause=cause
     )
@@ -188,8 +188,10 @@ class ProcessorContext:
             context.enter_record(*before)
 
     def commit(self) -> None:
-        """Ask for a commit. Under Spark the micro-batch is what is committed, so it comes at its end at the latest."""
-        self._record_context.commit_requested = True
+        """Ask for a commit, as in Kafka, where it comes some time later.
+
+        There is nothing to do: Spark commits each micro-batch, and the test driver each record.
+        """
 
     @property
     def record_metadata(self) -> RecordMetadata | None:

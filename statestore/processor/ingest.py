@@ -47,6 +47,10 @@ def ingested(records: Iterable[SourceRecord], hook: IngestHook) -> Iterator[Sour
                 raise TypeError(f"it must return a ConsumerRecord or None, not {passed!r}")
             if (passed.topic, passed.partition, passed.offset, passed.key) != (topic, partition, offset, key):
                 raise ValueError("it must not change topic, partition, offset or key")
+            if not isinstance(passed.value, bytes | None):
+                raise TypeError(f"it must give a value of bytes or None, not {passed.value!r}")
+            if passed.timestamp_ms < 0:
+                raise ValueError(f"it must not give a negative timestamp, got {passed.timestamp_ms}")
         except Exception as cause:
             raise ProcessorError(node=_NAME, topic=topic, partition=partition, offset=offset, cause=cause) from cause
         yield topic, partition, offset, passed.timestamp_ms, key, passed.value, passed.headers.to_bytes()

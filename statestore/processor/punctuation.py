@@ -43,10 +43,11 @@ class Cancellable:
 class Schedule(Cancellable):
     """A punctuator of a node, and when it is due next."""
 
-    def __init__(self, node: str, interval_ms: int, punctuator: Punctuator, next_ms: int) -> None:
+    def __init__(self, node: str, interval_ms: int, start_ms: int | None, punctuator: Punctuator, next_ms: int) -> None:
         super().__init__()
         self.node = node
         self.interval_ms = interval_ms
+        self.start_ms = start_ms
         self.punctuator = punctuator
         self.next_ms = next_ms
 
@@ -122,9 +123,10 @@ class Punctuations:
         made = self._made.setdefault(node, [])
         recorded = self._recorded.get(node, ())
         before = recorded[len(made)] if len(made) < len(recorded) else None
-        schedule = Schedule(node, interval_ms, punctuator, _first_ms(punctuation_type, interval_ms, start_ms, now_ms))
-        # A schedule with another clock or interval is another one: the topology was changed.
-        if before is not None and (before.type, before.interval_ms) == (punctuation_type.value, interval_ms):
+        first_ms = _first_ms(punctuation_type, interval_ms, start_ms, now_ms)
+        schedule = Schedule(node, interval_ms, start_ms, punctuator, first_ms)
+        # A schedule with another clock, interval or start is another one: the topology was changed.
+        if before is not None and before[:3] == (punctuation_type.value, interval_ms, start_ms):
             if before.next_ms is None:
                 schedule.cancel()
             else:
@@ -137,7 +139,9 @@ class Punctuations:
         """Return when each schedule is due next, None if it was cancelled: what a later task is made with."""
         return {
             node: tuple(
-                RecordedPunctuation(kind.value, each.interval_ms, None if each.is_cancelled else each.next_ms)
+                RecordedPunctuation(
+                    kind.value, each.interval_ms, each.start_ms, None if each.is_cancelled else each.next_ms
+                )
                 for kind, each in made
             )
             for node, made in self._made.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
 from statestore.errors import (
@@ -53,12 +53,13 @@ class Task:
         *,
         on_deserialization_error: OnDeserializationError = OnDeserializationError.FAIL,
         punctuations: RecordedPunctuations | None = None,
+        send: Callable[[SinkRecord], None] | None = None,
     ) -> None:
-        self.processed_records = 0
         self.skipped_records = 0
         self.punctuation_count = 0
         self.outputs: list[SinkRecord] = []
-        """What the sinks were sent since the driver last took it."""
+        """What the sinks were sent since the driver last took it, unless it is given to `send`."""
+        self._send = send or self.outputs.append
         self.shard = shard
         self._topology = topology
         self._context = context
@@ -95,23 +96,25 @@ class Task:
             receive(record)
             if context.stream_time_ms >= stream_time.next_ms:
                 self.punctuation_count += stream_time.punctuate(context.stream_time_ms, self._punctuate)
-        self.processed_records += processed
         return processed
+
+    def end_batch(self, now_ms: int) -> None:
+        """Finish what was held back, set the wall clock, and finish what its punctuators have sent to who holds back.
+
+        The driver's to call when a batch's records are processed. Raises what `process` raises.
+        """
+        self.finish_batch()
+        if self.advance_wall_clock(now_ms):
+            self.finish_batch()
 
     def finish_batch(self) -> None:
         """Have processors finish what they held back of the batch, then delete some of the entries that have expired.
 
-        The driver's to call when a batch's records are processed, before the wall clock advances; it does no harm
-        after each record. Raises what `process` raises.
+        It does no harm after each record. Raises what `process` raises.
         """
         for name, processor in self._processors.items():
-            self._leave_record()
-            try:
-                processor.finish_batch()
-            except (ProcessorError, LocalStateCorruptedError):
-                raise
-            except Exception as cause:
-                raise ProcessorError(node=name, doing="in finish_batch()", cause=cause) from cause
+            self._leave_record("in finish_batch()")
+            reporting(name, _finish_batch, self._context)(processor)
         self._leave_record()
         for layer in self._expiring:
             layer.delete_expired()
@@ -128,35 +131,47 @@ class Task:
         """When the next punctuator on the wall clock is due; None if there is none."""
         wall_clock = self._punctuations.wall_clock
         wall_clock.settle()
-        return wall_clock.next_ms if wall_clock.next_ms != NEVER_MS else None
+        return wall_clock.next_ms if wall_clock.next_ms < NEVER_MS else None
 
     def punctuations(self) -> dict[str, tuple[RecordedPunctuation, ...]]:
         """Return when each schedule is due next: what the task after this one is made with."""
         return self._punctuations.recorded()
 
+    def abandon(self) -> None:
+        """Close the processors after a failure, which is what to tell: what fails now is only logged."""
+        try:
+            self.close()
+        except (ProcessorError, LocalStateCorruptedError):
+            _LOG.warning("closing the processors after a failure failed too; see above")
+
     def close(self) -> None:
-        """Close the processors that were made, in their order. Raises ProcessorError for the first that fails."""
+        """Close the processors that were made, in their order.
+
+        Raises ProcessorError for the first that fails, but LocalStateCorruptedError if one found the state damaged.
+        """
         processors, self._processors = self._processors, {}
         for context in self._contexts:
             context.disconnect()
-        self._leave_record()
-        failed: ProcessorError | None = None
+        self._leave_record("in close()")
+        failures: list[tuple[str, Exception]] = []
         for name, processor in processors.items():
             try:
                 processor.close()
             except Exception as cause:
                 _LOG.exception("node %r failed in close()", name)
-                failed = failed or ProcessorError(node=name, doing="in close()", cause=cause)
-                failed.__cause__ = failed.__cause__ or cause
-        if failed is not None:
-            raise failed
+                failures.append((name, cause))
+        for _, failure in failures:
+            if isinstance(failure, LocalStateCorruptedError):
+                raise failure
+        for name, failure in failures:
+            raise ProcessorError(node=name, doing="in close()", cause=failure) from failure
 
     def _connect(self) -> None:
         """Make the nodes, and connect all of them before the first `init` runs."""
         topology, context = self._topology, self._context
         receivers: dict[str, Receiver] = {}
         for sink in topology.sinks.values():
-            receivers[sink.name] = sink_receiver(sink, self.outputs.append, context)
+            receivers[sink.name] = sink_receiver(sink, self._send, context)
         made: dict[str, tuple[Processor, ProcessorContext]] = {}
         for node in topology.processors.values():
             processor = _made(node)
@@ -196,22 +211,19 @@ class Task:
         try:
             processor.init(context)
         except BaseException as cause:
-            try:
-                self.close()
-            except ProcessorError:
-                _LOG.warning("closing after the failure of init() in node %r failed too; see above", name)
+            self.abandon()
             if isinstance(cause, StateStoreError) or not isinstance(cause, Exception):
                 raise
             raise ProcessorError(node=name, doing="in init()", cause=cause) from cause
         finally:
             self._punctuations.initializing(None)
 
-    def _leave_record(self) -> None:
+    def _leave_record(self, doing: str = "") -> None:
         """Say that no record is processed; what is written now has stream time for a timestamp."""
-        self._context.leave_record(max(0, self._context.stream_time_ms))
+        self._context.leave_record(max(0, self._context.stream_time_ms), doing)
 
     def _punctuate(self, schedule: Schedule, now_ms: int) -> None:
-        self._context.leave_record(now_ms)
+        self._context.leave_record(now_ms, f"in a punctuation at {now_ms} ms")
         reporting(schedule.node, schedule.punctuator, self._context)(now_ms)
 
     def _unreadable(self, node: SourceNode, source: SourceRecord, cause: DeserializationError) -> None:
@@ -225,6 +237,10 @@ class Task:
         self.skipped_records += 1
         if self.skipped_records <= _SKIPS_LOGGED:
             _LOG.warning("skipped: %s: %s", where, cause)
+
+
+def _finish_batch(processor: Processor) -> None:
+    processor.finish_batch()
 
 
 def _made(node: ProcessorNode) -> Processor:

@@ -120,7 +120,12 @@ def _open_on_chain(
     _discard(path)
     path.mkdir()
     database = RocksDBDatabase(str(path), families)
-    return database, _open_stores(database, stores), 0
+    try:
+        return database, _open_stores(database, stores), 0
+    except BaseException:
+        database.close()
+        _discard(path)
+        raise
 
 
 def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:

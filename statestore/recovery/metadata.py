@@ -23,6 +23,7 @@ from statestore.errors import (
     StoreFormatError,
     TopologyChangedError,
 )
+from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 
 METADATA_FORMAT = 1
@@ -71,15 +72,26 @@ class StateMetadata:
                 raise FormatError("state metadata", f"format {fields['format']!r}; this release knows 1")
             return cls(
                 str(fields["state_id"]),
-                int(fields["shards"]),
+                whole_number(fields["shards"], 1),
                 str(fields["shard_by"]),
-                tuple(int(route) for route in fields["routing"]),
+                tuple(whole_number(route, 0) for route in fields["routing"]),
                 tuple(StoreSpec.from_json(spec) for spec in fields["stores"]),
-                tuple(dict(node) for node in fields["topology"]),
+                tuple(_node(node) for node in fields["topology"]),
                 fields.get("wall_clock", False) is True,
             )
-        except (KeyError, ValueError, TypeError, FormatError) as cause:
+        except (*MALFORMED, FormatError) as cause:
             raise DurableFileCorruptedError(where, problem=f"is not readable state metadata ({cause!r})") from cause
+
+
+def _node(fields: Any) -> dict[str, Any]:
+    """Return a node of the topology, of which name, parents and stores are looked at. Raises ValueError."""
+    node = dict(fields)
+    for name in ("parents", "stores"):
+        if not isinstance(node.get(name, []), list):
+            raise ValueError(f"{name} of a node must be a list, not {node[name]!r}")
+    if not isinstance(node["name"], str):
+        raise ValueError(f"the name of a node must be text, not {node['name']!r}")
+    return node
 
 
 def read_metadata(location: DurableLocation) -> StateMetadata | None:

@@ -6,7 +6,8 @@ Stored as one JSON string (arrays in the state schema fail in applyInPandasWithS
      "deltas": [[name, size_bytes, digest], ...],      oldest first; the last one made `version`
      "skipped_records": int, "stream_time_ms": int,
      "stores": {name: stream_time_ms, ...},            of the segmented stores; format 1 had none
-     "punctuations": {node: [[clock, interval_ms, next_ms | null], ...], ...}}   formats 1 and 2 had none
+     "punctuations": {node: [[clock, interval_ms, start_ms | null, next_ms | null], ...], ...}}
+                                                       formats 1 and 2 had none
 
 `digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location.
 """
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from statestore.errors import CommitPointerError
+from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.punctuations import RecordedPunctuations, punctuations_from_json
 
 POINTER_FORMAT = 3
@@ -119,17 +121,19 @@ class CommitPointer:
                     f"has format {fields['format']!r}, this release knows {POINTER_FORMAT}: it was written by another "
                     "release of statestore, use that one",
                 )
-            deltas = tuple(DurableFile(str(name), int(size), str(check)) for name, size, check in fields["deltas"])
+            deltas = tuple(
+                DurableFile(str(name), whole_number(size, 0), str(check)) for name, size, check in fields["deltas"]
+            )
             pointer = cls(
                 str(fields["state_id"]),
-                int(fields["shard"]),
-                int(fields["version"]),
+                whole_number(fields["shard"], 0),
+                whole_number(fields["version"], 0),
                 deltas,
-                int(fields["skipped_records"]),
-                int(fields["stream_time_ms"]),
-                {str(name): int(time_ms) for name, time_ms in fields.get("stores", {}).items()},
+                whole_number(fields["skipped_records"], 0),
+                whole_number(fields["stream_time_ms"], -1),
+                {str(name): whole_number(time_ms, -1) for name, time_ms in fields.get("stores", {}).items()},
                 punctuations_from_json(fields.get("punctuations", {})),
             )
-        except (KeyError, ValueError, TypeError, AttributeError) as cause:
+        except MALFORMED as cause:
             raise CommitPointerError(where, f"{text[:200]!r} is not one of ours") from cause
         return pointer

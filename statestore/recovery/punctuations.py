@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from statestore.recovery.json_fields import whole_number
+
 
 class RecordedPunctuation(NamedTuple):
-    """A schedule: the name of its clock, its interval, and when it is due next; None if it was cancelled."""
+    """A schedule: the name of its clock, its interval, where its grid was asked to start, and when it is due next.
+
+    A start of None was not asked for, a next time of None means that it was cancelled.
+    """
 
     type: str
     interval_ms: int
+    start_ms: int | None
     next_ms: int | None
 
 
@@ -19,9 +25,17 @@ RecordedPunctuations: TypeAlias = "Mapping[str, Sequence[RecordedPunctuation]]"
 
 
 def punctuations_from_json(fields: Any) -> dict[str, tuple[RecordedPunctuation, ...]]:
-    """Return what json.loads made of RecordedPunctuations. Raises ValueError or TypeError if it is not that."""
+    """Return what json.loads made of RecordedPunctuations.
+
+    Raises ValueError, TypeError or AttributeError if it is not that.
+    """
     return {str(node): tuple(_recorded(*schedule) for schedule in schedules) for node, schedules in fields.items()}
 
 
-def _recorded(type_name: Any, interval_ms: Any, next_ms: Any) -> RecordedPunctuation:
-    return RecordedPunctuation(str(type_name), int(interval_ms), None if next_ms is None else int(next_ms))
+def _recorded(type_name: Any, interval_ms: Any, start_ms: Any, next_ms: Any) -> RecordedPunctuation:
+    return RecordedPunctuation(
+        str(type_name),
+        whole_number(interval_ms, 1),
+        None if start_ms is None else whole_number(start_ms, 0),
+        None if next_ms is None else whole_number(next_ms, 0),
+    )

@@ -74,6 +74,37 @@ def output_blob(records: Sequence[SinkRecord]) -> bytes:
     return encode_blob([pa.record_batch(columns, schema=OUTPUT)])
 
 
+class OutputBlobs:
+    """Takes what the sinks are sent and packs it into blobs of `records_each` records: bytes, not objects, wait."""
+
+    def __init__(self, records_each: int) -> None:
+        self._records_each = records_each
+        self._records: list[SinkRecord] = []
+        self._blobs: list[bytes] = []
+
+    def add(self, record: SinkRecord) -> None:
+        """Take one more record."""
+        records = self._records
+        records.append(record)
+        if len(records) >= self._records_each:
+            self._pack()
+
+    def take(self) -> list[bytes]:
+        """Return the blobs that are full and were not taken yet."""
+        blobs, self._blobs = self._blobs, []
+        return blobs
+
+    def take_all(self) -> list[bytes]:
+        """Return all that was not taken yet, also in a blob that is not full."""
+        if self._records:
+            self._pack()
+        return self.take()
+
+    def _pack(self) -> None:
+        self._blobs.append(output_blob(self._records))
+        self._records.clear()
+
+
 class BlobSpool:
     """Holds the blobs of one shard and batch: in memory up to a limit, the rest in a temporary file.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from numbers import Integral
 from typing import Any, Final
 
 import numpy as np
@@ -208,6 +209,9 @@ def _output_rows(method: str, key: Any, frame: pd.DataFrame) -> Iterator[Output]
         raise OutputFrameError(f"{method} yielded a DataFrame with two columns of one name: {list(frame.columns)}")
     count = len(frame)
     columns = {name: frame[name].tolist() for name in frame.columns if name != "timestamp"}
+    for name in ("key", "value"):
+        if name in columns and frame[name].hasnans:
+            columns[name] = [None if _is_missing(field) else field for field in columns[name]]
     nothing = [None] * count
     for row_key, value, time_ms, headers, topic in zip(
         columns.get("key", [key] * count),
@@ -233,8 +237,12 @@ def _milliseconds(column: pd.Series) -> list[int | None]:
 def _one_in_milliseconds(timestamp: Any) -> int | None:
     if _is_missing(timestamp):
         return None
-    if isinstance(timestamp, int) and not isinstance(timestamp, bool):
-        return timestamp
+    if isinstance(timestamp, bool):
+        raise OutputFrameError(f"a timestamp must be a datetime or an integer of milliseconds, not {timestamp!r}")
+    if isinstance(timestamp, Integral):
+        return int(timestamp)
+    if isinstance(timestamp, float) and timestamp.is_integer():
+        return int(timestamp)  # what pandas makes of integers beside missing ones
     if not isinstance(timestamp, datetime):  # pandas' Timestamp is one
         raise OutputFrameError(f"a timestamp must be a datetime or an integer of milliseconds, not {timestamp!r}")
     (time_ms,) = _milliseconds(pd.Series([pd.Timestamp(timestamp)]))

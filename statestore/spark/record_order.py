@@ -11,7 +11,6 @@ that is how it is done, some thousand records at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,6 @@ from statestore.processor.receivers import SourceRecord
 from statestore.spark.blobs import decode_blob, sort_by_position
 
 _RECORDS_AT_ONCE = 10_000
-_Times = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def records_in_order(
@@ -33,7 +31,8 @@ def records_in_order(
             for place, part in _parts(batch):
                 parts.setdefault(place, []).append(part)
     for first in (True, False):
-        yield from _merged([_Partition(parts[at]) for at in sorted(parts) if (at[0] in topics_first) is first])
+        places = [place for place in sorted(parts) if (place[0] in topics_first) is first]
+        yield from _merged([pa.Table.from_batches(list(_without_overlaps(parts.pop(place)))) for place in places])
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
@@ -45,33 +44,6 @@ def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBa
     names = batch.column("topic").dictionary
     for start, end in zip((0, *changes.tolist()), (*changes.tolist(), batch.num_rows), strict=True):
         yield (names[int(topics[start])].as_py(), int(partitions[start])), batch.slice(start, end - start)
-
-
-class _Partition:
-    """The records of one topic partition, by offset, and how many of them were taken."""
-
-    def __init__(self, parts: list[pa.RecordBatch]) -> None:
-        self.records = pa.Table.from_batches(list(_without_overlaps(parts)))
-        times_ms = self.records.column("timestamp_ms").to_numpy()
-        self.highest_ms: _Times = np.maximum.accumulate(times_ms)
-        self.taken = 0
-
-    @property
-    def is_done(self) -> bool:
-        return self.taken == len(self.highest_ms)
-
-    def next_ms(self, step: int = 1) -> int:
-        """Return the time of the record `step` records ahead, or of the last one."""
-        return int(self.highest_ms[min(self.taken + step, len(self.highest_ms)) - 1])
-
-    def take_until(self, end: int) -> tuple[pa.Table, _Times]:
-        """Return the records before number `end` that were not taken yet, with their times."""
-        start, self.taken = self.taken, end
-        return self.records.slice(start, end - start), self.highest_ms[start:end]
-
-    def count(self, time_ms: int, *, inclusive: bool) -> int:
-        """Return the number of the first record that is not before `time_ms`, or not at it either."""
-        return int(np.searchsorted(self.highest_ms, time_ms, side="right" if inclusive else "left"))
 
 
 def _without_overlaps(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,26 +64,31 @@ def _sorted(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     return parts[0] if len(parts) == 1 else sort_by_position(_one(parts))
 
 
-def _merged(partitions: Sequence[_Partition]) -> Iterator[SourceRecord]:
-    while partitions := [partition for partition in partitions if not partition.is_done]:
-        step = max(1, _RECORDS_AT_ONCE // len(partitions))
-        # Up to here, no partition has more than `step` records to give.
-        bound_ms = min(partition.next_ms(step) for partition in partitions)
-        earlier = [partition.take_until(partition.count(bound_ms, inclusive=False)) for partition in partitions]
-        yield from _interleaved([(records, times) for records, times in earlier if len(times)])
-        for partition in partitions:
-            # Those of one time are any number, but they come partition after partition.
-            yield from _rows(partition.take_until(partition.count(bound_ms, inclusive=True))[0])
-
-
-def _interleaved(parts: Sequence[tuple[pa.Table, _Times]]) -> Iterator[SourceRecord]:
-    if len(parts) < 2:
-        for records, _ in parts:
-            yield from _rows(records)
+def _merged(partitions: Sequence[pa.Table]) -> Iterator[SourceRecord]:
+    if not partitions:
         return
-    order = np.argsort(np.concatenate([times for _, times in parts]), kind="stable")
-    records = _one([batch for part, _ in parts for batch in part.to_batches()])
-    yield from _rows(pa.Table.from_batches([records.take(pa.array(order))]))
+    times = [np.maximum.accumulate(records.column("timestamp_ms").to_numpy()) for records in partitions]
+    starts = np.cumsum([0, *(len(each) for each in times[:-1])])
+    order = np.argsort(np.concatenate(times), kind="stable")  # stable: of equal times, the first partition's first
+    taken = np.zeros(len(partitions), np.int64)
+    for at in range(0, len(order), _RECORDS_AT_ONCE):
+        chunk = order[at : at + _RECORDS_AT_ONCE]
+        owner = np.searchsorted(starts, chunk, side="right") - 1
+        touched, counts = np.unique(owner, return_counts=True)
+        # Of each partition, the next records in a row: only their order among each other is to be made.
+        slices = [
+            partitions[number].slice(int(taken[number]), int(count))
+            for number, count in zip(touched.tolist(), counts.tolist(), strict=True)
+        ]
+        begins = np.zeros(len(partitions), np.int64)
+        begins[touched] = np.cumsum(counts) - counts
+        rows = chunk - starts[owner] - taken[owner] + begins[owner]
+        taken[touched] += counts
+        if len(slices) == 1:
+            yield from _rows(slices[0])
+        else:
+            records = _one([batch for part in slices for batch in part.to_batches()])
+            yield from _rows(pa.Table.from_batches([records.take(pa.array(rows))]))
 
 
 def _rows(records: pa.Table) -> Iterator[SourceRecord]:

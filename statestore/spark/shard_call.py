@@ -11,13 +11,12 @@ from typing import NamedTuple
 from statestore.errors import TopologyError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.ingest import IngestHook, ingested
-from statestore.processor.receivers import SinkRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import build_stores, settle_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.ownership import claim
-from statestore.recovery.shard_batch import ShardBatch, ShardedState
-from statestore.spark.blobs import BlobSpool, output_blob
+from statestore.recovery.shard_batch import ShardedState
+from statestore.spark.blobs import BlobSpool, OutputBlobs
 from statestore.spark.record_order import records_in_order
 
 _LOG = logging.getLogger(__name__)
@@ -65,6 +64,7 @@ class ShardCall:
                 spool.add(blob)
             with self.state.open(pointer) as batch:
                 stores = build_stores(self.topology, batch, context)
+                outputs = OutputBlobs(_RECORDS_PER_OUTPUT_BLOB)
                 task = Task(
                     self.topology,
                     shard,
@@ -72,54 +72,44 @@ class ShardCall:
                     context,
                     on_deserialization_error=self.on_deserialization_error,
                     punctuations=pointer.punctuations,
+                    send=outputs.add,
                 )
-                yield from self._process(task, spool, now_ms)
+                try:
+                    yield from self._process(task, outputs, spool, now_ms)
+                    # Before the processors are closed: one that cancels its schedules then does not mean for good.
+                    punctuations, wake_up_ms = task.punctuations(), task.next_wall_clock_ms
+                except BaseException:
+                    task.abandon()
+                    raise
+                task.close()
+                if wake_up_ms is not None and not self.wall_clock:
+                    raise TopologyError(
+                        "a processor scheduled punctuation by the wall clock in this batch, but did not when the query "
+                        "was started: init() must schedule the same every time"
+                    )
                 settle_stores(stores, batch)
-                result = self._commit(batch, task, context)
+                committed = batch.commit(
+                    skipped_records=task.skipped_records,
+                    stream_time_ms=context.stream_time_ms,
+                    punctuations=punctuations,
+                )
                 # After the delta was written, so that no time is spent on a batch that fails.
                 batch.finish_upgrades(self.upgrade_budget_ms)
-                return result
+                return ShardResult(committed.to_json(), wake_up_ms)
 
-    def _process(self, task: Task, spool: BlobSpool, now_ms: int) -> Generator[bytes, None, None]:
-        try:
-            records = records_in_order(spool.blobs, frozenset(self.topology.global_stores.values()))
-            if self.on_ingest is not None:
-                records = ingested(records, self.on_ingest)
-            outputs = task.outputs
-            while task.process(islice(records, _RECORDS_PER_STEP)):
-                if len(outputs) >= _RECORDS_PER_OUTPUT_BLOB:
-                    yield from _blobs(outputs)
-            task.finish_batch()
-            task.advance_wall_clock(now_ms)
-            yield from _blobs(outputs)
-        finally:
-            task.close()
-
-    def _commit(self, batch: ShardBatch, task: Task, context: TaskRecordContext) -> ShardResult:
-        wake_up_ms = task.next_wall_clock_ms
-        if wake_up_ms is not None and not self.wall_clock:
-            raise TopologyError(
-                "a processor scheduled punctuation by the wall clock in this batch, but did not when the query was "
-                "started: init() must schedule the same every time"
-            )
+    def _process(self, task: Task, outputs: OutputBlobs, spool: BlobSpool, now_ms: int) -> Generator[bytes, None, None]:
+        records = records_in_order(spool.blobs, frozenset(self.topology.global_stores.values()))
+        if self.on_ingest is not None:
+            records = ingested(records, self.on_ingest)
+        while task.process(islice(records, _RECORDS_PER_STEP)):
+            yield from outputs.take()
+        task.end_batch(now_ms)
+        yield from outputs.take_all()
         if task.skipped_records:
             _LOG.warning("shard %d: skipped %d records that no serde could read", task.shard, task.skipped_records)
-        committed = batch.commit(
-            skipped_records=task.skipped_records,
-            stream_time_ms=context.stream_time_ms,
-            punctuations=task.punctuations(),
-        )
-        return ShardResult(committed.to_json(), wake_up_ms)
 
     def _claim(self, query_id: str) -> None:
         claimed = (str(self.state.location), query_id)
         if claimed not in _claimed:
             claim(self.state.location, query_id)
             _claimed.add(claimed)
-
-
-def _blobs(outputs: list[SinkRecord]) -> Generator[bytes, None, None]:
-    """Yield what the sinks were sent as blobs of limited size, and clear it."""
-    for start in range(0, len(outputs), _RECORDS_PER_OUTPUT_BLOB):
-        yield output_blob(outputs[start : start + _RECORDS_PER_OUTPUT_BLOB])
-    outputs.clear()

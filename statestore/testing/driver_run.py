@@ -9,7 +9,6 @@ from statestore.errors import (
     DriverError,
     DriverFailedError,
     InvalidTimestampError,
-    ProcessorError,
     UnknownTopicError,
 )
 from statestore.processor.ingest import IngestHook, ingested
@@ -198,6 +197,7 @@ class DriverRun:
                 timestamp_ms, key, value, header_bytes = following
             offset = offsets.get(source, 0)
             if timestamp_ms < 0:
+                self._taken = None  # it is nothing that can be piped again
                 raise InvalidTimestampError(
                     topic=source, partition=_PARTITION, offset=offset, timestamp_ms=timestamp_ms
                 )
@@ -246,10 +246,7 @@ class DriverRun:
         if self._taken is not None:
             self._again.put_back(self._taken, is_global=self._taken[0] in self._global_topics)
             self._taken = None
-        try:
-            self._task.close()
-        except ProcessorError:
-            _LOG.warning("closing the processors after the failure failed too; see above")
+        self._task.abandon()
         self._state.discard()
 
     def _require_ready(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from statestore.errors import RecoveryError
+from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.punctuations import RecordedPunctuations, punctuations_from_json
 
 _FILE = "statestore.driver.json"
@@ -39,15 +40,15 @@ class Progress:
             if fields["format"] != _FORMAT:
                 raise ValueError(f"format {fields['format']}")
             return cls(
-                int(fields["wall_clock_ms"]),
-                int(fields["stream_time_ms"]),
-                {str(name): int(time_ms) for name, time_ms in fields["stores"].items()},
-                {str(topic): int(offset) for topic, offset in fields["offsets"].items()},
+                whole_number(fields["wall_clock_ms"], 0),
+                whole_number(fields["stream_time_ms"], -1),
+                {str(name): whole_number(time_ms, -1) for name, time_ms in fields["stores"].items()},
+                {str(topic): whole_number(offset, 0) for topic, offset in fields["offsets"].items()},
                 punctuations_from_json(fields["punctuations"]),
             )
         except FileNotFoundError:
             return cls()
-        except (ValueError, KeyError, TypeError, AttributeError) as cause:
+        except MALFORMED as cause:
             raise RecoveryError(str(path), f"is not the progress of a test driver ({cause!r}). Delete it") from cause
 
     def write(self, directory: Path) -> None:

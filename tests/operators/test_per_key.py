@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -246,6 +247,32 @@ def test_errors_of_user_code_name_node_and_key(tmp_path: Path) -> None:
     where = r"node 'count' failed in handle_expired_timer\(\) at 1 ms of key 'bob': KeyError: 'oh'"
     with pytest.raises(ProcessorError, match=where):
         run(tmp_path, Doing(rows, timer), record("bob", 1), time_mode="event_time", name="count")
+
+
+def out_of(home: Path, frame: pd.DataFrame) -> list[tuple[bytes | None, bytes | None, int]]:
+    outputs = run(home, Doing(lambda self, key, rows, context: iter([frame])), record("ada", 1, timestamp_ms=5))
+    return [(output[2], output[3], output[1]) for output in outputs]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pd.array([1, None], dtype="Int64"), [b"1", None]),
+        (pd.array(["a", None], dtype="string"), [b'"a"', None]),
+        ([1.5, None], [b"1.5", None]),
+        (pd.Series([{"a": 1}, None]), [b'{"a":1}', None]),
+        ([True, None], [b"true", None]),
+    ],
+)
+def test_missing_values_are_nulls(tmp_path: Path, values: Any, expected: list[bytes | None]) -> None:
+    assert [value for _, value, _ in out_of(tmp_path, pd.DataFrame({"value": values}))] == expected
+
+
+def test_missing_keys_are_nulls_and_missing_timestamps_the_rows(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"value": [1, 2], "key": ["bob", None], "timestamp": [7, None]})
+    assert out_of(tmp_path, frame) == [(b"bob", b"1", 7), (None, b"2", 5)]
+    frame = pd.DataFrame({"value": [1], "timestamp": pd.Series([np.int64(9)], dtype=object)})
+    assert out_of(tmp_path / "more", frame) == [(b"ada", b"1", 9)]
 
 
 def test_a_frame_without_columns_puts_nothing_out(tmp_path: Path) -> None:

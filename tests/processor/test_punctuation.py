@@ -117,7 +117,7 @@ def test_schedules_go_on_in_the_next_task() -> None:
     first.process([record(4)])
     recorded = first.punctuations()
     assert recorded == {
-        "p": (RecordedPunctuation("stream-time", 10, 10), RecordedPunctuation("wall-clock-time", 50, 150))
+        "p": (RecordedPunctuation("stream-time", 10, None, 10), RecordedPunctuation("wall-clock-time", 50, None, 150))
     }
     second = task_of(topology(init), recorded, stream_time_ms=4, now_ms=140)
     second.process([record(5), record(9)])
@@ -150,6 +150,10 @@ def test_what_was_cancelled_stays_cancelled_and_what_was_changed_is_new() -> Non
     assert second.punctuations() == recorded
     task_of(topology(scheduling(11)), recorded).process([record(60)])
     assert found == [60]
+    anchored = task_of(topology(lambda context: context.schedule(10, STREAM, fired(found), start_ms=3)), recorded)
+    anchored.process([record(60)])
+    assert found == [60, 60]
+    assert anchored.punctuations() == {"p": (RecordedPunctuation("stream-time", 10, 3, 63),)}
 
 
 def test_a_punctuator_can_cancel_itself() -> None:

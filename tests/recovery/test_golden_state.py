@@ -133,16 +133,28 @@ def test_schedules_are_read_back_as_they_were_written() -> None:
     pointer = CommitPointer.from_json(json.dumps(recorded))
     assert pointer.punctuations == {
         "ticking": (
-            RecordedPunctuation("stream-time", 10_000, 1_700_000_010_000),
-            RecordedPunctuation("wall-clock-time", 1, 1_700_000_000_001),
-            RecordedPunctuation("wall-clock-time", 60_000, None),
+            RecordedPunctuation("stream-time", 10_000, None, 1_700_000_010_000),
+            RecordedPunctuation("wall-clock-time", 1, 1, 1_700_000_000_001),
+            RecordedPunctuation("wall-clock-time", 60_000, None, None),
         ),
-        "näme": (RecordedPunctuation("stream-time", 1, 0),),
+        "näme": (RecordedPunctuation("stream-time", 1, None, 0),),
     }
     assert json.loads(pointer.to_json()) == recorded
 
 
-@pytest.mark.parametrize("wrong", [[], {"p": [["stream-time", 1]]}, {"p": [["stream-time", "x", 1]]}, {"p": 7}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        {"p": 7},
+        {"p": [["stream-time", 1, 1]]},
+        {"p": [["stream-time", "x", None, 1]]},
+        {"p": [["stream-time", 0, None, 1]]},
+        {"p": [["stream-time", 1, -1, 1]]},
+        {"p": [["stream-time", 1, None, 10**30]]},
+        {"p": [["stream-time", 1, None, True]]},
+    ],
+)
 def test_schedules_that_are_none_are_refused(wrong: object) -> None:
     (recorded,) = json.loads((GOLDEN.with_name("state-3") / "pointers.json").read_text())
     with pytest.raises(CommitPointerError, match="is not one of ours"):

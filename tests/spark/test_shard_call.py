@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from statestore import Processor, ProcessorContext, PunctuationType, Serdes, Stores, Topology
-from statestore.errors import TopologyError
+from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
+from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
 from statestore.processor.task import OnDeserializationError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
+from statestore.spark import shard_call as shard_call_module
+from statestore.spark.blobs import INPUT, decode_blob, encode_blob
 from statestore.spark.shard_call import ShardCall, ShardResult
 
 BYTES = Serdes.bytes()
@@ -31,23 +35,44 @@ class Reminding(Processor):
         self.times.put(b"%d" % now_ms, b"")
 
 
-def call(home: Path, *, wall_clock: bool = True) -> ShardCall:
+def reminding(processor: type[Processor] = Reminding) -> Topology:
     topology = Topology()
     topology.add_source("in", key_serde=BYTES, value_serde=BYTES)
-    topology.add_processor("remind", Reminding, ["in"])
+    topology.add_processor("remind", processor, ["in"])
     topology.add_state_store(
         Stores.key_value_store_builder(Stores.persistent_key_value_store("times"), BYTES, BYTES), "remind"
     )
+    return topology
+
+
+def call(home: Path, topology: Topology | None = None, *, wall_clock: bool = True) -> ShardCall:
+    topology = topology or reminding()
     state = ShardedState("state", DurableLocation(home / "state"), topology.store_specs(), str(home / "local"))
     return ShardCall(topology, state, (17,), OnDeserializationError.FAIL, 1 << 20, wall_clock=wall_clock)
 
 
+def run_at(
+    shard_call: ShardCall, recorded: str | None, now_ms: int, blobs: Sequence[bytes] = ()
+) -> tuple[list[list[bytes]], ShardResult]:
+    """Run a batch; return the values in each output blob, and the result."""
+    run, outputs = shard_call.run(17, blobs, recorded, "query", now_ms), []
+    while True:
+        try:
+            (batch,) = decode_blob(next(run))
+        except StopIteration as end:
+            return outputs, end.value
+        outputs.append(batch.column("value").to_pylist())
+
+
 def result_at(shard_call: ShardCall, recorded: str | None, now_ms: int) -> ShardResult:
-    run = shard_call.run(17, [], recorded, "query", now_ms)
-    with pytest.raises(StopIteration) as end:
-        next(run)
-    result: ShardResult = end.value.value
-    return result
+    return run_at(shard_call, recorded, now_ms)[1]
+
+
+def one_record() -> bytes:
+    columns = [["in"], [0], [0], [5], [b"k"], [b"v"], [b""]]
+    return encode_blob(
+        [pa.record_batch([pa.array(each, kind.type) for each, kind in zip(columns, INPUT, strict=True)], schema=INPUT)]
+    )
 
 
 def times_in(shard_call: ShardCall, recorded: str) -> list[bytes]:
@@ -82,3 +107,133 @@ def test_a_schedule_that_only_a_task_makes_is_refused(tmp_path: Path) -> None:
 def test_without_a_schedule_nobody_is_called_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reminding, "is_scheduled", False)
     assert result_at(call(tmp_path), None, 100).wake_up_ms is None
+
+
+class Ticking(Processor):
+    """Forwards the time every ten milliseconds of the wall clock; cancels that in close, as is usual in Kafka."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.schedule = context.schedule(10, PunctuationType.WALL_CLOCK_TIME, self.tick)
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        self.context.forward(record)
+
+    def tick(self, now_ms: int) -> None:
+        self.context.forward(Record(b"tick", b"%d" % now_ms, now_ms))
+
+    def close(self) -> None:
+        self.schedule.cancel()
+
+
+class HoldingBack(Processor):
+    """Forwards what it got when the batch ends."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.held: list[Record[bytes, bytes]] = []
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        self.held.append(record)
+
+    def finish_batch(self) -> None:
+        held, self.held = self.held, []
+        for record in held:
+            self.context.forward(record)
+
+
+def ticking(*, holding_back: bool) -> Topology:
+    topology = Topology()
+    topology.add_source("in", key_serde=BYTES, value_serde=BYTES)
+    topology.add_processor("tick", Ticking, ["in"])
+    topology.add_processor("below", HoldingBack if holding_back else Passing, ["tick"])
+    topology.add_sink("out", "out", ["below"])
+    return topology
+
+
+class Passing(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        self.context.forward(record)
+
+
+@pytest.mark.parametrize("holding_back", [False, True])
+def test_what_a_punctuator_sends_to_who_holds_back_is_finished_in_the_same_batch(
+    tmp_path: Path, holding_back: bool
+) -> None:
+    shard_call = call(tmp_path, ticking(holding_back=holding_back))
+    pointer, told = result_at(shard_call, None, 100).pointer, []
+    for now_ms in (110, 115, 120, 131):
+        outputs, result = run_at(shard_call, pointer, now_ms, [one_record()] if now_ms == 120 else [])
+        pointer = result.pointer
+        told.append(outputs)
+    # The record of a batch comes before its punctuations. Cancelling in close() ends nothing but the batch.
+    assert told == [[[b"110"]], [], [[b"v", b"120"]], [[b"131"]]]
+
+
+def test_outputs_are_packed_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_call_module, "_RECORDS_PER_OUTPUT_BLOB", 2)
+
+    class Many(Passing):
+        def process(self, record: Record[bytes, bytes]) -> None:
+            for number in range(5):
+                self.context.forward(record.with_value(b"%d" % number))
+
+    topology = Topology()
+    topology.add_source("in", key_serde=BYTES, value_serde=BYTES)
+    topology.add_processor("many", Many, ["in"])
+    topology.add_sink("out", "out", ["many"])
+    outputs, _ = run_at(call(tmp_path, topology), None, 100, [one_record()])
+    assert outputs == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
+
+
+class Failing(Reminding):
+    """Fails as it is told to: in process, in close, or in both."""
+
+    in_process: BaseException | None = None
+    in_close: BaseException | None = None
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        if self.in_process is not None:
+            raise self.in_process
+        self.times.put(record.key, record.value)
+
+    def close(self) -> None:
+        if self.in_close is not None:
+            raise self.in_close
+
+
+DAMAGE = LocalStateCorruptedError("times", path="/x", cause="checksum mismatch")
+
+
+@pytest.mark.parametrize(
+    ("in_process", "in_close", "told", "copy_is_kept"),
+    [
+        (KeyError("p"), None, r"node 'remind' failed on record in-0 at offset 0: KeyError: 'p'", True),
+        (None, KeyError("c"), r"node 'remind' failed in close\(\): KeyError: 'c'", True),
+        (KeyError("p"), KeyError("c"), r"node 'remind' failed on record in-0 at offset 0: KeyError: 'p'", True),
+        (DAMAGE, None, "checksum mismatch", False),
+        (DAMAGE, KeyError("c"), "checksum mismatch", False),
+        (None, DAMAGE, "checksum mismatch", False),
+    ],
+)
+def test_the_first_failure_is_told_and_damage_costs_the_local_copy(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    in_process: BaseException | None,
+    in_close: BaseException | None,
+    told: str,
+    copy_is_kept: bool,
+) -> None:
+    shard_call = call(tmp_path, reminding(Failing))
+    _, first = run_at(shard_call, None, 100, [one_record()])
+    monkeypatch.setattr(Failing, "in_process", in_process)
+    monkeypatch.setattr(Failing, "in_close", in_close)
+    with pytest.raises((ProcessorError, LocalStateCorruptedError), match=told):
+        run_at(shard_call, first.pointer, 100, [one_record()])
+    assert any(path.is_dir() for path in tmp_path.glob("local/*/*/copy-*")) is copy_is_kept
+    monkeypatch.undo()
+    _, again = run_at(shard_call, first.pointer, 100, [one_record()])
+    assert times_in(shard_call, again.pointer) == [b"k"]

@@ -32,8 +32,7 @@ class TaskBatches:
         """Run a batch; one that does not commit is forgotten, as when Spark drops an attempt."""
         with self._task(now_ms) as (task, batch, stores, context):
             assert task.process(records) == len(records)
-            task.finish_batch()
-            task.advance_wall_clock(now_ms)
+            task.end_batch(now_ms)
             task.close()
             settle_stores(stores, batch)
             self.changelogs = {name: store.changelog.records() for name, store in batch.stores.items()}
