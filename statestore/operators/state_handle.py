@@ -6,6 +6,7 @@ is asked for; then in each batch, on one that hands it out, and in the rehearsal
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from itertools import islice
@@ -48,7 +49,7 @@ class StateDeclaration(NamedTuple):
     builder: StoreBuilder[Any]
 
 
-class StatefulProcessorHandle:
+class StatefulProcessorHandle(ABC):
     """Hands out states, and sets the timers of the key that is being processed.
 
     States are asked for in `init`, and in no other place; the same ones each time it runs. A state is kept in a store
@@ -136,14 +137,17 @@ class StatefulProcessorHandle:
             raise StateHandleError("timers", 'there are none with time_mode="none": choose another one')
         return self._live_timers()
 
+    @abstractmethod
     def _store(self, declaration: StateDeclaration) -> Any:
-        raise NotImplementedError
+        """Return what stands for the state that was asked for."""
 
+    @abstractmethod
     def _delete_all(self, store: Any) -> None:
-        raise NotImplementedError
+        """Delete what a state that is given up still holds."""
 
+    @abstractmethod
     def _live_timers(self) -> Timers:
-        raise NotImplementedError
+        """Return the timers, if there is a key to have some."""
 
 
 class CollectingHandle(StatefulProcessorHandle):

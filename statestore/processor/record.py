@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from statestore.headers import Headers
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
 
 HeadersLike: TypeAlias = "Headers | Iterable[tuple[str, bytes | None]]"
 
@@ -18,7 +21,44 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class Record(Generic[K, V]):
+class RecordFields(Generic[K, V]):
+    """What all records have: a key, a value, a timestamp in milliseconds and headers. Equal by them, within a kind."""
+
+    __slots__ = ("headers", "key", "timestamp_ms", "value")
+
+    key: K
+    value: V
+    timestamp_ms: int | None
+    headers: Headers
+
+    @classmethod
+    def owning(cls, key: K, value: V, timestamp_ms: int | None, headers: Headers) -> Self:
+        """Return a record whose headers are `headers` themselves. Nothing is checked: one is made of every input."""
+        record = cls.__new__(cls)
+        record.key = key
+        record.value = value
+        record.timestamp_ms = timestamp_ms
+        record.headers = headers
+        return record
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordFields) or not (isinstance(other, type(self)) or isinstance(self, type(other))):
+            return NotImplemented
+        return (
+            bool(self.key == other.key)
+            and bool(self.value == other.value)
+            and self.timestamp_ms == other.timestamp_ms
+            and self.headers == other.headers
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # headers are mutable
+
+    def __repr__(self) -> str:
+        fields = f"{self.key!r}, {self.value!r}, timestamp_ms={self.timestamp_ms}, headers={self.headers!r}"
+        return f"{type(self).__name__}({fields})"
+
+
+class Record(RecordFields[K, V]):
     """A key, a value, a timestamp in milliseconds since the epoch, and headers. Key and value may be None.
 
     The headers are the record's own: those that are given are copied, as in Kafka, and so are those that the `with_`
@@ -26,7 +66,9 @@ class Record(Generic[K, V]):
     timestamp that is negative or has more than 64 bits, TypeError for one that is no whole number.
     """
 
-    __slots__ = ("headers", "key", "timestamp_ms", "value")
+    __slots__ = ()
+
+    timestamp_ms: int
 
     def __init__(self, key: K, value: V, timestamp_ms: int, headers: HeadersLike | None = None) -> None:
         if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= _MAX_TIME_MS:
@@ -35,16 +77,6 @@ class Record(Generic[K, V]):
         self.value = value
         self.timestamp_ms = timestamp_ms
         self.headers = headers.copy() if headers.__class__ is Headers else own_headers(headers)
-
-    @classmethod
-    def owning(cls, key: K, value: V, timestamp_ms: int, headers: Headers) -> Record[K, V]:
-        """Return a record whose headers are `headers` themselves. Nothing is checked: one is made of every input."""
-        record = cls.__new__(cls)
-        record.key = key
-        record.value = value
-        record.timestamp_ms = timestamp_ms
-        record.headers = headers
-        return record
 
     def with_key(self, key: K2) -> Record[K2, V]:
         """Return this record with another key."""
@@ -61,21 +93,6 @@ class Record(Generic[K, V]):
     def with_headers(self, headers: HeadersLike) -> Record[K, V]:
         """Return this record with a copy of other headers."""
         return Record(self.key, self.value, self.timestamp_ms, headers)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Record):
-            return NotImplemented
-        return (
-            bool(self.key == other.key)
-            and bool(self.value == other.value)
-            and self.timestamp_ms == other.timestamp_ms
-            and self.headers == other.headers
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # headers are mutable
-
-    def __repr__(self) -> str:
-        return f"Record({self.key!r}, {self.value!r}, timestamp_ms={self.timestamp_ms}, headers={self.headers!r})"
 
 
 def own_headers(headers: HeadersLike | None) -> Headers:

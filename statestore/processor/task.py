@@ -167,7 +167,7 @@ class Task:
             raise ProcessorError(node=name, doing="in close()", cause=failure) from failure
 
     def _connect(self) -> None:
-        """Make the nodes, and connect all of them before the first `init` runs."""
+        """Make the nodes, run every `init` in their order, and connect them: nothing can be forwarded before."""
         topology, context = self._topology, self._context
         receivers: dict[str, Receiver] = {}
         for sink in topology.sinks.values():

@@ -77,9 +77,11 @@ def stateful(
     Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; what a
     sink does with the rows is the sink's guarantee (Spark's Kafka sink: at least once).
 
+    Every `init` of the topology's processors runs once on empty stores, on the driver, before anything is recorded.
+
     Raises InputSchemaError, LocationNotWritableError, ShardCountChangedError, StoreFormatError, TopologyChangedError,
-    TopologyError, and ValueError for illegal arguments. While the query runs, errors reach the driver in the text of
-    Spark's StreamingQueryException.
+    TopologyError, ProcessorError for what an `init` raises, and ValueError for illegal arguments. While the query runs,
+    errors reach the driver in the text of Spark's StreamingQueryException.
     """
     _check_choice("via", via, tuple(_DRIVERS))
     _check_choice("shard_by", shard_by, _PLACEMENTS)

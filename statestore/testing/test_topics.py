@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from statestore.errors import EmptyTopicError, NullKeyInMapError, UninitializedTopicError
 from statestore.format.serde import HeaderSerde, Serde
 from statestore.headers import Headers
-from statestore.processor.record import HeadersLike, Record, own_headers
+from statestore.processor.record import HeadersLike, Record, RecordFields, own_headers
 from statestore.testing.topic_logs import ReadableTopic
 
 K = TypeVar("K")
@@ -25,14 +25,14 @@ PipedRecord: TypeAlias = "tuple[int, bytes | None, bytes | None, bytes]"
 """A record on its way into a topic: timestamp_ms, key, value, header bytes (KIP-1271)."""
 
 
-class TestRecord(Generic[K, V]):
+class TestRecord(RecordFields[K, V]):
     """A key, a value, a timestamp in milliseconds since the epoch (None leaves it to the topic), and headers.
 
     The headers that are given are copied. Raises ValueError for a negative timestamp.
     """
 
     __test__ = False  # no test case, for all that its name begins like one
-    __slots__ = ("headers", "key", "timestamp_ms", "value")
+    __slots__ = ()
 
     def __init__(self, key: K, value: V, timestamp_ms: int | None = None, headers: HeadersLike | None = None) -> None:
         if timestamp_ms is not None:
@@ -46,31 +46,6 @@ class TestRecord(Generic[K, V]):
     def of(cls, record: Record[K, V]) -> TestRecord[K, V]:
         """Return a test record with what `record` has; anything that has a Record's fields will do."""
         return cls(record.key, record.value, record.timestamp_ms, record.headers)
-
-    @classmethod
-    def owning(cls, key: K, value: V, timestamp_ms: int | None, headers: Headers) -> TestRecord[K, V]:
-        """Return a record whose headers are `headers` themselves. Nothing is checked."""
-        record = cls.__new__(cls)
-        record.key = key
-        record.value = value
-        record.timestamp_ms = timestamp_ms
-        record.headers = headers
-        return record
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TestRecord):
-            return NotImplemented
-        return (
-            bool(self.key == other.key)
-            and bool(self.value == other.value)
-            and self.timestamp_ms == other.timestamp_ms
-            and self.headers == other.headers
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # headers are mutable
-
-    def __repr__(self) -> str:
-        return f"TestRecord({self.key!r}, {self.value!r}, timestamp_ms={self.timestamp_ms}, headers={self.headers!r})"
 
 
 class Driver(Protocol):

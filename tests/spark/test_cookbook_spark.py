@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from documentation import PAGES, ROOT, needs_spark, run_page
+from documentation import PAGES, ROOT, blocks_of, needs_spark, run_page
 from queries import KAFKA_ROWS
 from statestore import Serdes
 
@@ -27,7 +28,10 @@ def test_the_code_of_a_page_runs_on_spark(
     page: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_page(page, with_spark=True)
+    on_spark = [block for block in blocks_of(page) if block.needs_spark]
+    assert any("assert " in block.text or "print(" in block.text for block in on_spark), "a page that checks nothing"
+    defined = vars(run_page(page, with_spark=True))
+    assert all(name in defined for block in on_spark for name in re.findall(r"^(\w+) = ", block.text, re.M))
 
 
 @pytest.fixture
