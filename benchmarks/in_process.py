@@ -16,6 +16,7 @@ import rocksdict
 from statestore import Headers, ValueTimestampHeaders
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import OnDeserializationError
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.pack import Pack
@@ -82,7 +83,7 @@ class Shard:
         topology = counting_topology()
         self.builder = topology.store_builders[STORE]
         self.state = ShardedState(
-            "benchmark", DurableLocation(home / "state"), topology.store_specs(), str(home / "local")
+            "benchmark", DurableLocation(home / "state"), topology.store_specs(), LocalDirectory(home / "local")
         )
         self.pointer = self.state.pointer(0, None)
         with self.store() as store:
@@ -144,7 +145,9 @@ def record_breakdown_us(home: Path) -> dict[str, float]:
     pack = Pack(SHARDS, "key", routing)
     call = ShardCall(
         topology,
-        ShardedState("breakdown", DurableLocation(home / "state"), topology.store_specs(), str(home / "local")),
+        ShardedState(
+            "breakdown", DurableLocation(home / "state"), topology.store_specs(), LocalDirectory(home / "local")
+        ),
         routing,
         OnDeserializationError.FAIL,
         1 << 28,

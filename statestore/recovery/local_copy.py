@@ -14,7 +14,6 @@ import fcntl
 import logging
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import UpgradingByteStore
 from statestore.errors import FormatError, LocalStateCorruptedError, LocalStateLockedError, StoreFormatError
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
@@ -37,23 +37,16 @@ _LOG = logging.getLogger(__name__)
 _MAX_COPIES = 16
 
 
-def default_local_dir() -> str:
-    """Return where a machine keeps its local copies unless told otherwise: one directory per user."""
-    return os.path.join(tempfile.gettempdir(), f"statestore-{os.getuid()}")
-
-
 @contextmanager
 def open_local_copy(
-    location: DurableLocation, pointer: CommitPointer, stores: Sequence[StoreSpec], local_dir: str | None
+    location: DurableLocation, pointer: CommitPointer, stores: Sequence[StoreSpec], local: LocalDirectory
 ) -> Iterator[dict[str, CommittedStore]]:
     """Hand out the stores of a local copy of the shard at exactly the version of `pointer`, for this task alone.
-
-    `local_dir` of None means `default_local_dir()` of the machine that this runs on.
 
     Raises DurableFileMissingError or DurableFileCorruptedError if the durable location can't give that version, and
     LocalStateLockedError if all copies are held.
     """
-    shard_dir = Path(local_dir or default_local_dir(), pointer.state_id, f"shard-{pointer.shard:04d}")
+    shard_dir = local.shard(pointer.state_id, pointer.shard)
     shard_dir.mkdir(parents=True, exist_ok=True)
     for number in range(_MAX_COPIES):
         path = shard_dir / f"copy-{number}"
@@ -61,7 +54,7 @@ def open_local_copy(
             if not held:
                 continue
             try:
-                database, committed, applied = _open_on_chain(path, pointer, stores)
+                database, committed, applied = _open_on_chain(local, path, pointer, stores)
             except LocalStateLockedError:
                 # Held by this very process: a copy that was discarded while it was still open.
                 continue
@@ -94,7 +87,7 @@ def _exclusive(lock_path: Path) -> Iterator[bool]:
 
 
 def _open_on_chain(
-    path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]
+    local: LocalDirectory, path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]
 ) -> tuple[RocksDBDatabase, dict[str, CommittedStore], int]:
     """Open the copy at `path` if it holds a version on the pointer's chain, else an empty one in its place.
 
@@ -105,7 +98,7 @@ def _open_on_chain(
     if applied is not None:
         opened: RocksDBDatabase | None = None
         try:
-            opened = RocksDBDatabase(str(path), families)
+            opened = local.open_database(path, families)
             if not applied or _holds_all(opened.found, stores):
                 return _without_strangers(opened, stores), _open_stores(opened, stores), applied
             _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
@@ -119,7 +112,7 @@ def _open_on_chain(
                 opened.close()
     _discard(path)
     path.mkdir()
-    database = RocksDBDatabase(str(path), families)
+    database = local.open_database(path, families)
     try:
         return database, _open_stores(database, stores), 0
     except BaseException:

@@ -28,15 +28,16 @@ class DurableLocation:
         self.uri = text if len(urlsplit(text).scheme) > 1 else Path(text).absolute().as_uri()
         self._opened: tuple[Any, str] | None = None
 
+    @classmethod
+    def of(cls, location: str | Path | DurableLocation) -> DurableLocation:
+        """Return what is given, if that is a path or a URI as a location there."""
+        return location if isinstance(location, DurableLocation) else cls(location)
+
     def __str__(self) -> str:
         return self.uri
 
-    def __getstate__(self) -> str:
-        return self.uri
-
-    def __setstate__(self, uri: str) -> None:
-        self.uri = uri
-        self._opened = None
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
 
     def path(self, name: str) -> str:
         """Return where the file `name` is, in words an operator can use."""

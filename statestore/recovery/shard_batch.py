@@ -19,6 +19,7 @@ from statestore.errors import CommitPointerError, LocationMismatchError
 from statestore.recovery.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.delta import DeltaInfo, encode_delta
 from statestore.recovery.local_copy import open_local_copy
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.memory_copy import open_memory_copy
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
@@ -35,7 +36,7 @@ class ShardedState:
     state_id: str
     location: DurableLocation
     stores: tuple[StoreSpec, ...]
-    local_dir: str | None
+    local: LocalDirectory
     in_memory: frozenset[str] = frozenset()
     """The names of the stores that are not kept in RocksDB."""
 
@@ -59,7 +60,7 @@ class ShardedState:
         persistent = [spec for spec in self.stores if spec.name not in self.in_memory]
         in_memory = [spec for spec in self.stores if spec.name in self.in_memory]
         with (
-            open_local_copy(self.location, pointer, persistent, self.local_dir) as local,
+            open_local_copy(self.location, pointer, persistent, self.local) as local,
             open_memory_copy(self.location, pointer, in_memory) as memory,
         ):
             stores = {

@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 from statestore.errors import RecoveryError
 from statestore.format.header_columns import decode_header_column
 from statestore.recovery.contents import StoredEntry, stored_entries
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import METADATA_NAME, read_metadata
 from statestore.recovery.pointer import CommitPointer
@@ -72,7 +73,7 @@ def _operator_pointers(spark: SparkSession, checkpoint: str, operator: Row) -> D
 
 
 def read_store(
-    spark: SparkSession, store: str, *, checkpoint_location: str | Path, state_location: str | Path
+    spark: SparkSession, store: str, *, checkpoint_location: str | Path, state_location: str | Path | DurableLocation
 ) -> DataFrame:
     """Return the committed entries of `store`, one row each, in no set order; columns as in STORE_SCHEMA.
 
@@ -83,14 +84,14 @@ def read_store(
 
     Raises RecoveryError if there is no state, and ValueError if it has no such store.
     """
-    location = DurableLocation(state_location)
+    location = DurableLocation.of(state_location)
     metadata = read_metadata(location)
     if metadata is None:
         raise RecoveryError(location.path(METADATA_NAME), "there is no state; was the query started?")
     if store not in {spec.name for spec in metadata.stores}:
         raise ValueError(f"the state has no store {store!r}, only {sorted(spec.name for spec in metadata.stores)}")
     pointers = read_pointers(spark, checkpoint_location)
-    state = ShardedState(metadata.state_id, location, metadata.stores, None)
+    state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory())
     restore = _Restore(state, store, one_shard=store in metadata.global_stores)
     return pointers.repartition(metadata.shards).mapInArrow(restore.__call__, STORE_SCHEMA)
 
@@ -111,7 +112,7 @@ class _Restore:
     def _entries(self, pointer: CommitPointer) -> Iterator[pa.RecordBatch]:
         # A local copy of its own: a reader must not touch those of a running query.
         with tempfile.TemporaryDirectory(prefix="statestore-read-") as local_dir:
-            state = replace(self.state, local_dir=local_dir)
+            state = replace(self.state, local=LocalDirectory(local_dir))
             with state.open(pointer) as shard:
                 store = shard.stores[self.store]
                 entries = stored_entries(store.spec, store.bytes)

@@ -14,6 +14,7 @@ from statestore.processor.ingest import IngestHook
 from statestore.processor.rehearsal import uses_wall_clock
 from statestore.processor.task import OnDeserializationError
 from statestore.processor.topology import Topology
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import StateMetadata, new_state_id, settle_metadata
 from statestore.recovery.shard_batch import ShardedState
@@ -43,10 +44,10 @@ def stateful(
     topology: Topology,
     *,
     shards: int,
-    state_location: str | Path,
+    state_location: str | Path | DurableLocation,
     via: str = "transform_with_state",
     shard_by: str = "key",
-    local_dir: str | None = None,
+    local_dir: str | LocalDirectory | None = None,
     on_deserialization_error: str = "fail",
     accept_topology_change: bool = False,
     input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
@@ -95,12 +96,14 @@ def stateful(
     _refuse_unlogged(topology)
     spark = records.sparkSession
     _settle_session(spark, shards, via)
-    location = DurableLocation(state_location)
+    location = DurableLocation.of(state_location)
     asked = _asked(spark, topology, shards, shard_by)
     metadata = settle_metadata(location, asked, accept_topology_change=accept_topology_change)
     call = ShardCall(
         topology,
-        ShardedState(metadata.state_id, location, metadata.stores, local_dir, topology.in_memory_stores()),
+        ShardedState(
+            metadata.state_id, location, metadata.stores, LocalDirectory.of(local_dir), topology.in_memory_stores()
+        ),
         metadata.routing,
         OnDeserializationError(on_deserialization_error),
         input_memory_bytes,

@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from statestore import Headers, StoreBuilder
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
@@ -113,7 +114,7 @@ class ShardMachine(RuleBasedStateMachine):
         specs = tuple(builder.spec for builder in builders.values())
         in_memory = frozenset(name for name, plan in PLANS.items() if not plan.persistent)
         location = DurableLocation(self.home / "state")
-        state = ShardedState(self.state_id, location, specs, str(self.home / "local"), in_memory)
+        state = ShardedState(self.state_id, location, specs, LocalDirectory(self.home / "local"), in_memory)
         pointer = state.pointer(0, recorded)
         with state.open(pointer) as batch:
             yield (

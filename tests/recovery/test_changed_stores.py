@@ -16,6 +16,7 @@ from statestore import Headers, Serdes, Stores, Topology, ValueAndTimestamp, Val
 from statestore.bytestore.rocksdb import list_families
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import build_stores, settle_stores
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
@@ -54,7 +55,7 @@ class Shard:
         location = DurableLocation(home / "state")
         specs = self.topology.store_specs()
         memory = self.topology.in_memory_stores()
-        self.state = ShardedState("state", location, specs, str(home / "local"), memory)
+        self.state = ShardedState("state", location, specs, LocalDirectory(home / "local"), memory)
 
     def batch(self, pointer: CommitPointer | None, use: Any) -> CommitPointer:
         """Run `use` on the stores and the batch, and return the pointer after it."""

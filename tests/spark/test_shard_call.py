@@ -11,6 +11,7 @@ import pytest
 from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
 from statestore.processor.task import OnDeserializationError
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
@@ -47,7 +48,9 @@ def reminding(processor: type[Processor] = Reminding) -> Topology:
 
 def call(home: Path, topology: Topology | None = None, *, wall_clock: bool = True) -> ShardCall:
     topology = topology or reminding()
-    state = ShardedState("state", DurableLocation(home / "state"), topology.store_specs(), str(home / "local"))
+    state = ShardedState(
+        "state", DurableLocation(home / "state"), topology.store_specs(), LocalDirectory(home / "local")
+    )
     return ShardCall(topology, state, (17,), OnDeserializationError.FAIL, 1 << 20, wall_clock=wall_clock)
 
 

@@ -20,6 +20,7 @@ from statestore import (
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import build_stores, settle_stores
 from statestore.processor.topology import Topology
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import StateMetadata, settle_metadata
 from statestore.recovery.pointer import CommitPointer
@@ -58,7 +59,9 @@ def sharded_state(home: Path) -> ShardedState:
     """Return the state in `home`, of which shard 0 is used."""
     made = topology()
     location = DurableLocation(home / "state")
-    return ShardedState("state-2", location, made.store_specs(), str(home / "local"), made.in_memory_stores())
+    return ShardedState(
+        "state-2", location, made.store_specs(), LocalDirectory(home / "local"), made.in_memory_stores()
+    )
 
 
 def first_batch(stores: dict) -> None:

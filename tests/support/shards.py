@@ -9,6 +9,7 @@ from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
@@ -44,7 +45,7 @@ class Shard:
 
     def __post_init__(self) -> None:
         location = DurableLocation(self.home / "state")
-        self.state = ShardedState("state-1", location, (TOTALS,), str(self.home / "local"))
+        self.state = ShardedState("state-1", location, (TOTALS,), LocalDirectory(self.home / "local"))
 
     def start(self) -> CommitPointer:
         return self.state.pointer(0, None)

@@ -13,6 +13,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import build_stores, settle_stores
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 
@@ -57,7 +58,9 @@ class TaskBatches:
 
     def _state(self) -> ShardedState:
         in_memory = self.topology.in_memory_stores()
-        return ShardedState("state-1", self.location, self.topology.store_specs(), str(self.home / "local"), in_memory)
+        return ShardedState(
+            "state-1", self.location, self.topology.store_specs(), LocalDirectory(self.home / "local"), in_memory
+        )
 
     @contextmanager
     def _task(self, now_ms: int) -> Iterator[tuple[Task, ShardBatch, Any, TaskRecordContext]]:
