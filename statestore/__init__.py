@@ -17,6 +17,10 @@ from statestore.processor.processor import Processor
 from statestore.processor.punctuation import Cancellable, PunctuationType
 from statestore.processor.record import Record, RecordMetadata
 from statestore.processor.topology import Topology
+from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.options import RecoveryOptions
+from statestore.recovery.restore_progress import StateRestoreListener
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.headers_bytes_store import HeaderBytesStore, HeadersBytesStore
 from statestore.stores.holders import (
@@ -58,6 +62,7 @@ __all__ = [
     "AggregationWithHeaders",
     "Cancellable",
     "ConsumerRecord",
+    "DurableLocation",
     "ExpiredTimer",
     "Header",
     "HeaderBytesStore",
@@ -67,6 +72,7 @@ __all__ = [
     "KeyScope",
     "KeyValueStore",
     "ListState",
+    "LocalDirectory",
     "MapState",
     "Processor",
     "ProcessorContext",
@@ -79,11 +85,13 @@ __all__ = [
     "ReadOnlyWindowStore",
     "Record",
     "RecordMetadata",
+    "RecoveryOptions",
     "ResultOrder",
     "Serde",
     "Serdes",
     "SessionStore",
     "SessionStoreWithHeaders",
+    "StateRestoreListener",
     "StateSerdes",
     "StateStoreError",
     "StatefulProcessorHandle",

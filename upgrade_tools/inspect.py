@@ -9,7 +9,7 @@ from statestore.errors import DurableFileMissingError, StateStoreError
 from statestore.recovery.delta import Delta, decode_delta
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata
-from statestore.recovery.shard_batch import shard_directory
+from statestore.recovery.shard_files import delta_directory, parse_delta_name
 
 _SHOWN_BYTES = 40
 
@@ -54,7 +54,7 @@ def verify_location(uri: str) -> bool:
 
 
 def _verify_shard(location: DurableLocation, metadata: StateMetadata, shard: int) -> list[str]:
-    names = location.names(shard_directory(shard))
+    names = [name for name in location.names(delta_directory(shard)) if parse_delta_name(name)]
     problems, versions = [], set()
     for number, name in enumerate(names, start=1):
         try:

@@ -39,8 +39,7 @@ def open_store(database: OpenDatabase, spec: StoreSpec, family_name: FamilyName,
     `name` is the store's, or its segment's, in errors. Raises StoreFormatError if it has entries in two older formats.
     """
     wanted = family_name(spec.format)
-    older = [known for known in older_formats(spec.kind, spec.format) if family_name(known) in database.families]
-    inhabited = [known for known in older if _has_entries(database, family_name(known))]
+    older, inhabited = _older_families(database, spec, family_name)
     if len(inhabited) > 1:
         raise StoreFormatError(
             name,
@@ -57,6 +56,23 @@ def open_store(database: OpenDatabase, spec: StoreSpec, family_name: FamilyName,
         return database.family(wanted, name)
     convert = conversion(spec.kind, inhabited[0], spec.format)
     return UpgradingByteStore(database, wanted, family_name(inhabited[0]), convert, name)
+
+
+def finish_older_upgrades(database: OpenDatabase, spec: StoreSpec, family_name: FamilyName, name: str) -> None:
+    """Have the entries of a store that `open_store` would refuse in one older format: move them through the formats."""
+    _, inhabited = _older_families(database, spec, family_name)
+    while len(inhabited) > 1:
+        oldest, newer = inhabited.pop(), inhabited[-1]
+        convert = conversion(spec.kind, oldest, newer)
+        UpgradingByteStore(database, family_name(newer), family_name(oldest), convert, name).finish_upgrade()
+
+
+def _older_families(
+    database: OpenDatabase, spec: StoreSpec, family_name: FamilyName
+) -> tuple[list[StoreFormat], list[StoreFormat]]:
+    """Return the older formats that a store has a family of, the newest first, and those of them that have entries."""
+    older = [known for known in older_formats(spec.kind, spec.format) if family_name(known) in database.families]
+    return older, [known for known in older if _has_entries(database, family_name(known))]
 
 
 def refuse_downgrade(present: Collection[str], spec: StoreSpec, family_name: FamilyName, where: str, name: str) -> None:

@@ -19,10 +19,21 @@ from typing import Any
 
 import rocksdict
 
+from statestore.bytestore.memory_budget import DatabaseMemory
 from statestore.bytestore.protocol import Change, Pair
-from statestore.errors import LocalStateCorruptedError, LocalStateLockedError, StoreClosedError, StoreError
+from statestore.errors import (
+    LocalDiskFullError,
+    LocalStateCorruptedError,
+    LocalStateLockedError,
+    StoreClosedError,
+    StoreError,
+)
 
 _BLOOM_BITS_PER_KEY = 10
+_TABLE_FILE_BYTES = 32 << 20
+"""Snapshots upload whole files and compactions replace whole files: of smaller ones less is replaced, and sent."""
+_MAX_WRITE_BUFFER_BYTES = 64 << 20
+"""RocksDB's own default; larger ones make flushes long and gain nothing."""
 # How RocksDB says that files are damaged, cut, gone or of another layout. "No space left", "Too many open files" and
 # the like are not among them: to throw the copy away would not help.
 _DAMAGE = (
@@ -34,7 +45,8 @@ _DAMAGE = (
 )
 
 
-def _options() -> rocksdict.Options:
+def _options(memory: DatabaseMemory | None = None, cache: rocksdict.Cache | None = None) -> rocksdict.Options:
+    """Return the options of a database or a family. `cache` is one for all families of the database."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
@@ -44,8 +56,16 @@ def _options() -> rocksdict.Options:
     options.set_stats_dump_period_sec(0)
     # Where there is a write-ahead log, a family that is hardly written to would hold on to a gigabyte of it.
     options.set_max_total_wal_size(64 << 20)
+    options.set_target_file_size_base(_TABLE_FILE_BYTES)
     table = rocksdict.BlockBasedOptions()
     table.set_bloom_filter(_BLOOM_BITS_PER_KEY, False)
+    if cache is not None:
+        table.set_block_cache(cache)
+    if memory is not None:
+        # Of all families together; RocksDB flushes the largest one before they exceed it. One family alone has room for
+        # the buffer that is written to and the one that is being flushed.
+        options.set_db_write_buffer_size(memory.write_buffers_bytes)
+        options.set_write_buffer_size(min(_MAX_WRITE_BUFFER_BYTES, memory.write_buffers_bytes // 2))
     options.set_block_based_table_factory(table)
     return options
 
@@ -82,6 +102,8 @@ def _engine_errors(store: str, path: str) -> Iterator[None]:
             raise LocalStateLockedError(store, path=path) from cause
         if any(sign in text for sign in _DAMAGE):
             raise LocalStateCorruptedError(store, path=path, cause=text) from cause
+        if "No space left on device" in text:
+            raise LocalDiskFullError(store, path=path, cause=text) from cause
         raise StoreError(store, f"RocksDB at {path}: {text}") from cause
 
 
@@ -89,11 +111,19 @@ class RocksDBDatabase:
     """One RocksDB database, open for reading and writing by this process alone, until `close`.
 
     Opens every family that is there and creates those of `families` that are missing. With a write-ahead log, a write
-    survives the death of the process, and one to several families does so as a whole. Raises LocalStateLockedError,
-    LocalStateCorruptedError, or StoreError for what else RocksDB refuses.
+    survives the death of the process, and one to several families does so as a whole. `memory` of None leaves it to
+    RocksDB: 64 MiB of write buffers and 32 MiB of cache for each family. Raises LocalStateLockedError,
+    LocalStateCorruptedError, LocalDiskFullError, or StoreError for what else RocksDB refuses.
     """
 
-    def __init__(self, path: str, families: Sequence[str], *, write_ahead_log: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        families: Sequence[str],
+        *,
+        write_ahead_log: bool = False,
+        memory: DatabaseMemory | None = None,
+    ) -> None:
         self.path = path
         self._stores: dict[str, RocksDBByteStore] = {}
         self._dropped: list[RocksDBByteStore] = []
@@ -101,8 +131,10 @@ class RocksDBDatabase:
         self.found = list_families(path)
         """The families that were there before it was opened."""
         names = sorted({"default", *self.found, *families})
+        cache = None if memory is None else rocksdict.Cache(memory.block_cache_bytes)
         with _engine_errors(path, path):
-            self._db: Any = rocksdict.Rdict(path, _options(), column_families={name: _options() for name in names})
+            options = {name: _options(memory, cache) for name in names}
+            self._db: Any = rocksdict.Rdict(path, _options(memory, cache), column_families=options)
             for name in names:
                 self._stores[name] = RocksDBByteStore(self, name, self._db.get_column_family(name))
 
@@ -156,6 +188,16 @@ class RocksDBDatabase:
         """Write what is in memory to files, one family after the other."""
         for store in self._stores.values():
             store.flush()
+
+    def checkpoint(self, path: str) -> None:
+        """Make `path`, which must not exist, a database with all that was written so far.
+
+        Tables are hard links where the filesystem has them. RocksDB flushes first.
+        """
+        if self._db is None:
+            raise StoreClosedError(self.path)
+        with _engine_errors(self.path, self.path):
+            rocksdict.Checkpoint(self._db).create_checkpoint(path)
 
     def close(self) -> None:
         """Flush what was written, close every store and iterator, and release the lock. Twice is harmless."""

@@ -15,15 +15,26 @@ StateStoreError
 │   ├── UnknownColumnFamilyError  a database has a column family that no such store has
 │   ├── UnknownEntryError       something stands where only segments of the store may be
 │   ├── LocalStateLockedError   another process has the local database open
+│   ├── LocalDiskFullError
 │   └── LocalStateCorruptedError  RocksDB found damage in the local database
 ├── LocationError               the durable location can't be used
 │   ├── LocationNotWritableError
 │   ├── LocationInUseError      it belongs to another query
-│   └── LocationMismatchError   the Spark checkpoint belongs to another location
+│   ├── LocationMismatchError   the Spark checkpoint belongs to another location
+│   ├── RunFencedError          another run of the query has taken over
+│   ├── AttemptOutdatedError    the batch was committed by another attempt, and built on
+│   └── CheckpointBehindError   there are commits that the Spark checkpoint does not know
 ├── RecoveryError               committed state can't be read back
 │   ├── DurableFileMissingError
 │   ├── DurableFileCorruptedError
+│   ├── SnapshotFormatError     a newer release wrote the snapshot
 │   └── CommitPointerError      the pointer in Spark's state is not one of ours
+├── RescaleError                a state can't be turned into one with another number of shards
+│   ├── RescaleTargetError      the new location holds something else
+│   ├── RescalePointersError    commit pointers of shards are missing, or are another state's
+│   ├── KeyPlacementError       an entry does not stand in the shard of its record key
+│   ├── UnknownRecordKeyError   it can't be told which record keys a store's entries belong to
+│   └── RescaleCheckError       what was written is not what there was
 ├── TopologyError               a topology is wrong in itself
 │   ├── TopologyChangedError    it is not the one that the state was made with
 │   └── ShardCountChangedError
@@ -42,7 +53,9 @@ StateStoreError
 ├── HarnessError                what tests and demos run beside Spark can't be had
 │   ├── JavaNotFoundError
 │   ├── JarsUnavailableError    the Java registry did not hand out a set of jars
-│   └── KafkaBrokerError        the broker did not start, or refused a command
+│   ├── KafkaBrokerError        the broker did not start, or refused a command
+│   ├── InjectedFaultError      a fault of a fault plan struck
+│   └── QueryHungError          a query under faults did not end in time
 └── DriverError                 the test driver can't do what it was asked
     ├── DriverClosedError
     ├── DriverFailedError       what it was running had failed before
@@ -77,12 +90,22 @@ from statestore.errors.harness import (
     EmptyTopicError,
     HarnessError,
     IncompleteChangelogError,
+    InjectedFaultError,
     JarsUnavailableError,
     JavaNotFoundError,
     KafkaBrokerError,
     NoRecordError,
     NullKeyInMapError,
+    QueryHungError,
     UninitializedTopicError,
+)
+from statestore.errors.rescale import (
+    KeyPlacementError,
+    RescaleCheckError,
+    RescaleError,
+    RescalePointersError,
+    RescaleTargetError,
+    UnknownRecordKeyError,
 )
 from statestore.errors.root import (
     StateStoreError,
@@ -101,9 +124,12 @@ from statestore.errors.run import (
     UnknownTopicError,
 )
 from statestore.errors.state import (
+    AttemptOutdatedError,
+    CheckpointBehindError,
     CommitPointerError,
     DurableFileCorruptedError,
     DurableFileMissingError,
+    LocalDiskFullError,
     LocalStateCorruptedError,
     LocalStateLockedError,
     LocationError,
@@ -111,6 +137,8 @@ from statestore.errors.state import (
     LocationMismatchError,
     LocationNotWritableError,
     RecoveryError,
+    RunFencedError,
+    SnapshotFormatError,
     StoreClosedError,
     StoreError,
     StoreFormatError,
@@ -119,6 +147,8 @@ from statestore.errors.state import (
 )
 
 __all__ = [
+    "AttemptOutdatedError",
+    "CheckpointBehindError",
     "ChecksumError",
     "CommitPointerError",
     "DeserializationError",
@@ -132,12 +162,15 @@ __all__ = [
     "HarnessError",
     "HeadersFrozenError",
     "IncompleteChangelogError",
+    "InjectedFaultError",
     "InputError",
     "InputSchemaError",
     "InvalidTimestampError",
     "JarsUnavailableError",
     "JavaNotFoundError",
     "KafkaBrokerError",
+    "KeyPlacementError",
+    "LocalDiskFullError",
     "LocalStateCorruptedError",
     "LocalStateLockedError",
     "LocationError",
@@ -151,11 +184,18 @@ __all__ = [
     "NullKeyInMapError",
     "OutputFrameError",
     "ProcessorError",
+    "QueryHungError",
     "RecordSentError",
     "RecoveryError",
+    "RescaleCheckError",
+    "RescaleError",
+    "RescalePointersError",
+    "RescaleTargetError",
+    "RunFencedError",
     "SerdeError",
     "SerializationError",
     "ShardCountChangedError",
+    "SnapshotFormatError",
     "StateHandleError",
     "StateStoreError",
     "StoreClosedError",
@@ -168,6 +208,7 @@ __all__ = [
     "UnknownColumnFamilyError",
     "UnknownEntryError",
     "UnknownHeaderError",
+    "UnknownRecordKeyError",
     "UnknownTopicError",
     "VarintError",
 ]

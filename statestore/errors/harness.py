@@ -37,6 +37,18 @@ class KafkaBrokerError(HarnessError):
         self.output = output
 
 
+class InjectedFaultError(HarnessError):
+    """A fault of a fault plan struck: somebody asked for it."""
+
+
+class QueryHungError(HarnessError):
+    """A query under faults did not end in time."""
+
+    def __init__(self, *, timeout_s: float) -> None:
+        super().__init__(f"the query did not end within {timeout_s:g} s and was stopped")
+        self.timeout_s = timeout_s
+
+
 class DriverError(StateStoreError):
     """The test driver can't do what it was asked; nothing was done."""
 

@@ -81,6 +81,19 @@ class LocalStateCorruptedError(StoreError):
         self.cause = cause
 
 
+class LocalDiskFullError(StoreError):
+    """The local disk that `path` is on has no space left; nothing of the batch was committed."""
+
+    def __init__(self, store: str, *, path: str, cause: str) -> None:
+        super().__init__(
+            store,
+            f"there is no space left for {path} ({cause}). Nothing of the batch was committed. Make space there, or give "
+            "a local_dir on a larger disk; a larger memory_bytes lets less of a batch go to disk",
+        )
+        self.path = path
+        self.cause = cause
+
+
 class LocationError(StateStoreError):
     """The durable location can't be used."""
 
@@ -93,11 +106,14 @@ class LocationError(StateStoreError):
 class LocationNotWritableError(LocationError):
     """The durable location refuses a write."""
 
-    def __init__(self, location: str, *, cause: str) -> None:
-        super().__init__(
-            location,
-            f"can't be written ({cause}). Give a state_location that the driver and every executor can write to",
-        )
+    def __init__(
+        self,
+        location: str,
+        *,
+        cause: str,
+        remedy: str = "Give a state_location that the driver and every executor can read and write",
+    ) -> None:
+        super().__init__(location, f"can't be written ({cause}). {remedy}")
         self.cause = cause
 
 
@@ -126,6 +142,54 @@ class LocationMismatchError(LocationError):
         )
         self.recorded = recorded
         self.found = found
+
+
+class RunFencedError(LocationError):
+    """Another run of the query, or another operator, has taken over the shard; this one can't commit any more."""
+
+    def __init__(self, location: str, *, shard: int, run: str, by: str) -> None:
+        super().__init__(
+            location,
+            f"shard {shard} was taken over from run {run} by {by}. Nothing of this batch was committed. Two runs "
+            "use the location: the query was started twice, from a copy of its checkpoint, or still runs elsewhere, "
+            "or has two stateful() operators with the same state_location. Stop the one that should not be, and start "
+            "the other again",
+        )
+        self.shard = shard
+        self.run = run
+        self.by = by
+
+
+class AttemptOutdatedError(LocationError):
+    """The batch that this attempt works on was committed by another attempt, and later ones were built on it."""
+
+    def __init__(self, location: str, *, shard: int, version: int, found: int) -> None:
+        super().__init__(
+            location,
+            f"shard {shard} was at version {version} for this attempt, and version {found} is being written already: "
+            "the batch was committed without it, by another attempt. Nothing is to be done: what it wrote is garbage "
+            "that is removed",
+        )
+        self.shard = shard
+        self.version = version
+        self.found = found
+
+
+class CheckpointBehindError(LocationError):
+    """The location holds commits that the Spark checkpoint does not know; nothing was changed."""
+
+    def __init__(self, location: str, *, shard: int, version: int, found: int, writer: str) -> None:
+        super().__init__(
+            location,
+            f"shard {shard} is at version {version} in the Spark checkpoint, but version {found} was committed here by "
+            f"{writer}: the checkpoint is an older one, or a copy of one that went on. Start the query from the "
+            "checkpoint that went on; or, to go on from this one and give up what was committed since, with "
+            "stateful(..., accept_older_checkpoint=True)",
+        )
+        self.shard = shard
+        self.version = version
+        self.found = found
+        self.writer = writer
 
 
 class RecoveryError(StateStoreError):
@@ -158,6 +222,19 @@ class DurableFileCorruptedError(RecoveryError):
             f"{problem}. It was changed after it was written: bring it back from a backup of the state location; the "
             "query changed nothing",
         )
+
+
+class SnapshotFormatError(RecoveryError):
+    """A snapshot was written by a newer release."""
+
+    def __init__(self, where: str, *, found: int, known: int) -> None:
+        super().__init__(
+            where,
+            f"is a snapshot of format {found}, this release knows {known}: start the query with the release of "
+            "statestore that wrote it, or a later one; nothing was changed",
+        )
+        self.found = found
+        self.known = known
 
 
 class CommitPointerError(RecoveryError):

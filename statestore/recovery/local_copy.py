@@ -4,48 +4,85 @@
     LOCAL_DIR/STATE_ID/shard-NNNN/copy-N/          the RocksDB database
 
 A copy only ever holds committed versions, and a marker in it says which. A task takes the first copy that nobody holds:
-a retry need not wait for a zombie attempt, it uses another copy. Whatever is wrong with a copy, it is rebuilt: nothing
-in it is not also in the durable location.
+a retry need not wait for a zombie attempt, it uses another copy. Whatever is wrong with a copy, it is rebuilt, from the
+newest snapshot that is whole and the deltas since: nothing in it is not also in the durable location.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from statestore.bytestore.families import DEFAULT_FAMILY, older_formats
-from statestore.bytestore.opening import open_store
+from statestore.bytestore.opening import finish_older_upgrades, open_store
 from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import UpgradingByteStore
-from statestore.errors import FormatError, LocalStateCorruptedError, LocalStateLockedError, StoreFormatError
+from statestore.errors import FormatError, LocalStateCorruptedError, LocalStateLockedError
+from statestore.recovery.file_lock import FileLock
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.restore import CommittedStore, restore
+from statestore.recovery.restore_progress import RestoreProgress, StateRestoreListener
+from statestore.recovery.snapshot_restore import fetch_newest_snapshot
+from statestore.recovery.snapshot_upload import note_damaged_snapshot
 
 _LOG = logging.getLogger(__name__)
 _MAX_COPIES = 16
 
 
+@dataclass
+class LocalCopy:
+    """An open copy of a shard, for one task; `stores` are at the version of its pointer once it is handed out."""
+
+    path: Path
+    database: RocksDBDatabase
+    stores: dict[str, CommittedStore]
+    applied: int
+    """How many of the pointer's deltas it holds."""
+    restoring: RestoreProgress | None = None
+    """The restore that is going on, if the copy was made anew or is far behind."""
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """What it takes to open a copy of a shard."""
+
+    location: DurableLocation
+    pointer: CommitPointer
+    stores: Sequence[StoreSpec]
+    local: LocalDirectory
+    listener: StateRestoreListener | None
+
+    def restoring(self, starting_version: int) -> RestoreProgress:
+        names = [spec.name for spec in self.stores]
+        return RestoreProgress(self.pointer.shard, names, starting_version, self.pointer.version, self.listener)
+
+
 @contextmanager
 def open_local_copy(
-    location: DurableLocation, pointer: CommitPointer, stores: Sequence[StoreSpec], local: LocalDirectory
-) -> Iterator[dict[str, CommittedStore]]:
-    """Hand out the stores of a local copy of the shard at exactly the version of `pointer`, for this task alone.
+    location: DurableLocation,
+    pointer: CommitPointer,
+    stores: Sequence[StoreSpec],
+    local: LocalDirectory,
+    listener: StateRestoreListener | None = None,
+) -> Iterator[LocalCopy]:
+    """Hand out a local copy of the shard at exactly the version of `pointer`, for this task alone.
 
-    Raises DurableFileMissingError or DurableFileCorruptedError if the durable location can't give that version, and
-    LocalStateLockedError if all copies are held.
+    Raises DurableFileMissingError, DurableFileCorruptedError or SnapshotFormatError if the durable location can't give
+    that version, and LocalStateLockedError if all copies are held.
     """
+    opening = _Opening(location, pointer, stores, local, listener)
     shard_dir = local.shard(pointer.state_id, pointer.shard)
     shard_dir.mkdir(parents=True, exist_ok=True)
     for number in range(_MAX_COPIES):
@@ -54,20 +91,20 @@ def open_local_copy(
             if not held:
                 continue
             try:
-                database, committed, applied = _open_on_chain(local, path, pointer, stores)
+                copy = _open_on_chain(opening, path)
             except LocalStateLockedError:
                 # Held by this very process: a copy that was discarded while it was still open.
                 continue
             usable = changed = False
             try:
-                changed = _catch_up(path, committed, applied, location, pointer)
+                changed = _catch_up(opening, copy)
                 usable = True
-                yield committed
+                yield copy
             except LocalStateCorruptedError:
                 usable = False
                 raise
             finally:
-                _close(database, path, pointer if usable and changed else None)
+                _close(copy.database, path, pointer if usable and changed else None)
                 if not usable:
                     _discard(path)
             return
@@ -76,35 +113,30 @@ def open_local_copy(
 
 @contextmanager
 def _exclusive(lock_path: Path) -> Iterator[bool]:
-    """Hold the lock file for the duration if it is free; a process that dies gives it back."""
-    with open(lock_path, "ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+    """Hold the lock file for the duration if it is free."""
+    lock = FileLock(lock_path)
+    held = lock.acquire()
+    try:
+        yield held
+    finally:
+        lock.release()
 
 
-def _open_on_chain(
-    local: LocalDirectory, path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]
-) -> tuple[RocksDBDatabase, dict[str, CommittedStore], int]:
-    """Open the copy at `path` if it holds a version on the pointer's chain, else an empty one in its place.
-
-    Also return its stores, and how many of the pointer's deltas it holds.
-    """
+def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
+    """Open the copy at `path` if it holds a version on the pointer's chain, else one from a snapshot in its place."""
+    pointer, stores = opening.pointer, opening.stores
     families = [column_family(spec) for spec in stores]
     applied = _applied_deltas(path, pointer) if path.exists() else None
     if applied is not None:
         opened: RocksDBDatabase | None = None
         try:
-            opened = local.open_database(path, families)
-            if not applied or _holds_all(opened.found, stores):
-                return _without_strangers(opened, stores), _open_stores(opened, stores), applied
+            opened = opening.local.open_database(path, families)
+            if pointer.base_version + applied == 0 or _holds_all(opened.found, stores):
+                copy = LocalCopy(path, _without_strangers(opened, stores), _open_stores(opened, stores), applied)
+                if applied + 1 < len(pointer.deltas):
+                    copy.restoring = opening.restoring(pointer.base_version + applied)
+                return copy
             _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
-        except StoreFormatError as unfinished:
-            # A store was given its next format before the upgrade to this one was through.
-            _LOG.info("shard %d: rebuilding the local copy: %s", pointer.shard, unfinished)
         except LocalStateCorruptedError as damage:
             _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
         if opened is not None:
@@ -112,13 +144,38 @@ def _open_on_chain(
                 opened.close()
     _discard(path)
     path.mkdir()
-    database = local.open_database(path, families)
     try:
-        return database, _open_stores(database, stores), 0
+        return _rebuild(opening, path, families)
     except BaseException:
-        database.close()
         _discard(path)
         raise
+
+
+def _rebuild(opening: _Opening, path: Path, families: Sequence[str]) -> LocalCopy:
+    """Make a copy in the empty directory `path`, of the newest snapshot or empty."""
+    pointer, stores = opening.pointer, opening.stores
+    # The one delta of a first batch is no restore.
+    progress = opening.restoring(0) if pointer.version > 1 else None
+    manifest = None
+    if progress is not None:
+        note_damaged = partial(note_damaged_snapshot, path.parent)
+        manifest = fetch_newest_snapshot(opening.location, pointer, path, progress, note_damaged)
+    applied = 0
+    if manifest is not None:
+        write_marker(path, LocalMarker(pointer.state_id, pointer.shard, manifest.delta), durably=True)
+        applied = manifest.version - pointer.base_version
+    database = opening.local.open_database(path, families)
+    try:
+        copy = LocalCopy(path, database, _open_stores(database, stores), applied, progress)
+    except BaseException:
+        database.close()
+        raise
+    if manifest is not None and progress is not None:
+        for name, store in copy.stores.items():
+            entries = manifest.entries.get(name, 0)
+            store.restored_records += entries
+            progress.restored(name, manifest.version, entries)
+    return copy
 
 
 def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:
@@ -149,30 +206,34 @@ def _applied_deltas(path: Path, pointer: CommitPointer) -> int | None:
         return None
     if marker.applying is not None and not marker.delta:
         return None  # cheaper to begin anew than to tell what is there
-    return marker.applied([delta.name for delta in pointer.deltas])
+    return marker.applied(pointer.chain)
 
 
 def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict[str, CommittedStore]:
-    return {
-        spec.name: CommittedStore(spec, open_store(database, spec, partial(column_family, spec), spec.name))
-        for spec in stores
-    }
+    opened = {}
+    for spec in stores:
+        family_name = partial(column_family, spec)
+        # A store may be given its next format before the upgrade to this one is through.
+        finish_older_upgrades(database, spec, family_name, spec.name)
+        opened[spec.name] = CommittedStore(spec, open_store(database, spec, family_name, spec.name))
+    return opened
 
 
-def _catch_up(
-    path: Path, stores: dict[str, CommittedStore], applied: int, location: DurableLocation, pointer: CommitPointer
-) -> bool:
+def _catch_up(opening: _Opening, copy: LocalCopy) -> bool:
     """Apply the deltas of the pointer that the copy does not hold yet; return whether it needs a new marker."""
-    upgrading = any(isinstance(store.bytes, UpgradingByteStore) for store in stores.values())
-    if applied == len(pointer.deltas) and not upgrading:
-        return False
-    # An upgrade moves entries from family to family, and a crash may keep only the half of a move that deletes: then
-    # nothing in the copy is certain.
-    certain = pointer.deltas[applied - 1].name if applied and not upgrading else ""
-    intent = LocalMarker(pointer.state_id, pointer.shard, certain, applying=pointer.head)
-    write_marker(path, intent, durably=True)
-    restore(location, pointer, applied, stores)
-    return True
+    pointer = opening.pointer
+    upgrading = any(isinstance(store.bytes, UpgradingByteStore) for store in copy.stores.values())
+    behind = copy.applied < len(pointer.deltas)
+    if behind or upgrading:
+        # An upgrade moves entries from family to family, and a crash may keep only the half of a move that deletes:
+        # then nothing in the copy is certain.
+        certain = "" if upgrading else pointer.chain[copy.applied]
+        intent = LocalMarker(pointer.state_id, pointer.shard, certain, applying=pointer.head)
+        write_marker(copy.path, intent, durably=True)
+        restore(opening.location, pointer, copy.applied, copy.stores, copy.restoring)
+    if copy.restoring is not None:
+        copy.restoring.end()
+    return behind or upgrading
 
 
 def _close(database: RocksDBDatabase, path: Path, reached: CommitPointer | None) -> None:
@@ -191,7 +252,8 @@ def _close(database: RocksDBDatabase, path: Path, reached: CommitPointer | None)
 
 def _discard(path: Path) -> None:
     # Moved away first: whoever still has it open keeps its files, and the name is free at once.
-    doomed = path.with_name(f"{path.name}.discarded-{uuid.uuid4().hex}")
     with suppress(FileNotFoundError):
-        os.rename(path, doomed)
-        shutil.rmtree(doomed)
+        os.rename(path, path.with_name(f"{path.name}.discarded-{uuid.uuid4().hex}"))
+    for doomed in path.parent.glob(f"{path.name}.discarded-*"):
+        # Also those of a process that was killed before it was through.
+        shutil.rmtree(doomed, ignore_errors=True)

@@ -34,12 +34,13 @@ class LocalMarker:
     applying: str | None = None
 
     def applied(self, chain: Sequence[str]) -> int | None:
-        """Return how many deltas of `chain` the copy is sure to hold, None if it holds anything that is not on it."""
-        if self.delta and self.delta not in chain:
+        """Return how many deltas of `chain`, which begins with the one before them, the copy is sure to hold.
+
+        None if it holds anything that is not on it.
+        """
+        if self.delta not in chain or (self.applying is not None and self.applying not in chain):
             return None
-        if self.applying is not None and self.applying not in chain:
-            return None
-        return chain.index(self.delta) + 1 if self.delta else 0
+        return chain.index(self.delta)
 
 
 def read_marker(copy: Path) -> LocalMarker | None:

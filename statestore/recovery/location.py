@@ -6,27 +6,48 @@ A file becomes visible whole or not at all, and is never changed afterwards. Nam
 from __future__ import annotations
 
 import os
-import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from statestore.errors import LocationError, LocationNotWritableError
+from statestore.recovery.durable_files import (
+    Content,
+    DurableEntry,
+    DurableFiles,
+    LocalFiles,
+    RenamedFiles,
+)
+from statestore.recovery.local_disk import LocalDisk, is_partial, partial_name
+from statestore.recovery.location_remedies import remedy
+from statestore.recovery.object_stores import gcs_files, s3_files
+from statestore.recovery.retrying import Retrying
+
+__all__ = ["DurableEntry", "DurableLocation", "is_partial"]
 
 
 class DurableLocation:
-    """A directory given as a path or as a URI that pyarrow.fs knows (file, s3, gs, hdfs). Picklable."""
+    """A directory given as a path or as a URI that pyarrow.fs knows (file, s3, gs, hdfs). Picklable.
 
-    def __init__(self, location: str | Path) -> None:
+    `disk` is what a local one is written with. `retrying` says how long failures of any other one are waited out.
+    """
+
+    def __init__(
+        self, location: str | Path, *, disk: LocalDisk | None = None, retrying: Retrying | None = None
+    ) -> None:
         text = os.fspath(location)
         if not text:
             raise ValueError("state_location must not be empty")
         # A Windows drive or a plain path has no scheme of two letters or more.
         self.uri = text if len(urlsplit(text).scheme) > 1 else Path(text).absolute().as_uri()
-        self._opened: tuple[Any, str] | None = None
+        self.disk = disk or LocalDisk()
+        self.retrying = retrying or Retrying()
+        self._opened: tuple[DurableFiles, str] | None = None
 
     @classmethod
     def of(cls, location: str | Path | DurableLocation) -> DurableLocation:
@@ -34,98 +55,141 @@ class DurableLocation:
         return location if isinstance(location, DurableLocation) else cls(location)
 
     def __str__(self) -> str:
-        return self.uri
+        return _without_secrets(self.uri)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
 
     def path(self, name: str) -> str:
         """Return where the file `name` is, in words an operator can use."""
-        return f"{self.uri.rstrip('/')}/{name}"
+        parts = urlsplit(str(self))
+        return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}", query=""))
+
+    def open_filesystem(self) -> tuple[Any, str]:
+        """Return the pyarrow filesystem, and the path of this location in it.
+
+        Override it for what a URI can't say, such as a role to assume or a proxy. Called once in each process.
+        """
+        filesystem, root = fs.FileSystem.from_uri(self.uri)
+        return filesystem, root
 
     def read(self, name: str) -> pa.Buffer | None:
         """Return the bytes of the file `name`, None if there is none. Raises LocationError on other failures."""
-        filesystem, root = self._open()
-        try:
-            with filesystem.open_input_file(f"{root}/{name}") as stream:
-                return stream.read_buffer()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, pa.ArrowException) as cause:
-            raise LocationError(self.uri, f"{name} can't be read ({cause})") from cause
+        files, root = self._open()
+        with self._reading(f"{name} can't be read"):
+            return files.read(_join(root, name))
+
+    def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
+        """Copy the file `name` to the local `path`, in bounded memory. Return False if there is no such file.
+
+        After a failure there is nothing at `path`. What is there is not synced. Raises LocationError.
+        """
+        files, root = self._open()
+        with self._reading(f"{name} can't be copied to {os.fspath(path)}"):
+            return files.fetch(_join(root, name), os.fspath(path))
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         """Write the file `name`, durably and whole or not at all. Raises LocationNotWritableError."""
-        filesystem, root = self._open()
-        path = f"{root}/{name}"
-        try:
-            filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
-            if isinstance(filesystem, fs.LocalFileSystem):
-                _write_local(path, data)
-            elif isinstance(filesystem, fs.HadoopFileSystem):
-                partial = f"{path}.{uuid.uuid4().hex}.partial"
-                _write_stream(filesystem, partial, data)
-                filesystem.move(partial, path)
-            else:
-                # An object store shows an object when its upload is complete, not before.
-                _write_stream(filesystem, path, data)
-        except (OSError, pa.ArrowException) as cause:
-            raise LocationNotWritableError(self.uri, cause=str(cause)) from cause
+        self._write(name, Content.of(data))
+
+    def write_file(self, name: str, path: str | os.PathLike[str]) -> None:
+        """Write the content of the local file at `path` as `name`, in bounded memory, durably, whole or not at all.
+
+        Raises LocationNotWritableError, and OSError if there is no local file that can be read.
+        """
+        self._write(name, Content.of_file(os.fspath(path)))
+
+    def entries(self, directory: str) -> list[DurableEntry]:
+        """Return the files directly in `directory`, sorted by name; empty if there is no such directory.
+
+        Partial files of writers, at work or crashed, are among them. `""` is the location itself. Raises LocationError.
+        """
+        files, root = self._open()
+        with self._reading(f"{directory or 'it'} can't be listed"):
+            found = files.entries(_join(root, directory))
+        entries = (DurableEntry(_join(directory, info.base_name), info.size, _modified_ms(info)) for info in found)
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def directories(self, directory: str) -> list[str]:
+        """Return the names of the directories directly in `directory`, sorted. Raises LocationError."""
+        files, root = self._open()
+        with self._reading(f"{directory or 'it'} can't be listed"):
+            found = files.directories(_join(root, directory))
+        return sorted(_join(directory, name) for name in found)
 
     def names(self, directory: str) -> list[str]:
         """Return the names of the files directly in `directory`, sorted; empty if there is no such directory."""
-        filesystem, root = self._open()
-        selector = fs.FileSelector(f"{root}/{directory}", allow_not_found=True)
-        try:
-            found = filesystem.get_file_info(selector)
-        except (OSError, pa.ArrowException) as cause:
-            raise LocationError(self.uri, f"{directory} can't be listed ({cause})") from cause
-        return sorted(f"{directory}/{info.base_name}" for info in found if info.type == fs.FileType.File)
+        return [entry.name for entry in self.entries(directory)]
 
     def delete(self, name: str) -> None:
         """Delete the file `name`; one that is not there is no error. Raises LocationNotWritableError."""
-        filesystem, root = self._open()
-        try:
-            filesystem.delete_file(f"{root}/{name}")
-        except FileNotFoundError:
-            return
-        except (OSError, pa.ArrowException) as cause:
-            raise LocationNotWritableError(self.uri, cause=str(cause)) from cause
+        files, root = self._open()
+        with self._writing():
+            files.delete(_join(root, name))
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Delete the files `names`, one after the other. Raises LocationNotWritableError."""
+        for name in names:
+            self.delete(name)
 
     def check_writable(self) -> None:
         """Write and delete a small file. Raises LocationNotWritableError."""
-        name = f"writable-{uuid.uuid4().hex}"
+        # Named so that what a killed process leaves is known for a leftover.
+        name = partial_name("writable")
         self.write(name, b"")
         self.delete(name)
 
-    def _open(self) -> tuple[Any, str]:
+    def _write(self, name: str, content: Content) -> None:
+        files, root = self._open()
+        with self._writing():
+            files.write(_join(root, name), content)
+
+    @contextmanager
+    def _reading(self, problem: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as cause:
+            raise LocationError(str(self), f"{problem} ({cause}). {remedy(cause, self.retrying)}") from cause
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as cause:
+            raise LocationNotWritableError(str(self), cause=str(cause), remedy=remedy(cause, self.retrying)) from cause
+
+    def _open(self) -> tuple[DurableFiles, str]:
         if self._opened is None:
             try:
-                filesystem, root = fs.FileSystem.from_uri(self.uri)
+                filesystem, root = self.retrying.call(f"opening {self}", self.open_filesystem)
             except (OSError, pa.ArrowException, ValueError) as cause:
-                raise LocationError(self.uri, f"is not a location that pyarrow can open ({cause})") from cause
-            self._opened = filesystem, root.rstrip("/")
+                # pyarrow repeats a URI that it can't parse, with the secret in it: neither said nor chained.
+                told = str(cause).replace(self.uri, str(self))
+                problem = f"is not a location that pyarrow can open ({told}). {remedy(cause, self.retrying)}"
+                raise LocationError(str(self), problem) from (cause if told == str(cause) else None)
+            root = root.rstrip("/")
+            self._opened = self._files(filesystem, root), root
         return self._opened
 
-
-def _write_local(path: str, data: bytes | pa.Buffer) -> None:
-    partial = f"{path}.{uuid.uuid4().hex}.partial"
-    try:
-        with open(partial, "wb") as file:
-            file.write(memoryview(data))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
-    directory = os.open(os.path.dirname(path), os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    def _files(self, filesystem: Any, root: str) -> DurableFiles:
+        if isinstance(filesystem, fs.LocalFileSystem):
+            return LocalFiles(self.disk, root)
+        if isinstance(filesystem, fs.S3FileSystem):
+            return s3_files(filesystem, self.retrying)
+        if isinstance(filesystem, fs.GcsFileSystem):
+            return gcs_files(filesystem, self.retrying)
+        return RenamedFiles(filesystem, self.retrying)
 
 
-def _write_stream(filesystem: Any, path: str, data: bytes | pa.Buffer) -> None:
-    with filesystem.open_output_stream(path) as stream:
-        stream.write(data)
+def _join(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory and name else directory or name
+
+
+def _modified_ms(info: Any) -> int | None:
+    return None if info.mtime_ns is None else info.mtime_ns // 1_000_000
+
+
+def _without_secrets(uri: str) -> str:
+    """Return the URI without the access key and secret that an S3 URI may hold: it goes into logs and errors."""
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -1,13 +1,15 @@
-"""The in-memory stores of a shard: restored from its deltas, and kept by the process from batch to batch.
+"""The in-memory stores of a shard, kept by the process from batch to batch.
 
-A process keeps what it restored, so that the next batch of the shard in it only applies what was committed since. A
-batch takes the copy out while it uses it: another attempt of the same shard in this process makes its own.
+They are in the shard's local copy too, like all stores: there they are caught up when a snapshot is made, and a process
+that has no image of them loads it from there. Otherwise the next batch of the shard in the same process only applies to
+its image what was committed since. A batch takes the image out while it uses it: another attempt of the same shard in
+this process makes its own.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,41 +19,54 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.restore import CommittedStore, restore
 
-_KEPT_COPIES = 64
-"""A process keeps the copies of this many shards, the last used ones: shards move between processes."""
+_KEPT_IMAGES = 64
+"""A process keeps the images of this many shards, the last used ones: shards move between processes."""
 
 
 @dataclass(frozen=True)
-class _MemoryCopy:
+class MemoryImage:
+    """The in-memory stores of a shard at the version that the delta `head` made."""
+
     stores: tuple[StoreSpec, ...]
     head: str
     database: MemoryDatabase
 
 
-_copies: OrderedDict[tuple[str, int], _MemoryCopy] = OrderedDict()
+_images: OrderedDict[tuple[str, int], MemoryImage] = OrderedDict()
+
+
+def take_memory_image(pointer: CommitPointer, stores: Sequence[StoreSpec]) -> MemoryImage | None:
+    """Return this process's image of these stores if it can be brought to the version of `pointer`, else None."""
+    image = _images.pop((pointer.state_id, pointer.shard), None)
+    usable = image is not None and image.stores == tuple(stores) and image.head in pointer.chain
+    return image if usable else None
 
 
 @contextmanager
-def open_memory_copy(
-    location: DurableLocation, pointer: CommitPointer, stores: Sequence[StoreSpec]
+def open_memory_image(
+    location: DurableLocation,
+    pointer: CommitPointer,
+    stores: Sequence[StoreSpec],
+    image: MemoryImage | None,
+    copied: Mapping[str, CommittedStore],
 ) -> Iterator[dict[str, CommittedStore]]:
     """Hand out the in-memory stores of the shard at exactly the version of `pointer`.
 
-    Raises DurableFileMissingError or DurableFileCorruptedError if the durable location can't give that version.
+    They are those of `image`, which is caught up, or those of `copied`, a local copy at that version. Raises
+    DurableFileMissingError or DurableFileCorruptedError if the durable location can't give that version.
     """
-    if not stores:
-        yield {}
-        return
-    copy = _copies.pop((pointer.state_id, pointer.shard), None)
-    chain = ["", *(delta.name for delta in pointer.deltas)]
-    if copy is None or copy.stores != tuple(stores) or copy.head not in chain:
-        copy = _MemoryCopy(tuple(stores), "", MemoryDatabase([spec.name for spec in stores]))
-    committed = {spec.name: CommittedStore(spec, copy.database.family(spec.name)) for spec in stores}
-    restore(location, pointer, chain.index(copy.head), committed)
+    database = MemoryDatabase([spec.name for spec in stores]) if image is None else image.database
+    committed = {spec.name: CommittedStore(spec, database.family(spec.name)) for spec in stores}
+    if image is not None:
+        restore(location, pointer, pointer.chain.index(image.head), committed)
+    else:
+        for name, store in committed.items():
+            store.bytes.write(copied[name].bytes.range(None, None))
+            store.restored_records, store.restore_ns = copied[name].restored_records, copied[name].restore_ns
     try:
         yield committed
     finally:
-        # A batch that fails has written to its write sets only: the copy still is that version.
-        _copies[pointer.state_id, pointer.shard] = _MemoryCopy(copy.stores, pointer.head, copy.database)
-        while len(_copies) > _KEPT_COPIES:
-            _copies.popitem(last=False)
+        # A batch that fails has written to its write sets only: the image still is that version.
+        _images[pointer.state_id, pointer.shard] = MemoryImage(tuple(stores), pointer.head, database)
+        while len(_images) > _KEPT_IMAGES:
+            _images.popitem(last=False)

@@ -2,14 +2,17 @@
 
 Stored as one JSON string (arrays in the state schema fail in applyInPandasWithState of pyspark 4.2):
 
-    {"format": 3, "state_id": str, "shard": int, "version": int,
+    {"format": 4, "state_id": str, "shard": int, "version": int,
+     "snapshots": [[version, name, size_bytes, digest, delta, since], ...],     oldest first; not before format 4
      "deltas": [[name, size_bytes, digest], ...],      oldest first; the last one made `version`
      "skipped_records": int, "stream_time_ms": int,
      "stores": {name: stream_time_ms, ...},            of the segmented stores; format 1 had none
      "punctuations": {node: [[clock, interval_ms, start_ms | null, next_ms | null], ...], ...}}
                                                        formats 1 and 2 had none
 
-`digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location.
+`digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location. Of a snapshot, name, size and digest
+are those of its manifest, `delta` names the delta that made its version, and `since` is the version of the first
+pointer that had it.
 """
 
 from __future__ import annotations
@@ -22,18 +25,25 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from statestore.errors import CommitPointerError
+from statestore.errors import CommitPointerError, DurableFileCorruptedError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.punctuations import RecordedPunctuations, punctuations_from_json
 
-POINTER_FORMAT = 3
-_READABLE_FORMATS = (1, 2, 3)
+POINTER_FORMAT = 4
+_READABLE_FORMATS = (1, 2, 3, 4)
 _DIGEST_SIZE_BYTES = 16
+
+
+def new_digest() -> blake2b:
+    """Return a hash object, whose hexdigest is the checksum that is recorded of durable files."""
+    return blake2b(digest_size=_DIGEST_SIZE_BYTES)
 
 
 def digest(data: bytes | pa.Buffer) -> str:
     """Return the checksum that is recorded of a durable file, as hex."""
-    return blake2b(memoryview(data), digest_size=_DIGEST_SIZE_BYTES).hexdigest()
+    hashed = new_digest()
+    hashed.update(memoryview(data))
+    return hashed.hexdigest()
 
 
 class DurableFile(NamedTuple):
@@ -44,9 +54,32 @@ class DurableFile(NamedTuple):
     digest: str
 
 
+def check_content(where: str, file: DurableFile, size_bytes: int, found: str) -> None:
+    """Raise DurableFileCorruptedError unless a file, with the digest `found`, is the one that was recorded."""
+    if size_bytes != file.size_bytes:
+        raise DurableFileCorruptedError(where, problem=f"has {size_bytes} bytes, {file.size_bytes} were written")
+    if found != file.digest:
+        raise DurableFileCorruptedError(where, problem=f"has the checksum {found}, {file.digest} was written")
+
+
+class SnapshotRef(NamedTuple):
+    """A snapshot that a commit pointer names: its manifest, and where it stands among the versions."""
+
+    version: int
+    manifest: DurableFile
+    delta: str
+    """The name of the delta that made `version`."""
+    since: int
+    """The version of the first pointer that had the snapshot: older pointers do without it."""
+
+
 @dataclass(frozen=True)
 class CommitPointer:
-    """The committed state of one shard: `version` is what the deltas, applied in order, make of nothing.
+    """The committed state of one shard, and what it can be restored from.
+
+    `deltas`, applied in order to the second newest of `snapshots`, make `version`; with less than two snapshots they
+    begin at version 0, which is nothing. So there are two ways to restore: from the newest snapshot, and without it.
+    Older snapshots are listed for as long as a pointer that Spark retains may need them.
 
     `skipped_records` counts the records that no serde could read, since the first start; `stream_time_ms` is the
     highest timestamp seen, -1 before the first record. `store_times_ms` is the stream time of each segmented store,
@@ -62,11 +95,34 @@ class CommitPointer:
     stream_time_ms: int = -1
     store_times_ms: Mapping[str, int] = field(default_factory=dict)
     punctuations: RecordedPunctuations = field(default_factory=dict)
+    snapshots: tuple[SnapshotRef, ...] = ()
+    """Oldest first."""
+
+    @property
+    def base_version(self) -> int:
+        """The version that `deltas` begin at."""
+        return self.version - len(self.deltas)
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """The deltas that made `base_version` and each version since; "" for version 0, which no delta made."""
+        base = "" if self.base_version == 0 else self.snapshots[-2].delta
+        return (base, *(delta.name for delta in self.deltas))
 
     @property
     def head(self) -> str:
         """The name of the delta that made this version; empty for version 0."""
-        return self.deltas[-1].name if self.deltas else ""
+        return self.chain[-1]
+
+    @property
+    def deltas_since_snapshot(self) -> tuple[DurableFile, ...]:
+        """The deltas after the newest snapshot; all if there is none."""
+        return self.deltas[self.snapshots[-1].version - self.base_version :] if self.snapshots else self.deltas
+
+    def needed_since(self, retained_versions: int) -> int:
+        """Return the version at and after which files are needed by one of this and the last `retained_versions`."""
+        known = [snapshot for snapshot in self.snapshots if snapshot.since <= self.version - retained_versions]
+        return known[-2].version if len(known) > 1 else 0
 
     def advance(
         self,
@@ -92,6 +148,16 @@ class CommitPointer:
             return counted
         return replace(counted, version=self.version + 1, deltas=(*self.deltas, delta))
 
+    def with_snapshot(
+        self, version: int, manifest: DurableFile, delta: str, *, retained_versions: int
+    ) -> CommitPointer:
+        """Return the pointer with one more snapshot, newer than all it has, and without what is needed no longer."""
+        snapshots = (*self.snapshots, SnapshotRef(version, manifest, delta, self.version))
+        begin = snapshots[-2].version if len(snapshots) > 1 else 0
+        added = replace(self, snapshots=snapshots, deltas=self.deltas[begin - self.base_version :])
+        floor = added.needed_since(retained_versions)
+        return replace(added, snapshots=tuple(snapshot for snapshot in snapshots if snapshot.version >= floor))
+
     def to_json(self) -> str:
         """Return the pointer as it is kept in Spark's state."""
         return json.dumps(
@@ -100,6 +166,7 @@ class CommitPointer:
                 "state_id": self.state_id,
                 "shard": self.shard,
                 "version": self.version,
+                "snapshots": [[made.version, *made.manifest, made.delta, made.since] for made in self.snapshots],
                 "deltas": self.deltas,
                 "skipped_records": self.skipped_records,
                 "stream_time_ms": self.stream_time_ms,
@@ -133,7 +200,23 @@ class CommitPointer:
                 whole_number(fields["stream_time_ms"], -1),
                 {str(name): whole_number(time_ms, -1) for name, time_ms in fields.get("stores", {}).items()},
                 punctuations_from_json(fields.get("punctuations", {})),
+                tuple(_snapshot_from_json(snapshot) for snapshot in fields.get("snapshots", ())),
             )
+            _check(pointer)
         except MALFORMED as cause:
             raise CommitPointerError(where, f"{text[:200]!r} is not one of ours") from cause
         return pointer
+
+
+def _check(pointer: CommitPointer) -> None:
+    """Raise ValueError unless versions, snapshots and deltas fit together."""
+    made = [snapshot.version for snapshot in pointer.snapshots]
+    base = made[-2] if len(made) > 1 else 0
+    if made != sorted(made) or not base <= max(made, default=0) <= pointer.version or pointer.base_version != base:
+        raise ValueError(f"snapshots {made} and {len(pointer.deltas)} deltas don't make version {pointer.version}")
+
+
+def _snapshot_from_json(fields: list[object]) -> SnapshotRef:
+    version, name, size_bytes, check, delta, since = fields
+    manifest = DurableFile(str(name), whole_number(size_bytes, 0), str(check))
+    return SnapshotRef(whole_number(version, 1), manifest, str(delta), whole_number(since, 1))

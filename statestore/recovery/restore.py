@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +17,8 @@ from statestore.errors import DurableFileCorruptedError, DurableFileMissingError
 from statestore.format.stored_value import restore_stored
 from statestore.recovery.delta import Delta, DeltaInfo, LoggedStore, changelog_records, decode_delta
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, DurableFile, digest
-
-_LOG = logging.getLogger(__name__)
-_PROGRESS_EVERY_DELTAS = 100
+from statestore.recovery.pointer import CommitPointer, DurableFile, check_content, digest
+from statestore.recovery.restore_progress import RestoreProgress
 
 
 @dataclass
@@ -35,7 +32,11 @@ class CommittedStore:
 
 
 def restore(
-    location: DurableLocation, pointer: CommitPointer, applied: int, stores: Mapping[str, CommittedStore]
+    location: DurableLocation,
+    pointer: CommitPointer,
+    applied: int,
+    stores: Mapping[str, CommittedStore],
+    progress: RestoreProgress | None = None,
 ) -> None:
     """Apply the deltas of the pointer after the first `applied` ones, oldest first, to `stores`, and let expire.
 
@@ -44,11 +45,9 @@ def restore(
     """
     missing = pointer.deltas[applied:]
     first_version = pointer.version - len(missing) + 1
-    for done, file in enumerate(missing):
-        delta = read_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, first_version + done))
-        _apply(delta, location.path(file.name), stores)
-        if (done + 1) % _PROGRESS_EVERY_DELTAS == 0:
-            _LOG.info("shard %d: restored %d of %d deltas", pointer.shard, done + 1, len(missing))
+    for version, file in enumerate(missing, first_version):
+        delta = read_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version))
+        _apply(delta, location.path(file.name), stores, progress)
     if missing:
         for name, time_ms in pointer.store_times_ms.items():
             if name in stores:
@@ -64,18 +63,14 @@ def read_delta(location: DurableLocation, file: DurableFile, expected: DeltaInfo
     data = location.read(file.name)
     if data is None:
         raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
-    if data.size != file.size_bytes:
-        raise DurableFileCorruptedError(where, problem=f"has {data.size} bytes, {file.size_bytes} were written")
-    found = digest(data)
-    if found != file.digest:
-        raise DurableFileCorruptedError(where, problem=f"has the checksum {found}, {file.digest} was written")
+    check_content(where, file, data.size, digest(data))
     delta = decode_delta(data, where)
     if delta.info != expected:
         raise DurableFileCorruptedError(where, problem=f"is {delta.info}, wanted was {expected}")
     return delta
 
 
-def _apply(delta: Delta, where: str, stores: Mapping[str, CommittedStore]) -> None:
+def _apply(delta: Delta, where: str, stores: Mapping[str, CommittedStore], progress: RestoreProgress | None) -> None:
     for name, batch in delta.batches():
         store = stores.get(name)
         if store is None:
@@ -91,6 +86,8 @@ def _apply(delta: Delta, where: str, stores: Mapping[str, CommittedStore]) -> No
                 where, problem=f"has a record that can't be one of store {name!r}: {cause}"
             ) from cause
         store.restored_records += batch.num_rows
+        if progress is not None:
+            progress.restored(name, delta.info.version, batch.num_rows)
         store.restore_ns += time.perf_counter_ns() - started_ns
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import upgradable
@@ -18,13 +18,17 @@ from statestore.bytestore.write_set import WriteSet
 from statestore.errors import CommitPointerError, LocationMismatchError
 from statestore.recovery.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.delta import DeltaInfo, encode_delta
-from statestore.recovery.local_copy import open_local_copy
+from statestore.recovery.fence import RunFences
+from statestore.recovery.local_copy import LocalCopy, open_local_copy
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.memory_copy import open_memory_copy
+from statestore.recovery.memory_copy import open_memory_image, take_memory_image
+from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.punctuations import RecordedPunctuations
 from statestore.recovery.restore import CommittedStore
+from statestore.recovery.shard_files import new_delta_name
+from statestore.recovery.snapshot_step import SnapshotStep, snapshot_is_due
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,7 +42,11 @@ class ShardedState:
     stores: tuple[StoreSpec, ...]
     local: LocalDirectory
     in_memory: frozenset[str] = frozenset()
-    """The names of the stores that are not kept in RocksDB."""
+    """The names of the stores that are served from memory."""
+    recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
+    run: str = "unnamed"
+    """Which start of the query this is: see `fence`."""
+    accept_older_checkpoint: bool = False
 
     def pointer(self, shard: int, recorded: str | None) -> CommitPointer:
         """Return the commit pointer that Spark's state has recorded for `shard`; None is version 0.
@@ -57,18 +65,24 @@ class ShardedState:
     @contextmanager
     def open(self, pointer: CommitPointer) -> Iterator[ShardBatch]:
         """Hand out the shard at the version of `pointer`, ready to take a batch's writes."""
-        persistent = [spec for spec in self.stores if spec.name not in self.in_memory]
         in_memory = [spec for spec in self.stores if spec.name in self.in_memory]
-        with (
-            open_local_copy(self.location, pointer, persistent, self.local) as local,
-            open_memory_copy(self.location, pointer, in_memory) as memory,
-        ):
+        image = take_memory_image(pointer, in_memory) if in_memory else None
+        with ExitStack() as opened:
+            copy = None
+            if len(in_memory) < len(self.stores) or image is None or snapshot_is_due(pointer, self.recovery):
+                listener = self.recovery.restore_listener
+                copy = opened.enter_context(open_local_copy(self.location, pointer, self.stores, self.local, listener))
+            committed = dict(copy.stores) if copy is not None else {}
+            if in_memory:
+                committed.update(
+                    opened.enter_context(open_memory_image(self.location, pointer, in_memory, image, committed))
+                )
             stores = {
                 name: BatchStore(store.spec, WriteSet(store.bytes), batch_changelog(store.spec), store)
-                for name, store in sorted({**local, **memory}.items())
+                for name, store in sorted(committed.items())
             }
             try:
-                yield ShardBatch(self.location, pointer, stores)
+                yield ShardBatch(self, pointer, stores, copy)
             finally:
                 for store in stores.values():
                     store.bytes.close()
@@ -88,9 +102,11 @@ class BatchStore:
 class ShardBatch:
     """A shard's stores at a committed version, and the uncommitted writes of one batch over them."""
 
-    location: DurableLocation
+    state: ShardedState
     pointer: CommitPointer
     stores: Mapping[str, BatchStore]
+    copy: LocalCopy | None
+    """The local copy, None if the stores are all in memory and need none."""
     stream_times_ms: dict[str, int] = field(default_factory=dict)
     """The stream time of each segmented store after the batch; who writes to the stores sets it."""
 
@@ -104,17 +120,23 @@ class ShardBatch:
         """Make what was logged durable as one delta and return the pointer that commits it, if Spark keeps it.
 
         Without writes there is no delta and no new version. `punctuations` of None are those of before. Raises
-        LocationNotWritableError.
+        LocationNotWritableError, RunFencedError, AttemptOutdatedError, CheckpointBehindError.
         """
-        changelogs = {name: store.changelog for name, store in self.stores.items() if len(store.changelog)}
-        delta = self._write_delta(changelogs) if changelogs else None
-        return self.pointer.advance(
-            delta,
+        advance = partial(
+            self.pointer.advance,
             skipped_records=skipped_records,
             stream_time_ms=stream_time_ms,
             store_times_ms=self.stream_times_ms,
             punctuations=punctuations,
         )
+        changelogs = {name: store.changelog for name, store in self.stores.items() if len(store.changelog)}
+        if not changelogs:
+            return advance(None)
+        state = self.state
+        epoch = RunFences(state.location, state.run, state.accept_older_checkpoint).hold(self.pointer)
+        committed = advance(self._write_delta(changelogs, epoch))
+        shard_dir = state.local.shard(state.state_id, self.pointer.shard)
+        return SnapshotStep(state.location, shard_dir, state.recovery, self.pointer, epoch).take(committed, self.copy)
 
     def finish_upgrades(self, budget_ms: float) -> None:
         """Move entries of older formats in the local copy for about `budget_ms`; what is committed is not touched."""
@@ -129,15 +151,9 @@ class ShardBatch:
             progress = upgrading.finish_upgrade(left_ms)
             _LOG.info("shard %d: upgrade of store %s: about %d left", self.pointer.shard, name, progress.entries_left)
 
-    def _write_delta(self, changelogs: Mapping[str, BatchChangelog]) -> DurableFile:
+    def _write_delta(self, changelogs: Mapping[str, BatchChangelog], epoch: int) -> DurableFile:
         info = DeltaInfo(self.pointer.state_id, self.pointer.shard, self.pointer.version + 1)
         data = encode_delta(info, changelogs, self.pointer.store_times_ms)
-        # The name is this attempt's alone: retries, speculative and zombie attempts never write the same file.
-        name = f"{shard_directory(info.shard)}/{info.version:012d}-{uuid.uuid4().hex}.arrow"
-        self.location.write(name, data)
+        name = new_delta_name(info.shard, info.version, epoch)
+        self.state.location.write(name, data)
         return DurableFile(name, data.size, digest(data))
-
-
-def shard_directory(shard: int) -> str:
-    """Return where the deltas of a shard stand in the state location."""
-    return f"shards/{shard:04d}/deltas"

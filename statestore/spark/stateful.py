@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import uuid
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +19,7 @@ from statestore.processor.topology import Topology
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import StateMetadata, new_state_id, settle_metadata
+from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.pack import PACKED_SCHEMA, Pack
@@ -32,6 +35,7 @@ _DRIVERS = {
 }
 _PLACEMENTS = ("key", "partition")
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
 _SPARKS_DEFAULT_PARTITIONS = "200"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -53,6 +57,8 @@ def stateful(
     input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
     upgrade_budget_ms: float = _DEFAULT_UPGRADE_BUDGET_MS,
     on_ingest: IngestHook | None = None,
+    recovery: RecoveryOptions | None = None,
+    accept_older_checkpoint: bool = False,
 ) -> DataFrame:
     """Run `topology` over a streaming DataFrame of Kafka's shape; the result has the Kafka sink's shape.
 
@@ -74,6 +80,9 @@ def stateful(
             entries that no record touches.
         on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on
             with, whose headers, value and timestamp may differ, or None to leave it out. See `ingested`.
+        recovery: when snapshots are made, how much history is kept, and who is told of restores; None is the defaults.
+        accept_older_checkpoint: go on from a checkpoint that is behind the location, and give up what was committed
+            since. Without it such a start is refused with CheckpointBehindError.
 
     Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; what a
     sink does with the rows is the sink's guarantee (Spark's Kafka sink: at least once).
@@ -99,11 +108,20 @@ def stateful(
     location = DurableLocation.of(state_location)
     asked = _asked(spark, topology, shards, shard_by)
     metadata = settle_metadata(location, asked, accept_topology_change=accept_topology_change)
+    state = ShardedState(
+        metadata.state_id,
+        location,
+        metadata.stores,
+        LocalDirectory.of(local_dir),
+        topology.in_memory_stores(),
+        _settled(recovery or RecoveryOptions(), spark),
+        # Each start is another run: of two that write to a shard, the later one goes on.
+        uuid.uuid4().hex,
+        accept_older_checkpoint,
+    )
     call = ShardCall(
         topology,
-        ShardedState(
-            metadata.state_id, location, metadata.stores, LocalDirectory.of(local_dir), topology.in_memory_stores()
-        ),
+        state,
         metadata.routing,
         OnDeserializationError(on_deserialization_error),
         input_memory_bytes,
@@ -127,6 +145,13 @@ def _asked(spark: SparkSession, topology: Topology, shards: int, shard_by: str) 
         topology.to_json(),
         uses_wall_clock(topology),
     )
+
+
+def _settled(recovery: RecoveryOptions, spark: SparkSession) -> RecoveryOptions:
+    """Have as many versions retained as Spark retains batches, if nothing else was asked for."""
+    if recovery.retained_versions is not None:
+        return recovery
+    return replace(recovery, retained_versions=int(spark.conf.get(_RETAINED_BATCHES) or DEFAULT_RETAINED_VERSIONS))
 
 
 def _refuse_unlogged(topology: Topology) -> None:

@@ -37,7 +37,7 @@ def test_every_version_is_restored_entry_for_entry(golden: Shard, version: int, 
     pointer = golden.state.pointer(0, json.dumps(recorded))
     assert pointer.version == version
     assert golden.content(pointer) == content
-    assert json.loads(pointer.to_json()) == {**recorded, "format": 3, "stores": {}, "punctuations": {}}
+    assert json.loads(pointer.to_json()) == {**recorded, "format": 4, "snapshots": [], "stores": {}, "punctuations": {}}
 
 
 def test_the_last_pointer_counts_skips_and_stream_time() -> None:
@@ -111,7 +111,7 @@ def test_every_kind_of_store_is_restored(tmp_path: Path, versions: tuple[int, ..
     for version in versions:
         recorded = json.loads((GOLDEN_2 / "pointers.json").read_text())[version - 1]
         pointer = state.pointer(0, json.dumps(recorded))
-        assert json.loads(pointer.to_json()) == {**recorded, "format": 3, "punctuations": {}}
+        assert json.loads(pointer.to_json()) == {**recorded, "format": 4, "snapshots": [], "punctuations": {}}
         with state.open(pointer) as batch:
             contents = {
                 name: {tuple(entry) for entry in stored_entries(store.spec, store.bytes)}
@@ -139,7 +139,7 @@ def test_schedules_are_read_back_as_they_were_written() -> None:
         ),
         "näme": (RecordedPunctuation("stream-time", 1, None, 0),),
     }
-    assert json.loads(pointer.to_json()) == recorded
+    assert json.loads(pointer.to_json()) == {**recorded, "format": 4, "snapshots": []}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from statestore.errors import FormatError
 from statestore.recovery import local_copy
 from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
 
-CHAIN = ["d1", "d2", "d3"]
+CHAIN = ["", "d1", "d2", "d3"]
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,14 @@ CHAIN = ["d1", "d2", "d3"]
 )
 def test_what_is_certain_of_a_copy(delta: str, applying: str | None, applied: int | None) -> None:
     assert LocalMarker("s", 0, delta, applying).applied(CHAIN) == applied
+
+
+def test_a_chain_that_begins_at_a_snapshot_knows_no_earlier_version() -> None:
+    chain = ["d7", "d8"]
+    assert LocalMarker("s", 0, "").applied(chain) is None
+    assert LocalMarker("s", 0, "d6", "d8").applied(chain) is None
+    assert LocalMarker("s", 0, "d7", "d8").applied(chain) == 0
+    assert LocalMarker("s", 0, "d8").applied(chain) == 1
 
 
 def test_a_marker_is_read_as_it_was_written(tmp_path: Path) -> None:

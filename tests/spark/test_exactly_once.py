@@ -165,5 +165,25 @@ def test_a_restart_from_an_older_checkpoint(order_query: OrderQuery) -> None:
     shutil.move(home / "older", home / "checkpoint")
     assert order_query.totals() == expected_totals(ORDERS[:60])
     order_query.add(BATCHES[4])
+    with pytest.raises(StreamingQueryException, match=r"CheckpointBehindError.*accept_older_checkpoint"):
+        order_query.run()
+    order_query.run(accept_older_checkpoint=True)
+    assert order_query.totals() == expected_totals(ORDERS)
+    order_query.run()
+    assert order_query.totals() == expected_totals(ORDERS), "given up once is given up for good"
+
+
+def test_a_query_that_is_started_twice_from_copies_of_a_checkpoint(order_query: OrderQuery) -> None:
+    home = order_query.home
+    for batch in BATCHES[:2]:
+        order_query.add(batch)
+    order_query.run()
+    shutil.copytree(home / "checkpoint", home / "copy")
+    order_query.add(BATCHES[2])
+    order_query.add(BATCHES[3])
+    order_query.run()
+    with pytest.raises(StreamingQueryException, match="CheckpointBehindError"):
+        order_query.run(checkpoint="copy")
+    order_query.add(BATCHES[4])
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS)

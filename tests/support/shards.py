@@ -11,6 +11,7 @@ from statestore.format.value_timestamp_headers import encode_value_timestamp_hea
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.stores.changelogging import ChangeLoggingLayer
@@ -41,11 +42,14 @@ class Shard:
     """Drives one shard the way a driver does: open at a pointer, write, commit."""
 
     home: Path
+    recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
+    run_name: str = "run1"
     state: ShardedState = field(init=False)
 
     def __post_init__(self) -> None:
         location = DurableLocation(self.home / "state")
-        self.state = ShardedState("state-1", location, (TOTALS,), LocalDirectory(self.home / "local"))
+        local = LocalDirectory(self.home / "local")
+        self.state = ShardedState("state-1", location, (TOTALS,), local, recovery=self.recovery, run=self.run_name)
 
     def start(self) -> CommitPointer:
         return self.state.pointer(0, None)

@@ -1,0 +1,71 @@
+"""Errors of turning a state into one with another number of shards."""
+
+from __future__ import annotations
+
+from statestore.errors.root import StateStoreError
+
+
+class RescaleError(StateStoreError):
+    """A state can't be turned into one with another number of shards; the old state was not changed."""
+
+
+class RescaleTargetError(RescaleError):
+    """The new location holds what the rescaling did not write; nothing was changed."""
+
+    def __init__(self, location: str, *, found: str) -> None:
+        super().__init__(
+            f"state location {location} holds {found}: a state is rescaled into a location of its own. Give an "
+            "empty one"
+        )
+        self.location = location
+        self.found = found
+
+
+class RescalePointersError(RescaleError):
+    """The commit pointers given are not those of the state's shards; `problem` says which is wrong."""
+
+    def __init__(self, location: str, *, problem: str) -> None:
+        super().__init__(f"state location {location}: {problem}")
+        self.location = location
+        self.problem = problem
+
+
+class KeyPlacementError(RescaleError):
+    """An entry does not belong to the shard that it was found in, by the record key it is taken to have.
+
+    `key` is the store's key as hex, `expected_shard` where its record key would be placed.
+    """
+
+    def __init__(self, store: str, *, key: str, shard: int, expected_shard: int) -> None:
+        super().__init__(
+            f"store {store!r}: the entry with key 0x{key} stands in shard {shard}, but what is taken for the key of "
+            f"its records belongs to shard {expected_shard}: the store's keys are not the keys of records. Say what "
+            f"they are with key_of, a function from a key of {store!r} to the record's key. No state was made"
+        )
+        self.store = store
+        self.key = key
+        self.shard = shard
+        self.expected_shard = expected_shard
+
+
+class UnknownRecordKeyError(RescaleError):
+    """It can't be told which record keys the entries of `store` belong to."""
+
+    def __init__(self, store: str, *, problem: str) -> None:
+        super().__init__(f"store {store!r}: {problem}. No state was made")
+        self.store = store
+        self.problem = problem
+
+
+class RescaleCheckError(RescaleError):
+    """What was written is not what there was: `expected` and `found` say how many entries of `store` there are."""
+
+    def __init__(self, store: str, *, shard: int, expected: str, found: str) -> None:
+        super().__init__(
+            f"store {store!r}, shard {shard}: expected were {expected}, found were {found}. No state was made. If "
+            "two of the old shards held entries with the same key, they can't be told apart in one shard"
+        )
+        self.store = store
+        self.shard = shard
+        self.expected = expected
+        self.found = found

@@ -1,0 +1,82 @@
+"""What the end of a batch does about snapshots: names the one that was finished, goes on with one, or begins one."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from statestore.errors import LocationError, RecoveryError, StateStoreError
+from statestore.recovery.garbage import collect_garbage
+from statestore.recovery.local_copy import LocalCopy
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.snapshot_upload import SnapshotUpload, UploadPlan
+
+_LOG = logging.getLogger(__name__)
+
+
+def snapshot_is_due(pointer: CommitPointer, options: RecoveryOptions) -> bool:
+    """Return whether so much was committed since the newest snapshot that it is time for another."""
+    since = pointer.deltas_since_snapshot
+    return (
+        len(since) >= options.snapshot_every_deltas
+        or sum(delta.size_bytes for delta in since) >= options.snapshot_every_bytes
+    )
+
+
+@dataclass(frozen=True)
+class SnapshotStep:
+    """The snapshots of one shard, at the end of a batch that was opened at the committed `pointer`."""
+
+    location: DurableLocation
+    shard_dir: Path
+    options: RecoveryOptions
+    pointer: CommitPointer
+    epoch: int
+
+    def take(self, committed: CommitPointer, copy: LocalCopy | None) -> CommitPointer:
+        """Return the batch's pointer, with a snapshot if one was finished; begin or go on with one where it is time.
+
+        `copy` is at the version of the pointer that the batch was opened at.
+        """
+        due = snapshot_is_due(self.pointer, self.options)
+        if not due and not SnapshotUpload.is_under_way(self.shard_dir):
+            return committed
+        with SnapshotUpload.held(self.location, self.shard_dir, self.options.snapshot_budget_ms / 1000) as upload:
+            if upload is None:
+                return committed
+            plan = upload.plan(self.pointer)
+            manifest = upload.result() if plan is not None else None
+            if plan is not None and manifest is not None:
+                return committed.with_snapshot(
+                    plan.version, manifest, plan.delta, retained_versions=self._retained_versions
+                )
+            if plan is None and copy is not None and due:
+                plan = self._begin(upload, copy)
+            if plan is not None:
+                upload.start(plan, self.pointer, self._collect_garbage)
+        return committed
+
+    @property
+    def _retained_versions(self) -> int:
+        retained = self.options.retained_versions
+        return DEFAULT_RETAINED_VERSIONS if retained is None else retained
+
+    def _begin(self, upload: SnapshotUpload, copy: LocalCopy) -> UploadPlan | None:
+        entries = {name: store.bytes.approximate_num_entries() for name, store in copy.stores.items()}
+        try:
+            return upload.begin(self.pointer, self.epoch, copy.database.checkpoint, entries)
+        except (StateStoreError, OSError) as failure:
+            # The batch is in its delta by now, and needs no snapshot.
+            _LOG.warning("shard %d: no snapshot of version %d: %s", self.pointer.shard, self.pointer.version, failure)
+            upload.clear()
+            return None
+
+    def _collect_garbage(self) -> None:
+        try:
+            collect_garbage(self.location, self.pointer, self.epoch, self._retained_versions)
+        except (LocationError, RecoveryError) as failure:
+            # Nothing but space is lost, and the next snapshot tries again.
+            _LOG.warning("shard %d: garbage is left where it is: %s", self.pointer.shard, failure)

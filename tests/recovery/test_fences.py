@@ -1,0 +1,114 @@
+"""Who may write to a shard: restarts, zombies, copied checkpoints, older checkpoints."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shards import Shard, stored
+from statestore.errors import AttemptOutdatedError, CheckpointBehindError, RunFencedError
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.shard_files import parse_delta_name, parse_fence_name
+
+
+def again(shard: Shard, run: str, *, accept_older_checkpoint: bool = False) -> Shard:
+    """Return another run on the same state, with local copies of its own."""
+    other = Shard(shard.home, run_name=run)
+    local = type(shard.state.local)(shard.home / f"local-{run}")
+    other.state = replace(other.state, local=local, accept_older_checkpoint=accept_older_checkpoint)
+    return other
+
+
+def put(shard: Shard, pointer: CommitPointer, value: bytes) -> CommitPointer:
+    return shard.batch(pointer, {b"k": stored(value)})
+
+
+def files(shard: Shard) -> list[str]:
+    return sorted(path.name for path in (shard.home / "state/shards/0000/deltas").iterdir())
+
+
+def test_a_run_leaves_one_fence_and_its_epoch_in_the_names(shard: Shard) -> None:
+    pointer = put(shard, put(shard, shard.start(), b"1"), b"2")
+    assert [name for name in files(shard) if parse_fence_name(name)] == ["00000001-run1.fence"]
+    restarted = again(shard, "run2")
+    put(restarted, pointer, b"3")
+    assert [name for name in files(shard) if parse_fence_name(name)] == ["00000001-run1.fence", "00000002-run2.fence"]
+    written = sorted(found for name in files(shard) if (found := parse_delta_name(name)))
+    assert [(found.version, found.epoch) for found in written] == [(1, 1), (2, 1), (3, 2)]
+
+
+def test_the_run_before_a_restart_is_stopped_at_its_next_commit(shard: Shard) -> None:
+    pointer = put(shard, shard.start(), b"1")
+    restarted = again(shard, "run2")
+    after = put(restarted, pointer, b"2")
+    before = files(shard)
+    with pytest.raises(RunFencedError, match="shard 0 was taken over from run run1 by run run2") as fenced:
+        put(shard, pointer, b"zombie")
+    assert (fenced.value.shard, fenced.value.run) == (0, "run1")
+    assert files(shard) == before, "nothing was written"
+    assert restarted.content(put(restarted, after, b"3")) == {b"k": stored(b"3")}
+
+
+def test_an_attempt_of_the_same_run_that_comes_too_late(shard: Shard) -> None:
+    pointer = put(shard, shard.start(), b"1")
+    newer = put(shard, pointer, b"2")
+    # Next to one that was committed, it can't be told from a retry: Spark decides.
+    assert put(shard, pointer, b"twin").version == 2
+    newest = put(shard, newer, b"3")
+    with pytest.raises(AttemptOutdatedError, match="version 1 for this attempt, and version 3") as late:
+        put(shard, pointer, b"late")
+    assert (late.value.version, late.value.found) == (1, 3)
+    assert shard.content(newest) == {b"k": stored(b"3")}
+
+
+def test_a_checkpoint_that_is_behind_is_refused_until_it_is_accepted(shard: Shard) -> None:
+    old = put(shard, shard.start(), b"1")
+    newer = put(shard, put(shard, old, b"2"), b"3")
+    before = files(shard)
+    with pytest.raises(CheckpointBehindError, match="version 1 in the Spark checkpoint, but version 2") as behind:
+        put(again(shard, "run2"), old, b"fork")
+    assert (behind.value.version, behind.value.found) == (1, 2)
+    assert "run run1" in behind.value.writer
+    assert files(shard) == before
+    accepted = again(shard, "run3", accept_older_checkpoint=True)
+    forked = put(accepted, old, b"fork")
+    assert accepted.content(forked) == {b"k": stored(b"fork")}
+    assert shard.content(newer) == {b"k": stored(b"3")}, "the other history is still there"
+    restarted = again(shard, "run4")
+    assert put(restarted, forked, b"on").version == 3, "what was given up is not in the way of later runs"
+
+
+def test_a_crash_right_before_the_commit_is_no_fork(shard: Shard) -> None:
+    pointer = put(shard, shard.start(), b"1")
+    put(shard, pointer, b"never committed")
+    restarted = again(shard, "run2")
+    assert restarted.content(put(restarted, pointer, b"2")) == {b"k": stored(b"2")}
+
+
+def test_runs_that_take_over_from_each_other_damage_nothing(shard: Shard) -> None:
+    """One checkpoint copied, both started: each goes on until the other has committed two batches."""
+    common = put(shard, shard.start(), b"common")
+    first, second = again(shard, "a"), again(shard, "b")
+    of_first = put(first, common, b"a1")
+    of_second = put(second, common, b"b1")
+    with pytest.raises(RunFencedError, match="run b"):
+        put(first, of_first, b"a2")
+    of_second = put(second, put(second, of_second, b"b2"), b"b3")
+    with pytest.raises(CheckpointBehindError, match="run b"):
+        put(again(shard, "c"), of_first, b"c1")
+    chosen = again(shard, "d", accept_older_checkpoint=True)
+    of_chosen = put(chosen, of_first, b"d1")
+    for run in (first, second, chosen):
+        shutil.rmtree(Path(run.state.local.path or ""), ignore_errors=True)
+    assert chosen.content(of_chosen) == {b"k": stored(b"d1")}
+    assert second.content(of_second) == {b"k": stored(b"b3")}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": -1}'])
+def test_a_fence_that_cannot_be_read_still_fences(shard: Shard, content: bytes) -> None:
+    pointer = put(shard, shard.start(), b"1")
+    put(again(shard, "run2"), pointer, b"2")
+    (shard.home / "state/shards/0000/deltas/00000002-run2.fence").write_bytes(content)
+    with pytest.raises(RunFencedError, match="an unknown host"):
+        put(shard, pointer, b"zombie")

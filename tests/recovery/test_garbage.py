@@ -1,0 +1,166 @@
+"""Garbage collection: what goes, what stays, and that every retained version can still be restored."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shards import Shard, stored
+from statestore.errors import DurableFileMissingError
+from statestore.recovery.garbage import collect_garbage, find_garbage
+from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local_disk import partial_name
+from statestore.recovery.options import RecoveryOptions
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.shard_files import new_delta_name
+
+RETAINED = 6
+OPTIONS = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=RETAINED)
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    return Shard(tmp_path, recovery=OPTIONS)
+
+
+def run_batches(shard: Shard, pointers: list[CommitPointer], count: int) -> None:
+    for _ in range(count):
+        number = pointers[-1].version + 1
+        changes = {b"%03d" % (number % 5): stored(b"%d" % number), b"last": stored(b"%d" % number)}
+        pointers.append(shard.batch(pointers[-1], changes))
+
+
+def content_after(version: int) -> dict[bytes, bytes]:
+    keys = {b"%03d" % (number % 5): stored(b"%d" % number) for number in range(1, version + 1)}
+    return {**keys, b"last": stored(b"%d" % version)} if version else {}
+
+
+def on_a_new_disk(shard: Shard, name: str) -> Shard:
+    other = Shard(shard.home, recovery=OPTIONS)
+    other.state = replace(other.state, local=LocalDirectory(shard.home / name))
+    return other
+
+
+def garbage_names(shard: Shard, pointer: CommitPointer, epoch: int = 1) -> set[str]:
+    return {file.name for file in find_garbage(shard.state.location, pointer, epoch, RETAINED)}
+
+
+def all_files(shard: Shard) -> set[str]:
+    root = shard.home / "state"
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_every_retained_version_can_be_restored_and_nothing_older_is_left(shard: Shard) -> None:
+    pointers = [shard.start()]
+    run_batches(shard, pointers, 40)
+    collect_garbage(shard.state.location, pointers[-1], 1, RETAINED)
+    reader = on_a_new_disk(shard, "other")
+    for pointer in pointers[-RETAINED - 1 :]:
+        shutil.rmtree(shard.home / "other", ignore_errors=True)
+        assert reader.content(pointer) == content_after(pointer.version)
+    floor = pointers[-1].needed_since(RETAINED)
+    assert 40 - RETAINED - 8 < floor < 40 - RETAINED, "about two snapshots behind the oldest retained version"
+    names = [Path(name) for name in all_files(shard)]
+    versions = [int(path.name[:12]) for path in names if path.suffix == ".arrow"]
+    assert min(versions) == floor + 1
+    assert len(versions) == 40 - floor
+    assert len([path for path in names if path.name == "manifest.json"]) <= 6
+    assert len(pointers[-1].snapshots) <= 6
+
+
+def test_the_other_way_to_restore_stays_for_every_retained_version(shard: Shard) -> None:
+    pointers = [shard.start()]
+    run_batches(shard, pointers, 30)
+    collect_garbage(shard.state.location, pointers[-1], 1, RETAINED)
+    reader = on_a_new_disk(shard, "other")
+    for pointer in pointers[-RETAINED - 1 :]:
+        newest = shard.home / "state" / pointer.snapshots[-1].manifest.name
+        kept = newest.read_bytes()
+        newest.unlink()
+        shutil.rmtree(shard.home / "other", ignore_errors=True)
+        assert reader.content(pointer) == content_after(pointer.version)
+        newest.write_bytes(kept)
+
+
+def test_attempts_that_failed_are_garbage_and_the_one_under_way_is_not(shard: Shard) -> None:
+    pointers = [shard.start()]
+    run_batches(shard, pointers, 2)
+    failed = shard.batch(pointers[-2], {b"x": stored(b"failed")})
+    under_way = shard.batch(pointers[-1], {b"x": stored(b"under way")})
+    assert garbage_names(shard, pointers[-1]) == {failed.head}
+    (found,) = find_garbage(shard.state.location, pointers[-1], 1, RETAINED)
+    assert found.reason == "left by an attempt at version 2 that was not committed"
+    assert found.size_bytes == failed.deltas[-1].size_bytes
+    run_batches(shard, pointers, 1)
+    assert garbage_names(shard, pointers[-1]) == {failed.head, under_way.head}
+
+
+def test_partial_files_of_killed_writers_are_garbage_once_their_version_has_passed(shard: Shard) -> None:
+    pointers = [shard.start()]
+    run_batches(shard, pointers, 3)
+    past, under_way = (shard.home / "state" / partial_name(new_delta_name(0, version, 1)) for version in (3, 4))
+    for path in (past, under_way):
+        path.write_bytes(b"cut")
+    assert garbage_names(shard, pointers[-1]) == {str(past.relative_to(shard.home / "state"))}
+
+
+def test_a_zombie_collects_nothing_that_is_needed(shard: Shard) -> None:
+    pointers = [shard.start()]
+    run_batches(shard, pointers, 25)
+    needed = all_files(shard)
+    for old in pointers[1:-1]:
+        try:
+            needed -= garbage_names(shard, old)
+        except DurableFileMissingError:
+            assert old.version < 25 - 3, "its own snapshots are gone already: it judges nothing"
+    reader = on_a_new_disk(shard, "other")
+    for name in all_files(shard) - needed:
+        (shard.home / "state" / name).unlink()
+    for pointer in pointers[-RETAINED - 1 :]:
+        shutil.rmtree(shard.home / "other", ignore_errors=True)
+        assert reader.content(pointer) == content_after(pointer.version)
+
+
+def test_what_another_run_may_have_committed_is_kept_while_it_is_retained(shard: Shard) -> None:
+    pointers = [shard.start()]
+    run_batches(shard, pointers, 3)
+    ahead = shard.batch(pointers[-1], {b"x": stored(b"committed in another checkpoint?")})
+    successor = Shard(shard.home, recovery=OPTIONS, run_name="run2")
+    run_batches(successor, pointers, 2)
+    assert garbage_names(shard, pointers[-1], epoch=2) == set()
+    run_batches(successor, pointers, 20)
+    assert ahead.head not in all_files(shard), "removed by the snapshots' own collections"
+
+
+def test_files_of_a_later_run_are_not_judged(shard: Shard) -> None:
+    pointers = [shard.start()]
+    run_batches(shard, pointers, 3)
+    forked = Shard(shard.home, recovery=OPTIONS, run_name="run2")
+    forked.state = replace(forked.state, accept_older_checkpoint=True)
+    other = forked.batch(pointers[1], {b"x": stored(b"fork")})
+    assert other.head not in garbage_names(shard, pointers[-1], epoch=1)
+
+
+def test_an_upload_that_no_pointer_will_name_goes_and_one_that_may_be_stays(shard: Shard) -> None:
+    pointers = [shard.start()]
+    run_batches(shard, pointers, 8)
+    newest = pointers[-1].snapshots[-1].version
+    directory = "shards/0000/snapshots"
+    dead = f"{directory}/{newest - 1:012d}-00000001-{'0' * 32}/000001.sst"
+    alive = f"{directory}/{newest + 1:012d}-00000001-{'0' * 32}/000001.sst"
+    for name in (dead, alive):
+        shard.state.location.write(name, b"table")
+    garbage = garbage_names(shard, pointers[-1])
+    assert dead in garbage
+    assert alive not in garbage
+
+
+def test_old_fences_go_and_the_last_ones_stay(shard: Shard) -> None:
+    pointers = [shard.start()]
+    for number in range(20):
+        run = Shard(shard.home, recovery=OPTIONS, run_name=f"run{number:02d}")
+        run_batches(run, pointers, 1)
+    collect_garbage(shard.state.location, pointers[-1], 20, RETAINED)
+    fences = sorted(name for name in all_files(shard) if name.endswith(".fence"))
+    assert [name[-10:-6] for name in fences] == [f"un{number:02d}" for number in range(4, 20)]
