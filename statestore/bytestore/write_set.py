@@ -88,7 +88,7 @@ class WriteSet:
         committed = self.inner.range(committed_start, end, reverse=reverse)
         if not pending:
             return committed
-        scan = _merged(pending, committed, reverse)
+        scan = merged(pending, committed, reverse)
         self._scans.add(scan)
         return scan
 
@@ -134,8 +134,8 @@ class WriteSet:
             scan.close()
 
 
-def _merged(
-    pending: list[tuple[bytes, bytes | Deleted]], committed: Iterator[Pair], reverse: bool
+def merged(
+    pending: Iterable[tuple[bytes, bytes | Deleted]], committed: Iterator[Pair], reverse: bool
 ) -> Generator[Pair, None, None]:
     """Merge two sorted runs of pairs; on equal keys the pending write comes first, and it alone counts."""
     last: bytes | None = None

@@ -12,6 +12,13 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from statestore.errors import TruncatedError
+
+VALUE_KEYS: Final = "value"
+LIST_KEYS: Final = "list"
+MAP_KEYS: Final = "map"
+"""What is recorded of the keys of a store whose entries are values, or those of lists or of maps. Never rename."""
+
 _KEY_SIZE: Final = struct.Struct(">I")
 _INDEX: Final = struct.Struct(">Q")
 _BEFORE_MAP_KEY: Final = b"\x00"
@@ -49,6 +56,17 @@ def map_bounds(key: bytes) -> tuple[bytes, bytes]:
     """Return where a key's map begins, and a place behind it where nothing stands."""
     prefix = sized(key)
     return prefix + _BEFORE_MAP_KEY, prefix + _BEHIND_MAP_KEYS
+
+
+def key_at_front(entry_key: bytes) -> bytes:
+    """Return the key that an entry of a list or a map belongs to. Raises TruncatedError if it has none."""
+    start = _KEY_SIZE.size
+    if len(entry_key) < start:
+        raise TruncatedError("size of a key", wanted=start, got=len(entry_key))
+    end = start + _KEY_SIZE.unpack_from(entry_key)[0]
+    if len(entry_key) < end:
+        raise TruncatedError("key of an entry", wanted=end, got=len(entry_key))
+    return entry_key[start:end]
 
 
 def map_key_of(key: bytes, entry_key: bytes) -> bytes:

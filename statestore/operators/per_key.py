@@ -19,9 +19,10 @@ from statestore.operators.state_handle import (
     LiveHandle,
     StateDeclaration,
     StatefulProcessorHandle,
+    StateKind,
     TimeMode,
 )
-from statestore.operators.timers import Timers, timer_store
+from statestore.operators.timers import TIMER_KEYS, Timers, timer_store
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import PunctuationType
@@ -300,10 +301,15 @@ def topology_per_key(
     timers = None if mode is TimeMode.NONE else f"{name}-timers"
     plan = PerKeyPlan(make_logic, key_serde, declared, mode, timers, timer_resolution_ms, held_rows_max)
     topology.add_processor(name, plan, [f"{name}-source"])
+    entry_keys = topology.processors[name].entry_keys
     for declaration in declared.values():
         topology.add_state_store(declaration.builder, name)
+        # Of a state that was given up it is not known what it was.
+        if declaration.kind is not StateKind.DELETED:
+            entry_keys[declaration.builder.name] = declaration.kind.value
     if timers is not None:
         topology.add_state_store(timer_store(timers, persistent=persistent), name)
+        entry_keys[timers] = TIMER_KEYS
     topology.add_sink(
         f"{name}-sink",
         OutputTopic(output_topic),

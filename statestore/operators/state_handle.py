@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from statestore.errors import StateHandleError
 from statestore.format.serde import Serde, Serdes
+from statestore.operators.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS
 from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
 from statestore.operators.timers import Timers
 from statestore.stores.builder import StoreBuilder
@@ -34,11 +35,11 @@ class TimeMode(Enum):
 
 
 class StateKind(Enum):
-    """What a state holds."""
+    """What a state holds. The values of the first three are recorded: they say what the store's keys are made of."""
 
-    VALUE = "value"
-    LIST = "list"
-    MAP = "map"
+    VALUE = VALUE_KEYS
+    LIST = LIST_KEYS
+    MAP = MAP_KEYS
     DELETED = "deleted"
 
 

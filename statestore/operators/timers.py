@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from operator import index
 from typing import Final
 
+from statestore.errors import FormatError
 from statestore.format.serde import Serdes
-from statestore.operators.entry_key import sized
+from statestore.operators.entry_key import key_at_front, sized
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.stores import Stores
@@ -24,6 +25,9 @@ _BEHIND_TIMES: Final = b"u"
 _BY_KEY: Final = b"k"
 _TIME: Final = struct.Struct(">q")
 _LATEST_MS: Final = 2**63 - 1
+
+TIMER_KEYS: Final = "timers"
+"""What is recorded of the keys of a store of timers. Never rename."""
 
 
 def timer_store(name: str, *, persistent: bool = True) -> StoreBuilder[KeyValueStore[bytes, bytes]]:
@@ -69,6 +73,15 @@ class Timers:
                 if time_ms > now_ms:
                     return
                 yield time_ms, place[time_end:]
+
+
+def timer_key(place: bytes) -> bytes:
+    """Return the key whose timer stands there. Raises FormatError if none can stand there."""
+    if place.startswith(_BY_TIME) and len(place) >= len(_BY_TIME) + _TIME.size:
+        return place[len(_BY_TIME) + _TIME.size :]
+    if place.startswith(_BY_KEY):
+        return key_at_front(place[len(_BY_KEY) :])
+    raise FormatError("timer", f"0x{place.hex()} is not where one stands")
 
 
 def _places(key: bytes, time_ms: int) -> tuple[bytes, bytes]:

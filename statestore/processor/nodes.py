@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.record import Record, RecordMetadata
+from statestore.recovery.metadata import ENTRY_KEYS
 
 TopicNameExtractor: TypeAlias = "Callable[[Record[Any, Any], RecordMetadata | None], str]"
 """Chooses the topic of a record that a sink writes. Source: Kafka's TopicNameExtractor."""
@@ -41,15 +42,18 @@ class ProcessorNode:
     supplier: ProcessorSupplier
     parents: tuple[str, ...]
     stores: list[str] = field(default_factory=list)
+    entry_keys: dict[str, str] = field(default_factory=dict)
+    """Of stores whose keys the library makes: what they are made of. Offline tools find the record's key by it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what is recorded of the node."""
-        return {
+        recorded: dict[str, Any] = {
             "type": "processor",
             "name": self.name,
             "parents": list(self.parents),
             "stores": sorted(self.stores),
         }
+        return {**recorded, ENTRY_KEYS: dict(sorted(self.entry_keys.items()))} if self.entry_keys else recorded
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,21 @@ topics (ChangeLogging*BytesStore) and reads back (RecordConverters).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, Protocol
 
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.segments import segment_prefix
+from statestore.bytestore.spilling import ENTRY_BYTES, PendingMemory
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.session_key import split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import restore_stored, split_stored
 from statestore.format.window_key import split_window_key
 
+_LOGGED_WRITE_BYTES: Final = 200
+"""What a LoggedWrite takes beside its header bytes: the tuple, its timestamp and a bytes object."""
 _WITH_HEADERS = (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS)
 
 
@@ -87,58 +90,89 @@ def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable
 class LastWrites:
     """A changelog that keeps the last write of each key: what a batch has to say of a store.
 
-    Writes of a timestamped store with headers are kept as the stored bytes: they hold all that the record needs.
+    Writes of a timestamped store with headers are kept as the stored bytes: they hold all that the record needs, and
+    are the very objects that the write set holds, which has counted them already.
     """
 
-    def __init__(self, spec: StoreSpec) -> None:
+    def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None) -> None:
         self.spec = spec
         self.writes: dict[bytes, bytes | LoggedWrite] = {}
         self._complete = spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS
+        self._pending = pending or PendingMemory()
 
     def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
         """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`."""
         if stored is not None and self._complete:
             self.writes[key] = stored
         else:
-            self.writes[key] = LoggedWrite(stored, context.timestamp_ms, context.header_bytes)
+            header_bytes = context.header_bytes
+            self.writes[key] = LoggedWrite(stored, context.timestamp_ms, header_bytes)
+            self._pending.written_bytes += len(header_bytes) + _LOGGED_WRITE_BYTES
 
     def __len__(self) -> int:
         return len(self.writes)
 
+    def __iter__(self) -> Iterator[ChangelogRecord]:
+        for key, write in self.writes.items():
+            logged = write if isinstance(write, LoggedWrite) else LoggedWrite(write, 0, b"")
+            yield changelog_record(self.spec.format, key, logged)
+
     def records(self) -> list[ChangelogRecord]:
-        """Return the changelog records."""
-        return [
-            changelog_record(
-                self.spec.format, key, write if isinstance(write, LoggedWrite) else LoggedWrite(write, 0, b"")
-            )
-            for key, write in self.writes.items()
-        ]
+        """Return the changelog records that are held."""
+        return list(self)
+
+    def clear(self) -> None:
+        """Hold no records any more."""
+        self.writes.clear()
+
+    def held_bytes(self) -> int:
+        """Return about how much memory the records take beside what the write set holds."""
+        logged = [len(write.header_bytes) for write in self.writes.values() if isinstance(write, LoggedWrite)]
+        return sum(logged) + _LOGGED_WRITE_BYTES * len(logged)
 
 
 class EveryWrite:
     """A changelog that keeps every write in order: versions depend on those that were put before."""
 
-    def __init__(self, spec: StoreSpec) -> None:
+    def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None) -> None:
         self.spec = spec
         self._records: list[ChangelogRecord] = []
+        self._pending = pending or PendingMemory()
+        self._held_bytes = 0
 
     def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
         """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`."""
+        header_bytes = context.header_bytes
         time_ms = context.timestamp_ms if timestamp_ms is None else timestamp_ms
-        write = LoggedWrite(stored, time_ms, context.header_bytes)
+        write = LoggedWrite(stored, time_ms, header_bytes)
         self._records.append(changelog_record(self.spec.format, key, write))
+        size = len(key) + len(header_bytes if stored is None else stored) + ENTRY_BYTES
+        self._held_bytes += size
+        self._pending.written_bytes += size
 
     def __len__(self) -> int:
         return len(self._records)
 
+    def __iter__(self) -> Iterator[ChangelogRecord]:
+        return iter(self._records)
+
     def records(self) -> list[ChangelogRecord]:
-        """Return the changelog records, in the order of the writes."""
-        return self._records
+        """Return the changelog records that are held, in the order of the writes."""
+        return list(self._records)
+
+    def clear(self) -> None:
+        """Hold no records any more."""
+        self._records.clear()
+        self._held_bytes = 0
+
+    def held_bytes(self) -> int:
+        """Return about how much memory the records take."""
+        return self._held_bytes
 
 
 BatchChangelog = LastWrites | EveryWrite
 
 
-def batch_changelog(spec: StoreSpec) -> BatchChangelog:
-    """Return the changelog that a batch keeps of a store."""
-    return EveryWrite(spec) if spec.kind is StoreKind.VERSIONED else LastWrites(spec)
+def batch_changelog(spec: StoreSpec, pending: PendingMemory | None = None) -> BatchChangelog:
+    """Return the changelog that a batch keeps of a store; what it takes is counted in `pending`, None to nobody."""
+    return EveryWrite(spec, pending) if spec.kind is StoreKind.VERSIONED else LastWrites(spec, pending)

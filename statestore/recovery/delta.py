@@ -8,16 +8,19 @@
 
 Schema metadata `statestore.delta` is a JSON object: format, state_id, shard, version, and
 "stores": {name: {"format": StoreFormat by name, "stream_time_ms": of the store, before the batch}}.
-Records of one store stand together. At most one record per store and key, but for versioned stores: theirs are all
-there, in the order in which they were put.
+A record batch holds records of one store, in order; a store may have several, also with others between them, and it may
+be listed without having any. Of several records with one key the last one counts, but for versioned stores: theirs are
+all there, in the order in which they were put.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -27,7 +30,15 @@ from statestore.errors import DurableFileCorruptedError, FormatError
 from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import join_columns, split_columns
-from statestore.recovery.changelog import BatchChangelog, ChangelogRecord, LastWrites, restored_changes
+from statestore.recovery.changelog import (
+    BatchChangelog,
+    ChangelogRecord,
+    LastWrites,
+    LoggedWrite,
+    restored_changes,
+)
+
+T = TypeVar("T")
 
 DELTA_FORMAT = 2
 METADATA_KEY = b"statestore.delta"
@@ -40,6 +51,10 @@ SCHEMA = pa.schema(
         pa.field("headers", HEADERS_TYPE, nullable=False),
     ]
 )
+_MAX_BATCH_ROWS: Final = 4_096
+_MAX_BATCH_BYTES: Final = 4 << 20
+"""A record batch is held in memory several times while it is encoded or restored. Larger ones are hardly faster; one
+record alone may exceed it."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,40 @@ class LoggedStore(NamedTuple):
 _STORE_OF_FORMAT_1 = LoggedStore(StoreFormat.TIMESTAMPED_WITH_HEADERS, -1)
 
 
+class DeltaWriter:
+    """Writes a delta to `sink`, a pyarrow stream or a binary file, record batch by record batch, none of them large.
+
+    `stores` are those that may have records.
+    """
+
+    def __init__(self, sink: Any, info: DeltaInfo, stores: Mapping[str, LoggedStore]) -> None:
+        metadata = {
+            "format": DELTA_FORMAT,
+            "state_id": info.state_id,
+            "shard": info.shard,
+            "version": info.version,
+            "stores": {
+                name: {"format": logged.format.name, "stream_time_ms": logged.stream_time_ms}
+                for name, logged in stores.items()
+            },
+        }
+        self._schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata).encode()})
+        self._names = pa.array(list(stores), pa.string())
+        self._numbers = {name: number for number, name in enumerate(stores)}
+        self._writer = pa.ipc.new_file(sink, self._schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
+
+    def write(self, name: str, changelog: BatchChangelog) -> None:
+        """Write the records that the changelog of the store `name` holds."""
+        number = pa.scalar(self._numbers[name], pa.int32())
+        for columns in _columns(changelog):
+            store = pa.DictionaryArray.from_arrays(pa.repeat(number, len(columns[0])), self._names)
+            self._writer.write_batch(pa.record_batch([store, *columns], schema=self._schema))
+
+    def close(self) -> None:
+        """Write the end of the file. The sink is its owner's to close."""
+        self._writer.close()
+
+
 def encode_delta(
     info: DeltaInfo, changelogs: Mapping[str, BatchChangelog], stream_times_ms: Mapping[str, int]
 ) -> pa.Buffer:
@@ -70,72 +119,120 @@ def encode_delta(
 
     `stream_times_ms` are those of the segmented stores before the batch; a store that is not there had none.
     """
-    stores = [name for name, changelog in changelogs.items() if len(changelog)]
-    metadata = {
-        "format": DELTA_FORMAT,
-        "state_id": info.state_id,
-        "shard": info.shard,
-        "version": info.version,
-        "stores": {
-            name: {"format": changelogs[name].spec.format.name, "stream_time_ms": stream_times_ms.get(name, -1)}
-            for name in stores
-        },
-    }
-    schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata).encode()})
+    written = {name: changelog for name, changelog in changelogs.items() if len(changelog)}
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_file(sink, schema, options=options) as writer:
-        for index, name in enumerate(stores):
-            changelog = changelogs[name]
-            store = pa.DictionaryArray.from_arrays(
-                pa.repeat(pa.scalar(index, pa.int32()), len(changelog)), pa.array(stores, pa.string())
-            )
-            writer.write_batch(pa.record_batch([store, *_columns(changelog)], schema=schema))
+    writer = DeltaWriter(sink, info, logged_stores(written, stream_times_ms))
+    for name, changelog in written.items():
+        writer.write(name, changelog)
+    writer.close()
     return sink.getvalue()
 
 
-def _columns(changelog: BatchChangelog) -> list[pa.Array]:
+def logged_stores(
+    changelogs: Mapping[str, BatchChangelog], stream_times_ms: Mapping[str, int]
+) -> dict[str, LoggedStore]:
+    """Return what a delta says of the stores with these changelogs; see `encode_delta`."""
+    return {
+        name: LoggedStore(changelog.spec.format, stream_times_ms.get(name, -1))
+        for name, changelog in changelogs.items()
+    }
+
+
+def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
+    """Yield the columns of the changelog's records behind `store`, a record batch at a time."""
     if isinstance(changelog, LastWrites) and changelog.spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
-        return _columns_of_stored_values(changelog)
-    keys, values, timestamps, header_bytes = zip(*changelog.records(), strict=True)
-    return [
-        pa.array(keys, pa.binary()),
-        pa.array(values, pa.binary()),
-        pa.array(timestamps, pa.int64()),
-        decode_header_column(pa.array(header_bytes, pa.binary())),
-    ]
+        for writes in _bounded(changelog.writes.items(), _size_of_write):
+            yield _columns_of_stored_values(writes)
+        return
+    for records in _bounded(changelog, _size_of_record):
+        keys, values, timestamps, header_bytes = zip(*records, strict=True)
+        yield [
+            pa.array(keys, pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.array(timestamps, pa.int64()),
+            decode_header_column(pa.array(header_bytes, pa.binary())),
+        ]
 
 
-def _columns_of_stored_values(changelog: LastWrites) -> list[pa.Array]:
+def _columns_of_stored_values(writes: Sequence[tuple[bytes, bytes | LoggedWrite]]) -> list[pa.Array]:
     """Do what `_columns` does, ten times as fast: these are the stores that most records go to."""
-    writes = changelog.writes
-    stored = pa.array([write if type(write) is bytes else None for write in writes.values()], pa.binary())
+    stored = pa.array([write if type(write) is bytes else None for _, write in writes], pa.binary())
     values, timestamps, header_bytes = split_columns(stored)
     if stored.null_count:
-        deletes = [(None, None) if type(write) is bytes else write[1:] for write in writes.values()]
+        deletes = [(None, None) if type(write) is bytes else write[1:] for _, write in writes]
         timestamps = pa.compute.coalesce(timestamps, pa.array([timestamp for timestamp, _ in deletes], pa.int64()))
         header_bytes = pa.compute.coalesce(header_bytes, pa.array([headers for _, headers in deletes], pa.binary()))
-    return [pa.array(writes.keys(), pa.binary()), values, timestamps, decode_header_column(header_bytes)]
+    keys = pa.array([key for key, _ in writes], pa.binary())
+    return [keys, values, timestamps, decode_header_column(header_bytes)]
 
 
-@dataclass(frozen=True)
+def _bounded(rows: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the rows in order, as many together as one record batch may have."""
+    left = iter(rows)
+    while taken := list(islice(left, _MAX_BATCH_ROWS)):
+        yield from _halved(taken, size_of)
+
+
+def _halved(rows: list[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    if len(rows) == 1 or sum(map(size_of, rows)) <= _MAX_BATCH_BYTES:
+        yield rows
+        return
+    middle = len(rows) // 2
+    yield from _halved(rows[:middle], size_of)
+    yield from _halved(rows[middle:], size_of)
+
+
+def _size_of_write(write: tuple[bytes, bytes | LoggedWrite]) -> int:
+    key, stored = write
+    return len(key) + len(stored.header_bytes if isinstance(stored, LoggedWrite) else stored)
+
+
+def _size_of_record(record: ChangelogRecord) -> int:
+    return len(record.key) + len(record.value or b"") + len(record.header_bytes)
+
+
 class Delta:
-    """An open delta file; `table` has the columns of SCHEMA."""
+    """An open delta file, of which one record batch at a time is read; `where` names it in errors.
 
-    info: DeltaInfo
-    table: pa.Table
-    stores: Mapping[str, LoggedStore] = field(default_factory=dict)
-    """What it says of each store; a store that is not there is one that format 1 knew."""
+    Raises DurableFileCorruptedError, from every method, where what is read is not a delta's.
+    """
+
+    def __init__(self, source: pa.Buffer | pa.NativeFile, where: str) -> None:
+        self.where = where
+        with self._damage():
+            self._reader = pa.ipc.open_file(source)
+            recorded = (self._reader.schema.metadata or {}).get(METADATA_KEY)
+            if recorded is None or not self._reader.schema.equals(SCHEMA):
+                raise FormatError("delta", f"its schema is not a delta's: {self._reader.schema}")
+            metadata = json.loads(recorded)
+            if metadata["format"] not in (1, DELTA_FORMAT):
+                raise FormatError("delta", f"it has format {metadata['format']!r}, this release knows {DELTA_FORMAT}")
+            self.info = DeltaInfo(str(metadata["state_id"]), int(metadata["shard"]), int(metadata["version"]))
+            self.stores = {
+                str(name): LoggedStore(StoreFormat[logged["format"]], int(logged["stream_time_ms"]))
+                for name, logged in metadata.get("stores", {}).items()
+            }
+            """What it says of each store; a store that is not there is one that format 1 knew."""
 
     def logged(self, store: str) -> LoggedStore:
         """Return what the delta says of a store that it has records of."""
         return self.stores.get(store, _STORE_OF_FORMAT_1)
 
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield each store's name with the record batch of its records: a batch holds one store's."""
-        for batch in self.table.to_batches():
+        """Yield each record batch with the name of the store that all its records belong to."""
+        for batch in self._batches():
             if batch.num_rows:
                 yield batch.column("store")[0].as_py(), batch
+
+    @property
+    def table(self) -> pa.Table:
+        """All records, with the columns of SCHEMA: for tools."""
+        return pa.Table.from_batches(self._batches(), SCHEMA)
+
+    def verify(self) -> None:
+        """Read all there is."""
+        for _ in self._batches():
+            pass
 
     def changes(self, spec: StoreSpec, batch: pa.RecordBatch) -> Iterator[Change]:
         """Yield what the records of a batch change in a store that is not versioned, in its format and layout."""
@@ -147,6 +244,20 @@ class Delta:
             return zip(batch.column("key").to_pylist(), stored.to_pylist(), strict=True)
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for number in range(self._reader.num_record_batches):
+            with self._damage():
+                batch = self._reader.get_batch(number)
+                batch.validate(full=True)
+            yield batch
+
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError, FormatError) as cause:
+            raise DurableFileCorruptedError(self.where, problem=f"is not a readable delta file ({cause})") from cause
+
 
 def changelog_records(batch: pa.RecordBatch) -> Sequence[ChangelogRecord]:
     """Return the records of a batch in order."""
@@ -157,22 +268,10 @@ def changelog_records(batch: pa.RecordBatch) -> Sequence[ChangelogRecord]:
 
 
 def decode_delta(data: pa.Buffer, where: str) -> Delta:
-    """Return the delta in `data`; `where` names the file in errors. Raises DurableFileCorruptedError."""
-    try:
-        with pa.ipc.open_file(data) as reader:
-            recorded = (reader.schema.metadata or {}).get(METADATA_KEY)
-            if recorded is None or not reader.schema.equals(SCHEMA):
-                raise FormatError("delta", f"its schema is not a delta's: {reader.schema}")
-            metadata = json.loads(recorded)
-            if metadata["format"] not in (1, DELTA_FORMAT):
-                raise FormatError("delta", f"it has format {metadata['format']!r}, this release knows {DELTA_FORMAT}")
-            table = reader.read_all()
-        table.validate(full=True)
-        info = DeltaInfo(str(metadata["state_id"]), int(metadata["shard"]), int(metadata["version"]))
-        stores = {
-            str(name): LoggedStore(StoreFormat[logged["format"]], int(logged["stream_time_ms"]))
-            for name, logged in metadata.get("stores", {}).items()
-        }
-    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError, FormatError) as cause:
-        raise DurableFileCorruptedError(where, problem=f"is not a readable delta file ({cause})") from cause
-    return Delta(info, table, stores)
+    """Return the delta in `data`, all of which was read once; `where` names the file in errors.
+
+    Raises DurableFileCorruptedError, and Delta itself does not any more.
+    """
+    delta = Delta(data, where)
+    delta.verify()
+    return delta

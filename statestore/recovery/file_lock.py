@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -33,3 +35,14 @@ class FileLock:
         held, self._held = self._held, None
         if held is not None:
             held.close()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Hold the lock beside `path`, in PATH.lock, for the duration, if it is free; say whether it was."""
+    lock = FileLock(path.with_suffix(".lock"))
+    held = lock.acquire()
+    try:
+        yield held
+    finally:
+        lock.release()

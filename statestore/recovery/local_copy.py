@@ -24,10 +24,11 @@ from statestore.bytestore.families import DEFAULT_FAMILY, older_formats
 from statestore.bytestore.opening import finish_older_upgrades, open_store
 from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.shard_layout import column_family
+from statestore.bytestore.spilling import SpillSpace
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import UpgradingByteStore
 from statestore.errors import FormatError, LocalStateCorruptedError, LocalStateLockedError
-from statestore.recovery.file_lock import FileLock
+from statestore.recovery.file_lock import locked
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
@@ -62,6 +63,7 @@ class _Opening:
     pointer: CommitPointer
     stores: Sequence[StoreSpec]
     local: LocalDirectory
+    space: SpillSpace
     listener: StateRestoreListener | None
 
     def restoring(self, starting_version: int) -> RestoreProgress:
@@ -75,6 +77,7 @@ def open_local_copy(
     pointer: CommitPointer,
     stores: Sequence[StoreSpec],
     local: LocalDirectory,
+    space: SpillSpace,
     listener: StateRestoreListener | None = None,
 ) -> Iterator[LocalCopy]:
     """Hand out a local copy of the shard at exactly the version of `pointer`, for this task alone.
@@ -82,12 +85,12 @@ def open_local_copy(
     Raises DurableFileMissingError, DurableFileCorruptedError or SnapshotFormatError if the durable location can't give
     that version, and LocalStateLockedError if all copies are held.
     """
-    opening = _Opening(location, pointer, stores, local, listener)
+    opening = _Opening(location, pointer, stores, local, space, listener)
     shard_dir = local.shard(pointer.state_id, pointer.shard)
     shard_dir.mkdir(parents=True, exist_ok=True)
     for number in range(_MAX_COPIES):
         path = shard_dir / f"copy-{number}"
-        with _exclusive(path.with_suffix(".lock")) as held:
+        with locked(path) as held:
             if not held:
                 continue
             try:
@@ -109,17 +112,6 @@ def open_local_copy(
                     _discard(path)
             return
     raise LocalStateLockedError(f"shard {pointer.shard}", path=str(shard_dir))
-
-
-@contextmanager
-def _exclusive(lock_path: Path) -> Iterator[bool]:
-    """Hold the lock file for the duration if it is free."""
-    lock = FileLock(lock_path)
-    held = lock.acquire()
-    try:
-        yield held
-    finally:
-        lock.release()
 
 
 def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
@@ -230,7 +222,7 @@ def _catch_up(opening: _Opening, copy: LocalCopy) -> bool:
         certain = "" if upgrading else pointer.chain[copy.applied]
         intent = LocalMarker(pointer.state_id, pointer.shard, certain, applying=pointer.head)
         write_marker(copy.path, intent, durably=True)
-        restore(opening.location, pointer, copy.applied, copy.stores, copy.restoring)
+        restore(opening.location, pointer, copy.applied, copy.stores, opening.space, copy.restoring)
     if copy.restoring is not None:
         copy.restoring.end()
     return behind or upgrading

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.spilling import SpillSpace
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
@@ -49,6 +50,7 @@ def open_memory_image(
     stores: Sequence[StoreSpec],
     image: MemoryImage | None,
     copied: Mapping[str, CommittedStore],
+    space: SpillSpace,
 ) -> Iterator[dict[str, CommittedStore]]:
     """Hand out the in-memory stores of the shard at exactly the version of `pointer`.
 
@@ -58,7 +60,7 @@ def open_memory_image(
     database = MemoryDatabase([spec.name for spec in stores]) if image is None else image.database
     committed = {spec.name: CommittedStore(spec, database.family(spec.name)) for spec in stores}
     if image is not None:
-        restore(location, pointer, pointer.chain.index(image.head), committed)
+        restore(location, pointer, pointer.chain.index(image.head), committed, space)
     else:
         for name, store in committed.items():
             store.bytes.write(copied[name].bytes.range(None, None))

@@ -1,10 +1,14 @@
 """`statestore.json`: what is fixed when a query first starts on a state location.
 
-{"format": 1, "state_id": str, "shards": int, "shard_by": "key" | "partition",
+{"format": 1 | 2, "state_id": str, "shards": int, "shard_by": "key" | "partition",
  "routing": [int, ...],                 the group key under which Spark holds each shard
  "stores": [StoreSpec as JSON, ...],
  "topology": [node as JSON, ...],
- "wall_clock": bool}                    whether Spark's timers are in use; not there means false
+ "wall_clock": bool,                    whether Spark's timers are in use; not there means false
+ "initial_state": true}                 format 2: shards start from their initial pointers, see `initial_state`
+
+Format 2 is written for a state that has initial pointers, and for no other: releases that know format 1 alone would
+start such a state empty, so they must refuse it.
 """
 
 from __future__ import annotations
@@ -26,8 +30,11 @@ from statestore.errors import (
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 
-METADATA_FORMAT = 1
+_FORMAT = 1
+_FORMAT_WITH_INITIAL_STATE = 2
 METADATA_NAME = "statestore.json"
+ENTRY_KEYS = "entry_keys"
+"""The field of a node that says what the keys of its stores are made of, of stores whose keys the library makes."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ class StateMetadata:
     stores: tuple[StoreSpec, ...]
     topology: tuple[dict[str, Any], ...]
     wall_clock: bool = False
+    initial_state: bool = False
+    """Whether a shard of which Spark's state has recorded nothing starts from `initial_pointer`, not from nothing."""
 
     @property
     def global_stores(self) -> frozenset[str]:
@@ -52,7 +61,7 @@ class StateMetadata:
     def to_json(self) -> str:
         """Return the content of `statestore.json`."""
         fields = {
-            "format": METADATA_FORMAT,
+            "format": _FORMAT_WITH_INITIAL_STATE if self.initial_state else _FORMAT,
             "state_id": self.state_id,
             "shards": self.shards,
             "shard_by": self.shard_by,
@@ -60,6 +69,7 @@ class StateMetadata:
             "stores": [spec.to_json() for spec in self.stores],
             "topology": self.topology,
             "wall_clock": self.wall_clock,
+            **({"initial_state": True} if self.initial_state else {}),
         }
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
@@ -68,8 +78,11 @@ class StateMetadata:
         """Return what `to_json` gave. Raises DurableFileCorruptedError."""
         try:
             fields = json.loads(text)
-            if fields["format"] != METADATA_FORMAT:
-                raise FormatError("state metadata", f"format {fields['format']!r}; this release knows 1")
+            if fields["format"] not in (_FORMAT, _FORMAT_WITH_INITIAL_STATE):
+                raise FormatError("state metadata", f"format {fields['format']!r}; this release knows 1 and 2")
+            initial_state = fields.get("initial_state", False)
+            if (initial_state is True) != (fields["format"] == _FORMAT_WITH_INITIAL_STATE):
+                raise FormatError("state metadata", f"format {fields['format']!r} with initial_state {initial_state!r}")
             return cls(
                 str(fields["state_id"]),
                 whole_number(fields["shards"], 1),
@@ -78,6 +91,7 @@ class StateMetadata:
                 tuple(StoreSpec.from_json(spec) for spec in fields["stores"]),
                 tuple(_node(node) for node in fields["topology"]),
                 fields.get("wall_clock", False) is True,
+                initial_state is True,
             )
         except (*MALFORMED, FormatError) as cause:
             raise DurableFileCorruptedError(where, problem=f"is not readable state metadata ({cause!r})") from cause
@@ -89,6 +103,8 @@ def _node(fields: Any) -> dict[str, Any]:
     for name in ("parents", "stores"):
         if not isinstance(node.get(name, []), list):
             raise ValueError(f"{name} of a node must be a list, not {node[name]!r}")
+    if not isinstance(node.get(ENTRY_KEYS, {}), dict):
+        raise ValueError(f"{ENTRY_KEYS} of a node must be an object, not {node[ENTRY_KEYS]!r}")
     if not isinstance(node["name"], str):
         raise ValueError(f"the name of a node must be text, not {node['name']!r}")
     return node
@@ -105,9 +121,10 @@ def settle_metadata(
 ) -> StateMetadata:
     """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
 
-    A store whose format is one to which the recorded one can be upgraded is recorded anew. With
-    `accept_topology_change`, so are changed processors, sources and sinks and added stores. Raises
-    LocationNotWritableError, ShardCountChangedError, StoreFormatError, TopologyChangedError.
+    A store whose format is one to which the recorded one can be upgraded is recorded anew, and so is what the keys of a
+    node's stores are made of, if an older release did not record it. With `accept_topology_change`, so are changed
+    processors, sources and sinks and added stores. Raises LocationNotWritableError, ShardCountChangedError,
+    StoreFormatError, TopologyChangedError.
     """
     recorded = read_metadata(location)
     if recorded is None:
@@ -118,7 +135,7 @@ def settle_metadata(
     _check_wall_clock(location, recorded, asked)
     _check_stores(location, recorded, asked)
     differences = _differences(recorded, asked)
-    if not differences and recorded.stores == asked.stores:
+    if not differences and recorded.stores == asked.stores and recorded.topology == asked.topology:
         return recorded
     if differences and not accept_topology_change:
         raise TopologyChangedError(
@@ -188,6 +205,11 @@ def _is_upgrade(recorded: StoreSpec, asked: StoreSpec) -> bool:
 
 def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:
     before = {str(node["name"]): node for node in recorded.topology}
+    for node in asked.topology:
+        known_before = before.get(str(node["name"]))
+        if known_before is not None and ENTRY_KEYS not in known_before and ENTRY_KEYS in node:
+            # An older release did not record it; it says what has been there all along.
+            before[str(node["name"])] = {**known_before, ENTRY_KEYS: node[ENTRY_KEYS]}
     after = {str(node["name"]): node for node in asked.topology}
     known = {spec.name for spec in recorded.stores}
     return [

@@ -21,6 +21,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from statestore.recovery.punctuations import RecordedPunctuations, punctuations_
 POINTER_FORMAT = 4
 _READABLE_FORMATS = (1, 2, 3, 4)
 _DIGEST_SIZE_BYTES = 16
+_CHUNK_BYTES = 4 << 20
 
 
 def new_digest() -> blake2b:
@@ -43,6 +45,15 @@ def digest(data: bytes | pa.Buffer) -> str:
     """Return the checksum that is recorded of a durable file, as hex."""
     hashed = new_digest()
     hashed.update(memoryview(data))
+    return hashed.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the checksum of a local file, as recorded of durable ones."""
+    hashed = new_digest()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            hashed.update(chunk)
     return hashed.hexdigest()
 
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.segments import Segments
+from statestore.bytestore.spilling import SpillSpace
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.versioned_rows import VersionedRows
 from statestore.bytestore.write_set import WriteSet
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
+from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import restore_stored
-from statestore.recovery.delta import Delta, DeltaInfo, LoggedStore, changelog_records, decode_delta
+from statestore.recovery.delta import Delta, DeltaInfo, changelog_records
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, DurableFile, check_content, digest
+from statestore.recovery.pointer import CommitPointer, DurableFile, check_content, digest, file_digest
 from statestore.recovery.restore_progress import RestoreProgress
+
+_READ_AT_ONCE_BYTES: Final = 8 << 20
+"""Larger deltas are copied to local disk and read from there."""
 
 
 @dataclass
@@ -36,41 +43,54 @@ def restore(
     pointer: CommitPointer,
     applied: int,
     stores: Mapping[str, CommittedStore],
+    space: SpillSpace,
     progress: RestoreProgress | None = None,
 ) -> None:
     """Apply the deltas of the pointer after the first `applied` ones, oldest first, to `stores`, and let expire.
 
-    Records of stores that are not among `stores` are left out: another engine holds them. Raises
-    DurableFileMissingError, DurableFileCorruptedError.
+    Records of stores that are not among `stores` are left out: another engine holds them. A delta too large for memory
+    goes through `space`. Raises DurableFileMissingError, DurableFileCorruptedError.
     """
     missing = pointer.deltas[applied:]
     first_version = pointer.version - len(missing) + 1
     for version, file in enumerate(missing, first_version):
-        delta = read_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version))
-        _apply(delta, location.path(file.name), stores, progress)
+        with open_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version), space) as delta:
+            _apply(delta, stores, progress)
     if missing:
         for name, time_ms in pointer.store_times_ms.items():
             if name in stores:
                 Segments(stores[name].bytes, *stores[name].spec.retention).advance(time_ms)
 
 
-def read_delta(location: DurableLocation, file: DurableFile, expected: DeltaInfo) -> Delta:
-    """Read a delta that a commit pointer names, checking size, checksum and what it says it is.
+@contextmanager
+def open_delta(location: DurableLocation, file: DurableFile, expected: DeltaInfo, space: SpillSpace) -> Iterator[Delta]:
+    """Open a delta that a commit pointer names, checking size, checksum and what it says it is.
 
     Raises DurableFileMissingError, DurableFileCorruptedError.
     """
     where = location.path(file.name)
-    data = location.read(file.name)
-    if data is None:
-        raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
-    check_content(where, file, data.size, digest(data))
-    delta = decode_delta(data, where)
-    if delta.info != expected:
-        raise DurableFileCorruptedError(where, problem=f"is {delta.info}, wanted was {expected}")
-    return delta
+    with ExitStack() as opened:
+        source: Any = None
+        if file.size_bytes <= _READ_AT_ONCE_BYTES:
+            source = location.read(file.name)
+            if source is not None:
+                check_content(where, file, source.size, digest(source))
+        else:
+            path = space.make_directory() / "fetched.arrow"
+            if location.fetch(file.name, path):
+                opened.callback(path.unlink)
+                check_content(where, file, path.stat().st_size, file_digest(path))
+                source = opened.enter_context(pa.memory_map(str(path)))
+        if source is None:
+            raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
+        delta = Delta(source, where)
+        if delta.info != expected:
+            raise DurableFileCorruptedError(where, problem=f"is {delta.info}, wanted was {expected}")
+        yield delta
 
 
-def _apply(delta: Delta, where: str, stores: Mapping[str, CommittedStore], progress: RestoreProgress | None) -> None:
+def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: RestoreProgress | None) -> None:
+    times_ms = {name: delta.logged(name).stream_time_ms for name in stores}
     for name, batch in delta.batches():
         store = stores.get(name)
         if store is None:
@@ -78,12 +98,12 @@ def _apply(delta: Delta, where: str, stores: Mapping[str, CommittedStore], progr
         started_ns = time.perf_counter_ns()
         try:
             if store.spec.kind is StoreKind.VERSIONED:
-                _replay_versions(store, delta.logged(name), batch)
+                times_ms[name] = _replay_versions(store, delta.logged(name).format, times_ms[name], batch)
             else:
                 store.bytes.write(delta.changes(store.spec, batch))
         except FormatError as cause:
             raise DurableFileCorruptedError(
-                where, problem=f"has a record that can't be one of store {name!r}: {cause}"
+                delta.where, problem=f"has a record that can't be one of store {name!r}: {cause}"
             ) from cause
         store.restored_records += batch.num_rows
         if progress is not None:
@@ -91,10 +111,13 @@ def _apply(delta: Delta, where: str, stores: Mapping[str, CommittedStore], progr
         store.restore_ns += time.perf_counter_ns() - started_ns
 
 
-def _replay_versions(store: CommittedStore, logged: LoggedStore, batch: pa.RecordBatch) -> None:
+def _replay_versions(store: CommittedStore, written_as: StoreFormat, stream_time_ms: int, batch: pa.RecordBatch) -> int:
+    """Put versions as they were put when they were logged; return the store's stream time after them."""
     pending = WriteSet(store.bytes)
-    rows = VersionedRows(pending, Segments(pending, *store.spec.retention, logged.stream_time_ms))
+    segments = Segments(pending, *store.spec.retention, stream_time_ms)
+    rows = VersionedRows(pending, segments)
     for key, value, timestamp_ms, header_bytes in changelog_records(batch):
-        stored = restore_stored(logged.format, store.spec.format, value, timestamp_ms, header_bytes)
+        stored = restore_stored(written_as, store.spec.format, value, timestamp_ms, header_bytes)
         rows.put(key, stored, timestamp_ms)
     pending.apply_to(store.bytes)
+    return segments.stream_time_ms

@@ -8,29 +8,37 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import Final
 
+from statestore.bytestore.spilling import SpillSpace
+from statestore.bytestore.spilling_write_set import SpillingWriteSet
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import upgradable
 from statestore.bytestore.write_set import WriteSet
-from statestore.errors import CommitPointerError, LocationMismatchError
+from statestore.errors import CommitPointerError, LocalStateLockedError, LocationMismatchError
+from statestore.recovery.batch_delta import BatchDelta, FinishedDelta
 from statestore.recovery.changelog import BatchChangelog, batch_changelog
-from statestore.recovery.delta import DeltaInfo, encode_delta
+from statestore.recovery.delta import DeltaInfo
 from statestore.recovery.fence import RunFences
+from statestore.recovery.file_lock import locked
+from statestore.recovery.initial_state import initial_pointer
 from statestore.recovery.local_copy import LocalCopy, open_local_copy
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.memory_copy import open_memory_image, take_memory_image
 from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer, DurableFile, digest
+from statestore.recovery.pointer import CommitPointer, DurableFile
 from statestore.recovery.punctuations import RecordedPunctuations
 from statestore.recovery.restore import CommittedStore
 from statestore.recovery.shard_files import new_delta_name
 from statestore.recovery.snapshot_step import SnapshotStep, snapshot_is_due
 
 _LOG = logging.getLogger(__name__)
+_MAX_ATTEMPTS_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True)
@@ -47,13 +55,18 @@ class ShardedState:
     run: str = "unnamed"
     """Which start of the query this is: see `fence`."""
     accept_older_checkpoint: bool = False
+    initial_state: bool = False
+    """Whether a shard of which nothing is recorded starts from its initial pointer."""
 
     def pointer(self, shard: int, recorded: str | None) -> CommitPointer:
-        """Return the commit pointer that Spark's state has recorded for `shard`; None is version 0.
+        """Return the commit pointer that Spark's state has recorded for `shard`; None is where it starts from.
 
-        Raises CommitPointerError, and LocationMismatchError if it points at the state of another location.
+        Raises CommitPointerError, LocationMismatchError if it points at the state of another location, and
+        DurableFileMissingError or DurableFileCorruptedError if there should be an initial pointer.
         """
         if recorded is None:
+            if self.initial_state:
+                return initial_pointer(self.location, self.state_id, shard)
             return CommitPointer(self.state_id, shard)
         pointer = CommitPointer.from_json(recorded)
         if pointer.state_id != self.state_id:
@@ -68,24 +81,46 @@ class ShardedState:
         in_memory = [spec for spec in self.stores if spec.name in self.in_memory]
         image = take_memory_image(pointer, in_memory) if in_memory else None
         with ExitStack() as opened:
+            space = opened.enter_context(self._spill_space(pointer.shard))
             copy = None
             if len(in_memory) < len(self.stores) or image is None or snapshot_is_due(pointer, self.recovery):
                 listener = self.recovery.restore_listener
-                copy = opened.enter_context(open_local_copy(self.location, pointer, self.stores, self.local, listener))
+                copy = opened.enter_context(
+                    open_local_copy(self.location, pointer, self.stores, self.local, space, listener)
+                )
             committed = dict(copy.stores) if copy is not None else {}
             if in_memory:
                 committed.update(
-                    opened.enter_context(open_memory_image(self.location, pointer, in_memory, image, committed))
+                    opened.enter_context(open_memory_image(self.location, pointer, in_memory, image, committed, space))
                 )
             stores = {
-                name: BatchStore(store.spec, WriteSet(store.bytes), batch_changelog(store.spec), store)
+                name: BatchStore(
+                    store.spec,
+                    SpillingWriteSet(store.bytes, space),
+                    batch_changelog(store.spec, space.pending),
+                    store,
+                )
                 for name, store in sorted(committed.items())
             }
-            try:
-                yield ShardBatch(self, pointer, stores, copy)
-            finally:
-                for store in stores.values():
-                    store.bytes.close()
+            info = DeltaInfo(self.state_id, pointer.shard, pointer.version + 1)
+            changelogs = {name: store.changelog for name, store in stores.items()}
+            delta = opened.enter_context(closing(BatchDelta(info, changelogs, pointer.store_times_ms, space)))
+            for store in stores.values():
+                opened.callback(store.bytes.close)
+            yield ShardBatch(self, pointer, stores, delta, copy)
+
+    @contextmanager
+    def _spill_space(self, shard: int) -> Iterator[SpillSpace]:
+        shard_dir = self.local.shard(self.state_id, shard)
+        shard_dir.mkdir(parents=True, exist_ok=True)
+        for number in range(_MAX_ATTEMPTS_AT_ONCE):
+            path = shard_dir / f"spill-{number}"
+            with locked(path) as held:
+                if held:
+                    with self.local.spill_space(path) as space:
+                        yield space
+                    return
+        raise LocalStateLockedError(f"shard {shard}", path=str(shard_dir))
 
 
 @dataclass(frozen=True)
@@ -105,6 +140,7 @@ class ShardBatch:
     state: ShardedState
     pointer: CommitPointer
     stores: Mapping[str, BatchStore]
+    delta: BatchDelta
     copy: LocalCopy | None
     """The local copy, None if the stores are all in memory and need none."""
     stream_times_ms: dict[str, int] = field(default_factory=dict)
@@ -129,12 +165,12 @@ class ShardBatch:
             store_times_ms=self.stream_times_ms,
             punctuations=punctuations,
         )
-        changelogs = {name: store.changelog for name, store in self.stores.items() if len(store.changelog)}
-        if not changelogs:
+        written = self.delta.finish()
+        if written is None:
             return advance(None)
         state = self.state
         epoch = RunFences(state.location, state.run, state.accept_older_checkpoint).hold(self.pointer)
-        committed = advance(self._write_delta(changelogs, epoch))
+        committed = advance(self._upload(written, epoch))
         shard_dir = state.local.shard(state.state_id, self.pointer.shard)
         return SnapshotStep(state.location, shard_dir, state.recovery, self.pointer, epoch).take(committed, self.copy)
 
@@ -151,9 +187,10 @@ class ShardBatch:
             progress = upgrading.finish_upgrade(left_ms)
             _LOG.info("shard %d: upgrade of store %s: about %d left", self.pointer.shard, name, progress.entries_left)
 
-    def _write_delta(self, changelogs: Mapping[str, BatchChangelog], epoch: int) -> DurableFile:
-        info = DeltaInfo(self.pointer.state_id, self.pointer.shard, self.pointer.version + 1)
-        data = encode_delta(info, changelogs, self.pointer.store_times_ms)
-        name = new_delta_name(info.shard, info.version, epoch)
-        self.state.location.write(name, data)
-        return DurableFile(name, data.size, digest(data))
+    def _upload(self, written: FinishedDelta, epoch: int) -> DurableFile:
+        name = new_delta_name(self.pointer.shard, self.pointer.version + 1, epoch)
+        if isinstance(written.content, Path):
+            self.state.location.write_file(name, written.content)
+        else:
+            self.state.location.write(name, written.content)
+        return DurableFile(name, written.size_bytes, written.digest)

@@ -18,7 +18,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -26,12 +25,11 @@ import pyarrow as pa
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, DurableFile, SnapshotRef, check_content, digest, new_digest
+from statestore.recovery.pointer import CommitPointer, DurableFile, SnapshotRef, check_content, digest
 
 MANIFEST_FORMAT: Final = 1
 # What a database's directory can hold. No separators: a manifest must not name files outside of it.
 _LOCAL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-_CHUNK_BYTES: Final = 4 << 20
 
 
 class SnapshotFile(NamedTuple):
@@ -117,12 +115,3 @@ def read_manifest(location: DurableLocation, pointer: CommitPointer, snapshot: S
     if found != expected:
         raise DurableFileCorruptedError(where, problem=f"is the manifest of {found}, wanted was {expected}")
     return manifest
-
-
-def file_digest(path: Path) -> str:
-    """Return the checksum of a local file, as recorded of durable ones."""
-    hashed = new_digest()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            hashed.update(chunk)
-    return hashed.hexdigest()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from statestore.errors import DurableFileMissingError, RecoveryError
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, check_content
+from statestore.recovery.pointer import CommitPointer, check_content, file_digest
 from statestore.recovery.restore_progress import RestoreProgress
-from statestore.recovery.snapshot import Manifest, SnapshotFile, file_digest, read_manifest
+from statestore.recovery.snapshot import Manifest, SnapshotFile, read_manifest
 
 _LOG = logging.getLogger(__name__)
 _PARALLEL_FETCHES = 8

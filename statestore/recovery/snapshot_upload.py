@@ -32,9 +32,9 @@ from statestore.errors import StateStoreError
 from statestore.recovery.file_lock import FileLock
 from statestore.recovery.json_fields import MALFORMED
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, DurableFile, digest
+from statestore.recovery.pointer import CommitPointer, DurableFile, digest, file_digest
 from statestore.recovery.shard_files import MANIFEST_NAME, new_snapshot_name
-from statestore.recovery.snapshot import Manifest, SnapshotFile, file_digest, read_manifest
+from statestore.recovery.snapshot import Manifest, SnapshotFile, read_manifest
 
 _LOG = logging.getLogger(__name__)
 _PARALLEL_UPLOADS = 4

@@ -20,9 +20,10 @@ from pyspark.sql import functions as f
 from statestore.errors import RecoveryError
 from statestore.format.header_columns import decode_header_column
 from statestore.recovery.contents import StoredEntry, stored_entries
+from statestore.recovery.initial_state import initial_pointer
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import METADATA_NAME, read_metadata
+from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.drivers import POINTER_VARIABLE
@@ -91,9 +92,22 @@ def read_store(
     if store not in {spec.name for spec in metadata.stores}:
         raise ValueError(f"the state has no store {store!r}, only {sorted(spec.name for spec in metadata.stores)}")
     pointers = read_pointers(spark, checkpoint_location)
-    state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory())
+    if metadata.initial_state:
+        pointers = pointers.unionAll(_initial_pointers(pointers, location, metadata))
+    state = ShardedState(
+        metadata.state_id, location, metadata.stores, LocalDirectory(), initial_state=metadata.initial_state
+    )
     restore = _Restore(state, store, one_shard=store in metadata.global_stores)
     return pointers.repartition(metadata.shards).mapInArrow(restore.__call__, STORE_SCHEMA)
+
+
+def _initial_pointers(recorded: DataFrame, location: DurableLocation, metadata: StateMetadata) -> DataFrame:
+    """Return the pointers of the shards of which nothing is recorded yet: they are where they began."""
+    known = [CommitPointer.from_json(row.pointer) for row in recorded.collect()]
+    begun = {pointer.shard for pointer in known if pointer.state_id == metadata.state_id}
+    shards = (shard for shard in range(metadata.shards) if shard not in begun)
+    initial = [(initial_pointer(location, metadata.state_id, shard).to_json(),) for shard in shards]
+    return recorded.sparkSession.createDataFrame(initial, "pointer string")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from statestore.bytestore.memory_budget import MemoryBudget
 from statestore.errors import InputError, TopologyError
 from statestore.processor.ingest import IngestHook
 from statestore.processor.rehearsal import uses_wall_clock
@@ -41,6 +42,7 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULT_INPUT_MEMORY_BYTES = 256 << 20
 _DEFAULT_UPGRADE_BUDGET_MS = 50
+_DEFAULT_TASK_MEMORY_BYTES = 256 << 20
 
 
 def stateful(
@@ -57,6 +59,7 @@ def stateful(
     input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
     upgrade_budget_ms: float = _DEFAULT_UPGRADE_BUDGET_MS,
     on_ingest: IngestHook | None = None,
+    memory_bytes: int | None = None,
     recovery: RecoveryOptions | None = None,
     accept_older_checkpoint: bool = False,
 ) -> DataFrame:
@@ -80,6 +83,9 @@ def stateful(
             entries that no record touches.
         on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on
             with, whose headers, value and timestamp may differ, or None to leave it out. See `ingested`.
+        memory_bytes: what the state may take in memory on each executor: uncommitted writes, write buffers and block
+            cache. The tasks that run at once on an executor share it evenly; what is above a share goes to `local_dir`.
+            None is 256 MiB for each of them.
         recovery: when snapshots are made, how much history is kept, and who is told of restores; None is the defaults.
         accept_older_checkpoint: go on from a checkpoint that is behind the location, and give up what was committed
             since. Without it such a start is refused with CheckpointBehindError.
@@ -112,12 +118,13 @@ def stateful(
         metadata.state_id,
         location,
         metadata.stores,
-        LocalDirectory.of(local_dir),
+        LocalDirectory.of(local_dir, _memory_budget(spark, memory_bytes)),
         topology.in_memory_stores(),
         _settled(recovery or RecoveryOptions(), spark),
         # Each start is another run: of two that write to a shard, the later one goes on.
         uuid.uuid4().hex,
         accept_older_checkpoint,
+        metadata.initial_state,
     )
     call = ShardCall(
         topology,
@@ -145,6 +152,22 @@ def _asked(spark: SparkSession, topology: Topology, shards: int, shard_by: str) 
         topology.to_json(),
         uses_wall_clock(topology),
     )
+
+
+def _memory_budget(spark: SparkSession, memory_bytes: int | None) -> MemoryBudget:
+    tasks = _concurrent_tasks(spark)
+    return MemoryBudget(_DEFAULT_TASK_MEMORY_BYTES * tasks if memory_bytes is None else memory_bytes, tasks)
+
+
+def _concurrent_tasks(spark: SparkSession) -> int:
+    """Return how many tasks run at once on an executor, as far as the driver can tell."""
+    context = spark.sparkContext
+    cores = context.getConf().get("spark.executor.cores")
+    if cores is None:
+        # Local mode runs all tasks in one process. A standalone cluster gives an executor all cores of its worker,
+        # which the driver learns as its default parallelism: of all executors together, so this is the careful side.
+        cores = str(context.defaultParallelism)
+    return max(1, int(cores) // int(context.getConf().get("spark.task.cpus") or 1))
 
 
 def _settled(recovery: RecoveryOptions, spark: SparkSession) -> RecoveryOptions:

@@ -17,7 +17,7 @@ from statestore.recovery.changelog import Changelog
 from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec
-from statestore.stores.expiring import TimeToLive
+from statestore.stores.expiring import EXPIRY_SUFFIX, TimeToLive
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.metered import metered
 from statestore.stores.metrics import StoreMetrics
@@ -73,7 +73,7 @@ class StoreBuilder(Generic[S]):
         if self.time_to_live is None:
             return None
         return StoreBuilder(
-            KeyValueBytesStoreSupplier(f"{self.name}-expiry", StoreFormat.PLAIN, self.persistent),
+            KeyValueBytesStoreSupplier(f"{self.name}{EXPIRY_SUFFIX}", StoreFormat.PLAIN, self.persistent),
             StoreFormat.PLAIN,
             KeyValueStore,
             Serdes.bytes(),

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.errors import FormatError
 from statestore.stores.layer import ByteStoreLayer
 from statestore.stores.supplier import Duration, milliseconds
 
@@ -34,6 +35,8 @@ _DELETED_AT_LEAST: Final = 1_000
 _DELETED_PER_WRITE: Final = 2
 
 TTL_CLOCKS: Final = ("processing", "event")
+EXPIRY_SUFFIX: Final = "-expiry"
+"""Behind the name of a store, the name of the one that says when its entries expire."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,15 @@ class ExpiryTimes:
                 if _time_of(key[len(_BY_TIME) : time_end]) > now_ms:
                     return
                 yield key[time_end:]
+
+
+def expiring_key(place: bytes) -> bytes:
+    """Return the key whose expiry stands there. Raises FormatError if none can stand there."""
+    if place.startswith(_BY_KEY):
+        return place[len(_BY_KEY) :]
+    if place.startswith(_BY_TIME) and len(place) >= len(_BY_TIME) + _TIME.size:
+        return place[len(_BY_TIME) + _TIME.size :]
+    raise FormatError("expiry", f"0x{place.hex()} is not where one stands")
 
 
 class ExpiringLayer(ByteStoreLayer):

@@ -119,4 +119,4 @@ def test_discarded_copies_do_not_pile_up(shard: Shard) -> None:
         shard.content(pointer)
         shutil.rmtree(shard.copy)
         shard.content(shard.start())
-    assert sorted(path.name for path in shard.copy.parent.iterdir()) == ["copy-0", "copy-0.lock"]
+    assert sorted(path.name for path in shard.copy.parent.iterdir()) == ["copy-0", "copy-0.lock", "spill-0.lock"]

@@ -1,0 +1,66 @@
+"""Which record an entry of a store belongs to, where the store's keys are made by the library.
+
+A shard is a place of records, by their keys, so whoever moves entries between shards must know the record's key of
+each. In most stores it is the store's own key; in these here it stands within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from statestore.bytestore.store_spec import StoreKind
+from statestore.format.store_format import StoreFormat
+from statestore.operators.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS, key_at_front
+from statestore.operators.timers import TIMER_KEYS, timer_key
+from statestore.recovery.metadata import ENTRY_KEYS, StateMetadata
+from statestore.stores.expiring import EXPIRY_SUFFIX, expiring_key
+
+KeyOf: TypeAlias = Callable[[bytes], bytes]
+"""From a key of a store, of windows, sessions and versions without its times, to the record's key."""
+
+
+def _whole_key(key: bytes) -> bytes:
+    return key
+
+
+_MADE_OF: Final[dict[str, KeyOf]] = {
+    VALUE_KEYS: _whole_key,
+    LIST_KEYS: key_at_front,
+    MAP_KEYS: key_at_front,
+    TIMER_KEYS: timer_key,
+}
+
+
+def record_keys(metadata: StateMetadata, key_of: Mapping[str, KeyOf] | None = None) -> dict[str, KeyOf]:
+    """Return how to find the record's key, of each store of which that is known.
+
+    `key_of` is what a user knows of others. Raises ValueError if it names a store that the state does not have.
+    """
+    known = dict(key_of or {})
+    names = {spec.name for spec in metadata.stores}
+    if unknown := sorted(known.keys() - names):
+        raise ValueError(f"key_of names stores that the state does not have: {unknown}; it has {sorted(names)}")
+    for node in metadata.topology:
+        for store, made_of in node.get(ENTRY_KEYS, {}).items():
+            if made_of in _MADE_OF:
+                known.setdefault(store, _MADE_OF[made_of])
+    for store in _expiring(metadata):
+        # Where the keys of the store itself are not known to be those of records, neither are these: they go together.
+        known.setdefault(store + EXPIRY_SUFFIX, _behind_expiry(known.get(store, _whole_key)))
+    return known
+
+
+def _expiring(metadata: StateMetadata) -> list[str]:
+    """Return the stores with a time to live: only what says when entries expire is attached to no processor."""
+    attached = {store for node in metadata.topology for store in node.get("stores", ())}
+    made_by_topology = {
+        spec.name
+        for spec in metadata.stores
+        if spec.name not in attached and (spec.kind, spec.format) == (StoreKind.KEY_VALUE, StoreFormat.PLAIN)
+    }
+    return [spec.name for spec in metadata.stores if spec.name + EXPIRY_SUFFIX in made_by_topology]
+
+
+def _behind_expiry(key_of: KeyOf) -> KeyOf:
+    return lambda place: key_of(expiring_key(place))

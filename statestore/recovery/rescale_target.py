@@ -1,0 +1,141 @@
+"""The new location of a state that is rescaled: filled delta by delta, and a state only once all of it is there.
+
+    rescale.json         {"format": 1, "from": state_id, "state_id": str, "shards": int}; there while it is being filled
+    shards/NNNN/...      deltas and initial pointers
+    statestore.json      written last: a location without it is not a state
+
+So a rescaling that was killed leaves what no query takes for a state, and the next one clears it away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Final
+
+from statestore.bytestore.record_context import NoRecord
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import DurableFileCorruptedError, RescaleTargetError
+from statestore.recovery.changelog import BatchChangelog, EveryWrite, LastWrites
+from statestore.recovery.delta import DeltaInfo, encode_delta
+from statestore.recovery.initial_state import initial_name, write_initial_pointer
+from statestore.recovery.json_fields import MALFORMED, whole_number
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.logical_writes import LogicalWrite
+from statestore.recovery.metadata import METADATA_NAME, StateMetadata
+from statestore.recovery.pointer import CommitPointer, DurableFile, digest
+from statestore.recovery.shard_files import delta_directory, new_delta_name
+
+_LOG = logging.getLogger(__name__)
+MARKER_NAME: Final = "rescale.json"
+_MARKER_FORMAT: Final = 1
+_DIRECTORIES_OF_STATES: Final = ("owners", "shards")
+_EPOCH: Final = 0
+"""No run of a query wrote these deltas: the first one has epoch 1."""
+# What a write costs in memory beside its bytes.
+_OVERHEAD_BYTES: Final = 200
+DELTA_TARGET_BYTES: Final = 32 << 20
+
+
+def claim_target(location: DurableLocation, old: StateMetadata, new: StateMetadata) -> None:
+    """Take an empty location, or one that an earlier rescaling left half filled, which is cleared.
+
+    Raises RescaleTargetError if there is anything else, and LocationNotWritableError.
+    """
+    if location.read(METADATA_NAME) is not None:
+        raise RescaleTargetError(str(location), found=f"a state ({METADATA_NAME})")
+    left_behind = _shards_left_behind(location)
+    if left_behind is None:
+        strangers = [entry.name for entry in location.entries("") if not entry.is_partial]
+        strangers += [name for name in location.directories("") if name in _DIRECTORIES_OF_STATES]
+        if strangers:
+            raise RescaleTargetError(str(location), found=repr(strangers[0]))
+    else:
+        _LOG.info("%s: removing what a rescaling that did not end had written", location)
+        for shard in range(left_behind):
+            location.delete_all([initial_name(shard), *location.names(delta_directory(shard))])
+    marker = {"format": _MARKER_FORMAT, "from": old.state_id, "state_id": new.state_id, "shards": new.shards}
+    location.write(MARKER_NAME, json.dumps(marker).encode())
+
+
+def _shards_left_behind(location: DurableLocation) -> int | None:
+    data = location.read(MARKER_NAME)
+    if data is None:
+        return None
+    try:
+        return whole_number(json.loads(data.to_pybytes())["shards"], 1)
+    except MALFORMED as cause:
+        raise DurableFileCorruptedError(
+            location.path(MARKER_NAME), problem=f"does not say what was rescaled ({cause!r})"
+        ) from cause
+
+
+def complete_target(location: DurableLocation, metadata: StateMetadata, pointers: Iterable[CommitPointer]) -> None:
+    """Make the location a state, whose shards start from `pointers`. Raises LocationNotWritableError."""
+    for pointer in pointers:
+        write_initial_pointer(location, pointer)
+    location.write(METADATA_NAME, metadata.to_json().encode())
+    location.delete(MARKER_NAME)
+
+
+class TargetShards:
+    """Takes the writes of all new shards, and puts them into deltas of some MB; their memory is bounded.
+
+    `memory_bytes` is about how much of them is held at most. The deltas of a shard are applied in the order in which
+    they were written; within one, the writes of versioned stores in order of time.
+    """
+
+    def __init__(self, location: DurableLocation, metadata: StateMetadata, memory_bytes: int) -> None:
+        self.deltas: list[list[DurableFile]] = [[] for _ in range(metadata.shards)]
+        """The deltas of each shard that were written."""
+        self._location = location
+        self._state_id = metadata.state_id
+        self._specs = {spec.name: spec for spec in metadata.stores}
+        self._memory_bytes = memory_bytes
+        self._held: list[dict[str, list[LogicalWrite]]] = [{} for _ in range(metadata.shards)]
+        self._held_bytes = [0] * metadata.shards
+        self._all_held_bytes = 0
+
+    def put(self, shard: int, store: str, writes: list[LogicalWrite], size_bytes: int) -> None:
+        """Add writes to a store of a shard, after all that were added before."""
+        self._held[shard].setdefault(store, []).extend(writes)
+        added = size_bytes + _OVERHEAD_BYTES * len(writes)
+        self._held_bytes[shard] += added
+        self._all_held_bytes += added
+        if self._held_bytes[shard] >= DELTA_TARGET_BYTES:
+            self._flush(shard)
+        while self._all_held_bytes > self._memory_bytes:
+            self._flush(self._held_bytes.index(max(self._held_bytes)))
+
+    def flush(self) -> None:
+        """Write all that is held."""
+        for shard, held in enumerate(self._held):
+            if held:
+                self._flush(shard)
+
+    def _flush(self, shard: int) -> None:
+        info = DeltaInfo(self._state_id, shard, len(self.deltas[shard]) + 1)
+        changelogs = {store: _changelog(self._specs[store], writes) for store, writes in self._held[shard].items()}
+        # Without stream times: what was kept so far is kept whatever the order in which it comes.
+        data = encode_delta(info, changelogs, {})
+        name = new_delta_name(shard, info.version, _EPOCH)
+        self._location.write(name, data)
+        self.deltas[shard].append(DurableFile(name, data.size, digest(data)))
+        self._all_held_bytes -= self._held_bytes[shard]
+        self._held[shard], self._held_bytes[shard] = {}, 0
+
+
+def _changelog(spec: StoreSpec, writes: list[LogicalWrite]) -> BatchChangelog:
+    context = NoRecord()
+    changelog: BatchChangelog
+    if spec.kind is StoreKind.VERSIONED:
+        changelog = EveryWrite(spec)
+        # A version that is older than those before it by more than the retention would be refused.
+        writes = sorted(writes, key=attrgetter("timestamp_ms"))
+    else:
+        changelog = LastWrites(spec)
+    for key, stored, timestamp_ms in writes:
+        changelog.append(key, stored, context, timestamp_ms)
+    return changelog
