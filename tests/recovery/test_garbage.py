@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard, stored
+from shards import Shard, stored, wait_for_uploads
 from statestore.errors import DurableFileMissingError
 from statestore.recovery.garbage import collect_garbage, find_garbage
 from statestore.recovery.local_directory import LocalDirectory
@@ -30,6 +30,7 @@ def run_batches(shard: Shard, pointers: list[CommitPointer], count: int) -> None
         number = pointers[-1].version + 1
         changes = {b"%03d" % (number % 5): stored(b"%d" % number), b"last": stored(b"%d" % number)}
         pointers.append(shard.batch(pointers[-1], changes))
+    wait_for_uploads()
 
 
 def content_after(version: int) -> dict[bytes, bytes]:

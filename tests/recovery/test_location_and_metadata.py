@@ -1,6 +1,5 @@
 """The durable location, what is recorded in it, and who owns it."""
 
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,16 +30,6 @@ ASKED = StateMetadata("id-1", 2, "key", (0, 3), (TOTALS,), (SOURCE, SINK))
 @pytest.fixture
 def location(tmp_path: Path) -> DurableLocation:
     return DurableLocation(tmp_path / "a state location")
-
-
-def test_a_file_is_read_as_it_was_written(location: DurableLocation) -> None:
-    location.write("shards/0001/x", b"content")
-    found = pickle.loads(pickle.dumps(location)).read("shards/0001/x")
-    assert found is not None
-    assert found.to_pybytes() == b"content"
-    assert location.names("shards/0001") == ["shards/0001/x"]
-    assert location.read("shards/0001/y") is None
-    assert location.names("nowhere") == []
 
 
 def test_a_relative_path_and_its_uri_are_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

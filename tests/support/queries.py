@@ -28,6 +28,7 @@ class OrderQuery:
         self.home = home
         self.via = via
         self.outputs: list[Any] = []
+        self.state_location: Any = home / "state"
         self._files = 0
 
     def add(self, orders: Sequence[Order]) -> None:
@@ -45,7 +46,7 @@ class OrderQuery:
         """Run the query until it has processed every file; what it put out is appended to `outputs`."""
         arguments: dict[str, Any] = {
             "shards": SHARDS,
-            "state_location": self.home / "state",
+            "state_location": self.state_location,
             "local_dir": str(self.home / "local"),
             "via": self.via,
             **options,
@@ -71,7 +72,7 @@ class OrderQuery:
             self.spark,
             "totals",
             checkpoint_location=self.home / checkpoint,
-            state_location=self.home / "state",
+            state_location=self.state_location,
         ).collect()
         found = {
             row.key.decode(): (

@@ -1,5 +1,6 @@
 """A one-shard state with a store, and batches of changes on it."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,13 @@ def stored(value: bytes, timestamp_ms: int = 5, header_bytes: bytes = b"") -> by
     encoded = encode_value_timestamp_headers(value, timestamp_ms, header_bytes)
     assert encoded is not None
     return encoded
+
+
+def wait_for_uploads() -> None:
+    """Return when no snapshot is being uploaded in this process."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("statestore-snapshot"):
+            thread.join()
 
 
 class LoggedBatch:
