@@ -13,6 +13,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,6 +140,10 @@ class DurableFiles(ABC):
         self.filesystem.delete_file(path)
 
     @abstractmethod
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory if it is empty, and there."""
+
+    @abstractmethod
     def _write_once(self, path: str, content: Content) -> None: ...
 
     def _clean_up(self, path: str) -> None:
@@ -171,6 +176,9 @@ class ObjectFiles(DurableFiles):
             self._discard(stream, path)
             raise
         stream.close()
+
+    def remove_directory(self, path: str) -> None:
+        """Do nothing: what looks like a directory is gone with its last object."""
 
     def _discard(self, stream: Any, path: str) -> None:
         """Leave nothing visible of an upload that was not written to its end.
@@ -209,6 +217,13 @@ class RenamedFiles(DurableFiles):
             self._clean_up(partial)
             raise
 
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory if it is empty, and there."""
+        if self._list(path):
+            return
+        with suppress(FileNotFoundError):
+            self.filesystem.delete_dir(path)
+
 
 class LocalFiles(DurableFiles):
     """Files on a local disk, or on what is mounted as one. What fails there does not get better by waiting."""
@@ -220,6 +235,10 @@ class LocalFiles(DurableFiles):
 
     def _write_once(self, path: str, content: Content) -> None:
         self._disk.write_durably(path, content.chunks(), root=self._root)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory if it is empty, and there."""
+        self._disk.remove_directory(path)
 
     def _delete_once(self, path: str) -> None:
         self._disk.remove(path)

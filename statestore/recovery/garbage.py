@@ -117,8 +117,11 @@ def _snapshot_garbage(location: DurableLocation, judge: _Judge) -> Iterable[Garb
 def collect_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int) -> int:
     """Remove what `find_garbage` finds, and return how many bytes that were. Raises LocationError."""
     garbage = find_garbage(location, pointer, epoch, retained_versions)
+    snapshots = snapshot_directory(pointer.shard)
     for file in garbage:
         location.delete(file.name)
+    for directory in {file.name.rpartition("/")[0] for file in garbage if file.name.startswith(snapshots)}:
+        location.remove_directory(directory)
     size_bytes = sum(file.size_bytes for file in garbage)
     if garbage:
         _LOG.info("shard %d: removed %d files of garbage, %.1f MB", pointer.shard, len(garbage), size_bytes / 1e6)

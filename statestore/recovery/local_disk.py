@@ -6,6 +6,7 @@ disk. A directory that was made has its parent forced to disk. What is done is o
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterable
@@ -75,6 +76,14 @@ class LocalDisk:
     def remove(self, path: str) -> None:
         """Remove a file."""
         os.remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory; one that is not there, or has something in it, is no error."""
+        try:
+            os.rmdir(path)
+        except OSError as cause:
+            if cause.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise
 
     def write_durably(self, path: str, chunks: Iterable[bytes | pa.Buffer], *, root: str) -> None:
         """Write a file that survives a loss of power, whole or not at all, and so the directories from `root` to it."""

@@ -132,6 +132,12 @@ class DurableLocation:
         for name in names:
             self.delete(name)
 
+    def remove_directory(self, directory: str) -> None:
+        """Remove a directory if it is empty; object stores have none to remove. Raises LocationNotWritableError."""
+        files, root = self._open()
+        with self._writing():
+            files.remove_directory(_join(root, directory))
+
     def check_writable(self) -> None:
         """Write and delete a small file. Raises LocationNotWritableError."""
         # Named so that what a killed process leaves is known for a leftover.
@@ -175,7 +181,7 @@ class DurableLocation:
         if isinstance(filesystem, fs.LocalFileSystem):
             return LocalFiles(self.disk, root)
         if isinstance(filesystem, fs.S3FileSystem):
-            return s3_files(filesystem, self.retrying)
+            return s3_files(filesystem, self.retrying, self.uri)
         if isinstance(filesystem, fs.GcsFileSystem):
             return gcs_files(filesystem, self.retrying)
         return RenamedFiles(filesystem, self.retrying)

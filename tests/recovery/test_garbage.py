@@ -69,6 +69,8 @@ def test_every_retained_version_can_be_restored_and_nothing_older_is_left(shard:
     assert len(versions) == 40 - floor
     assert len([path for path in names if path.name == "manifest.json"]) <= 6
     assert len(pointers[-1].snapshots) <= 6
+    directories = list((shard.home / "state/shards/0000/snapshots").iterdir())
+    assert all(any(directory.iterdir()) for directory in directories), "none is left empty"
 
 
 def test_the_other_way_to_restore_stays_for_every_retained_version(shard: Shard) -> None:

@@ -159,3 +159,28 @@ def test_schedules_that_are_none_are_refused(wrong: object) -> None:
     (recorded,) = json.loads((GOLDEN.with_name("state-3") / "pointers.json").read_text())
     with pytest.raises(CommitPointerError, match="is not one of ours"):
         CommitPointer.from_json(json.dumps({**recorded, "punctuations": wrong}))
+
+
+GOLDEN_4 = GOLDEN.with_name("state-4")
+
+
+@pytest.mark.parametrize("version", range(2, 7))
+@pytest.mark.parametrize("without", ["deltas of snapshots", "newest snapshot"])
+def test_every_kind_of_store_is_restored_from_snapshots_and_without(tmp_path: Path, version: int, without: str) -> None:
+    shutil.copytree(GOLDEN_4 / "state", tmp_path / "state")
+    state = sharded_state(tmp_path)
+    recorded = json.loads((GOLDEN_4 / "pointers.json").read_text())[version - 1]
+    pointer = state.pointer(0, json.dumps(recorded))
+    assert json.loads(pointer.to_json()) == recorded
+    assert [made.version for made in pointer.snapshots] == [made for made in (2, 4) if made + 2 <= version]
+    if without == "newest snapshot" and pointer.snapshots:
+        (tmp_path / "state" / pointer.snapshots[-1].manifest.name).unlink()
+    else:
+        for delta in set(pointer.deltas) - set(pointer.deltas_since_snapshot):
+            (tmp_path / "state" / delta.name).unlink()
+    with state.open(pointer) as batch:
+        contents = {
+            name: {tuple(entry) for entry in stored_entries(store.spec, store.bytes)}
+            for name, store in batch.stores.items()
+        }
+    assert contents == CONTENTS_2[1]

@@ -1,7 +1,8 @@
 """Writes tests/golden/state-N: a state location as the formats of pointers and deltas were, and Spark's pointers.
 
 Run once for each format, never again for one that was released: `python tests/support/golden_state.py DIRECTORY`.
-state-1 was written by the release before windows, sessions and versions; what it holds stands in its test.
+state-1 was written by the release before windows, sessions and versions; what it holds stands in its test. state-4 has
+snapshots: `python tests/support/golden_state.py DIRECTORY snapshots`.
 """
 
 import json
@@ -23,6 +24,7 @@ from statestore.processor.topology import Topology
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import StateMetadata, settle_metadata
+from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
 
@@ -55,12 +57,18 @@ def topology() -> Topology:
     return made
 
 
-def sharded_state(home: Path) -> ShardedState:
+def sharded_state(home: Path, recovery: RecoveryOptions | None = None) -> ShardedState:
     """Return the state in `home`, of which shard 0 is used."""
     made = topology()
     location = DurableLocation(home / "state")
     return ShardedState(
-        "state-2", location, made.store_specs(), LocalDirectory(home / "local"), made.in_memory_stores()
+        "state-2",
+        location,
+        made.store_specs(),
+        LocalDirectory(home / "local"),
+        made.in_memory_stores(),
+        recovery or RecoveryOptions(),
+        "golden",
     )
 
 
@@ -107,16 +115,24 @@ def run_batch(state: ShardedState, pointer: CommitPointer, operations: object) -
         return batch.commit(stream_time_ms=7)
 
 
-def main(home: Path) -> None:
-    """Write two batches of shard 0 and the pointers after each."""
-    state = sharded_state(home)
+def later_batch(stores: dict) -> None:
+    """Change one entry, so that there is a version more."""
+    stores["plain"].put("a", "1")
+
+
+def main(home: Path, *, snapshots: bool) -> None:
+    """Write the first two batches of shard 0, with snapshots some more, and the pointers after each."""
+    state = sharded_state(
+        home, RecoveryOptions(snapshot_every_deltas=2 if snapshots else 50, snapshot_budget_ms=60_000)
+    )
     nodes = ({"type": "source", "name": "in", "topics": None},)
     settle_metadata(state.location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
-    first = run_batch(state, state.pointer(0, None), first_batch)
-    second = run_batch(state, first, second_batch)
-    pointers = [json.loads(pointer.to_json()) for pointer in (first, second)]
-    (home / "pointers.json").write_text(json.dumps(pointers, indent=1) + "\n")
+    pointers = [state.pointer(0, None)]
+    for operations in (first_batch, second_batch, *([later_batch] * 4 if snapshots else [])):
+        pointers.append(run_batch(state, pointers[-1], operations))
+    recorded = [json.loads(pointer.to_json()) for pointer in pointers[1:]]
+    (home / "pointers.json").write_text(json.dumps(recorded, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), snapshots="snapshots" in sys.argv[2:])
