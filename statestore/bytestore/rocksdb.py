@@ -4,6 +4,8 @@ Facts that shape this module:
 - a live iterator or column family handle keeps the database's lock after `close`, so all of them are tracked and
   dropped first;
 - rocksdict's fast iterators end silently where a block is damaged, so the end of every scan is checked;
+- a write that waits for a flush waits forever if the flush fails for want of space, and with it the whole process: no
+  write waits before a flush of ours went well, which says what is wrong if it does not;
 - options are for a database that is opened for one micro-batch and closed again: no compression, reads through mmap,
   a bloom filter. A shard's copy is opened without a write-ahead log (what is committed lives in the deltas): families
   are flushed one after the other when it is closed, so after a crash one may hold a write that another one lost.
@@ -43,6 +45,8 @@ _DAMAGE = (
     "Column families not opened",
     "does not exist",
 )
+# How RocksDB refuses a write that would have to wait.
+_STALLED = "Write stall"
 
 
 def _options(memory: DatabaseMemory | None = None, cache: rocksdict.Cache | None = None) -> rocksdict.Options:
@@ -70,9 +74,10 @@ def _options(memory: DatabaseMemory | None = None, cache: rocksdict.Cache | None
     return options
 
 
-def _write_options(write_ahead_log: bool) -> Any:
+def _write_options(write_ahead_log: bool, *, waits: bool) -> Any:
     options: Any = rocksdict.WriteOptions()  # its type stub takes the property for a method
     options.disable_wal = not write_ahead_log
+    options.no_slowdown = not waits
     return options
 
 
@@ -85,6 +90,12 @@ def list_families(path: str) -> tuple[str, ...]:
         return ()
     with _engine_errors(path, path):
         return tuple(sorted(rocksdict.Rdict.list_cf(path, _options())))
+
+
+def _tells_damage(text: str) -> bool:
+    # A table that was cut to nothing can't be mapped: that is damage, to lack the memory for it is not.
+    emptied = "while mmap file for read" in text and text.endswith("Invalid argument")
+    return emptied or any(sign in text for sign in _DAMAGE)
 
 
 @contextmanager
@@ -127,7 +138,8 @@ class RocksDBDatabase:
         self.path = path
         self._stores: dict[str, RocksDBByteStore] = {}
         self._dropped: list[RocksDBByteStore] = []
-        self.write_options = _write_options(write_ahead_log)
+        self.write_options = _write_options(write_ahead_log, waits=False)
+        self._waiting_write_options = _write_options(write_ahead_log, waits=True)
         self.found = list_families(path)
         """The families that were there before it was opened."""
         names = sorted({"default", *self.found, *families})
@@ -153,9 +165,11 @@ class RocksDBDatabase:
         """Apply the changes of several families as one atomic write."""
         if self._db is None:
             raise StoreClosedError(self.path)
-        with _engine_errors(self.path, self.path):
-            batch = rocksdict.WriteBatch(raw_mode=True)
-            for name, pairs in changes.items():
+        # As lists, as it may take two batches to write them.
+        held = {name: list(pairs) for name, pairs in changes.items()}
+
+        def fill(batch: rocksdict.WriteBatch) -> None:
+            for name, pairs in held.items():
                 handle = self._db.get_column_family_handle(name)
                 put, delete = batch.put, batch.delete
                 for key, value in pairs:
@@ -163,17 +177,36 @@ class RocksDBDatabase:
                         delete(key, handle)
                     else:
                         put(key, value, handle)
-            self._db.write(batch, self.write_options)
+
+        self._write_batch(held, fill)
 
     def delete_below(self, families: Sequence[str], end: bytes) -> None:
         """Delete every key below `end` in several families, as one atomic write."""
         if self._db is None:
             raise StoreClosedError(self.path)
-        with _engine_errors(self.path, self.path):
-            batch = rocksdict.WriteBatch(raw_mode=True)
+
+        def fill(batch: rocksdict.WriteBatch) -> None:
             for name in families:
                 batch.delete_range(b"", end, self._db.get_column_family_handle(name))
-            self._db.write(batch, self.write_options)
+
+        self._write_batch(families, fill)
+
+    def _write_batch(self, families: Iterable[str], fill: Callable[[rocksdict.WriteBatch], None]) -> None:
+        """Write what `fill` puts into a batch for these families."""
+        with _engine_errors(self.path, self.path):
+            try:
+                batch = rocksdict.WriteBatch(raw_mode=True)
+                fill(batch)
+                self._db.write(batch, self.write_options)
+                return
+            except Exception as stall:
+                if _STALLED not in str(stall):
+                    raise
+            for name in families:
+                self._stores[name].flush()
+            batch = rocksdict.WriteBatch(raw_mode=True)
+            fill(batch)
+            self._db.write(batch, self._waiting_write_options)
 
     def drop_family(self, name: str) -> None:
         """Drop a column family with all that is in it. Not `default`: RocksDB keeps that one."""
@@ -252,10 +285,9 @@ class RocksDBByteStore:
         try:
             self._put(key, value)
         except Exception:
-            # Done again inside the translation of errors, as in get(): a put repeated is the same put.
+            # Done again in the way that translates errors and waits, as in get(): a put repeated is the same put.
             self._require_open()
-            with _engine_errors(self.name, self._path):
-                self._put(key, value)
+            self._write({self._family_name: [(key, value)]})
 
     def _put(self, key: bytes, value: bytes | None) -> None:
         if value is None:

@@ -17,6 +17,7 @@ StateStoreError
 │   ├── LocalStateLockedError   another process has the local database open
 │   ├── LocalDiskFullError
 │   └── LocalStateCorruptedError  RocksDB found damage in the local database
+├── LocalDirectoryError         the directory for local copies can't be written
 ├── LocationError               the durable location can't be used
 │   ├── LocationNotWritableError
 │   ├── LocationInUseError      it belongs to another query
@@ -129,6 +130,7 @@ from statestore.errors.state import (
     CommitPointerError,
     DurableFileCorruptedError,
     DurableFileMissingError,
+    LocalDirectoryError,
     LocalDiskFullError,
     LocalStateCorruptedError,
     LocalStateLockedError,
@@ -170,6 +172,7 @@ __all__ = [
     "JavaNotFoundError",
     "KafkaBrokerError",
     "KeyPlacementError",
+    "LocalDirectoryError",
     "LocalDiskFullError",
     "LocalStateCorruptedError",
     "LocalStateLockedError",

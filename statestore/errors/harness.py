@@ -44,8 +44,8 @@ class InjectedFaultError(HarnessError):
 class QueryHungError(HarnessError):
     """A query under faults did not end in time."""
 
-    def __init__(self, *, timeout_s: float) -> None:
-        super().__init__(f"the query did not end within {timeout_s:g} s and was stopped")
+    def __init__(self, *, timeout_s: int) -> None:
+        super().__init__(f"the query did not end within {timeout_s} s and was stopped")
         self.timeout_s = timeout_s
 
 

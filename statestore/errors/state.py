@@ -87,8 +87,20 @@ class LocalDiskFullError(StoreError):
     def __init__(self, store: str, *, path: str, cause: str) -> None:
         super().__init__(
             store,
-            f"there is no space left for {path} ({cause}). Nothing of the batch was committed. Make space there, or give "
-            "a local_dir on a larger disk; a larger memory_bytes lets less of a batch go to disk",
+            f"there is no space left for {path} ({cause}). Nothing of the batch was committed. Make space there, or "
+            "give a local_dir on a larger disk; a larger memory_bytes lets less of a batch go to disk",
+        )
+        self.path = path
+        self.cause = cause
+
+
+class LocalDirectoryError(StateStoreError):
+    """The directory for local copies can't be used; nothing of the batch was committed."""
+
+    def __init__(self, path: str, *, cause: str) -> None:
+        super().__init__(
+            f"local directory {path}: can't be written ({cause}). Nothing of the batch was committed. Give a local_dir "
+            "that the user who runs the executors can write to, on a disk that is not mounted read-only"
         )
         self.path = path
         self.cause = cause

@@ -114,14 +114,22 @@ def _snapshot_garbage(location: DurableLocation, judge: _Judge) -> Iterable[Garb
                     yield GarbageFile(entry.name, entry.size_bytes, reason)
 
 
+def remove_garbage(location: DurableLocation, garbage: Iterable[GarbageFile]) -> None:
+    """Remove files that `find_garbage` found, and snapshot directories that are empty then. Raises LocationError."""
+    directories = set()
+    for file in garbage:
+        location.delete(file.name)
+        directory = file.name.rpartition("/")[0]
+        if parse_snapshot_name(directory) is not None:
+            directories.add(directory)
+    for directory in directories:
+        location.remove_directory(directory)
+
+
 def collect_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int) -> int:
     """Remove what `find_garbage` finds, and return how many bytes that were. Raises LocationError."""
     garbage = find_garbage(location, pointer, epoch, retained_versions)
-    snapshots = snapshot_directory(pointer.shard)
-    for file in garbage:
-        location.delete(file.name)
-    for directory in {file.name.rpartition("/")[0] for file in garbage if file.name.startswith(snapshots)}:
-        location.remove_directory(directory)
+    remove_garbage(location, garbage)
     size_bytes = sum(file.size_bytes for file in garbage)
     if garbage:
         _LOG.info("shard %d: removed %d files of garbage, %.1f MB", pointer.shard, len(garbage), size_bytes / 1e6)

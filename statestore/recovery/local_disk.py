@@ -116,7 +116,7 @@ class LocalDisk:
             self.make_durable_directories(parent, root=root)
         if made:
             self.make_directory(path)
-        # A parent above the location may be one whose entries its user can't list: what we did not make there stays.
-        if made or path.startswith(f"{root}/") or os.access(parent, os.R_OK):
+        # The parent of the location may be one that its user can't read, and so not sync. What was there before stays.
+        if made or os.access(parent, os.R_OK):
             self.sync_directory(parent)
         self._durable_directories.add(path)

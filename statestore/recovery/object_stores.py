@@ -7,18 +7,24 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from pyarrow import fs
 
 from statestore.recovery.durable_files import GcsFiles, ObjectFiles
 from statestore.recovery.retrying import Retrying
 
+_ONLY_IN_URIS = frozenset({"smart_defaults", "tls_ca_dir_path", "tls_verify_certificates"})
+"""Options of S3 that a URI can give, and pyarrow has no argument for."""
 _PART_ATTEMPTS = 5
 _CONNECT_TIMEOUT_S = 5.0
 
 
-def s3_files(filesystem: Any, retrying: Retrying) -> ObjectFiles:
-    """Return the objects of an S3 filesystem, with its options but those for retries and requests."""
+def s3_files(filesystem: Any, retrying: Retrying, uri: str) -> ObjectFiles:
+    """Return the objects of the S3 filesystem that `uri` names, with its options but those for retries and requests."""
+    given = {name for name, _ in parse_qsl(urlsplit(uri).query)}
+    if given & _ONLY_IN_URIS:
+        return ObjectFiles(filesystem, retrying, for_parts=filesystem)
     return ObjectFiles(_s3(filesystem, attempts=1), retrying, for_parts=_s3(filesystem, attempts=_PART_ATTEMPTS))
 
 

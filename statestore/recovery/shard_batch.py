@@ -19,7 +19,7 @@ from statestore.bytestore.spilling_write_set import SpillingWriteSet
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import upgradable
 from statestore.bytestore.write_set import WriteSet
-from statestore.errors import CommitPointerError, LocalStateLockedError, LocationMismatchError
+from statestore.errors import CommitPointerError, LocalDirectoryError, LocalStateLockedError, LocationMismatchError
 from statestore.recovery.batch_delta import BatchDelta, FinishedDelta
 from statestore.recovery.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.delta import DeltaInfo
@@ -112,15 +112,18 @@ class ShardedState:
     @contextmanager
     def _spill_space(self, shard: int) -> Iterator[SpillSpace]:
         shard_dir = self.local.shard(self.state_id, shard)
-        shard_dir.mkdir(parents=True, exist_ok=True)
-        for number in range(_MAX_ATTEMPTS_AT_ONCE):
-            path = shard_dir / f"spill-{number}"
-            with locked(path) as held:
-                if held:
-                    with self.local.spill_space(path) as space:
-                        yield space
-                    return
-        raise LocalStateLockedError(f"shard {shard}", path=str(shard_dir))
+        with ExitStack() as locks:
+            try:
+                # The first that is done on the local disk: here it shows if it can't be written to.
+                shard_dir.mkdir(parents=True, exist_ok=True)
+                paths = (shard_dir / f"spill-{number}" for number in range(_MAX_ATTEMPTS_AT_ONCE))
+                path = next((path for path in paths if locks.enter_context(locked(path))), None)
+            except OSError as cause:
+                raise LocalDirectoryError(str(shard_dir), cause=str(cause)) from cause
+            if path is None:
+                raise LocalStateLockedError(f"shard {shard}", path=str(shard_dir))
+            with self.local.spill_space(path) as space:
+                yield space
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from statestore.recovery.local_copy import LocalCopy
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.snapshot import read_manifest
 from statestore.recovery.snapshot_upload import SnapshotUpload, UploadPlan
 
 _LOG = logging.getLogger(__name__)
@@ -50,14 +51,27 @@ class SnapshotStep:
             plan = upload.plan(self.pointer)
             manifest = upload.result() if plan is not None else None
             if plan is not None and manifest is not None:
-                return committed.with_snapshot(
+                named = committed.with_snapshot(
                     plan.version, manifest, plan.delta, retained_versions=self._retained_versions
                 )
+                if self._is_there(named):
+                    return named
+                upload.clear()
+                plan = None
             if plan is None and copy is not None and due:
                 plan = self._begin(upload, copy)
             if plan is not None:
                 upload.start(plan, self.pointer, self._collect_garbage)
         return committed
+
+    def _is_there(self, named: CommitPointer) -> bool:
+        """Return whether the newest snapshot of a pointer is one, as far as its manifest says."""
+        try:
+            read_manifest(self.location, named, named.snapshots[-1])
+        except (RecoveryError, LocationError) as damage:
+            _LOG.warning("shard %d: making a snapshot anew: %s", named.shard, damage)
+            return False
+        return True
 
     @property
     def _retained_versions(self) -> int:

@@ -30,7 +30,7 @@ from typing import Any
 
 from statestore.errors import StateStoreError
 from statestore.recovery.file_lock import FileLock
-from statestore.recovery.json_fields import MALFORMED
+from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest, file_digest
 from statestore.recovery.shard_files import MANIFEST_NAME, new_snapshot_name
@@ -39,6 +39,7 @@ from statestore.recovery.snapshot import Manifest, SnapshotFile, read_manifest
 _LOG = logging.getLogger(__name__)
 _PARALLEL_UPLOADS = 4
 _DAMAGED = "damaged-snapshots"
+_TABLE = ".sst"
 _running: dict[Path, threading.Thread] = {}
 """The uploads of this process, by shard directory."""
 
@@ -120,8 +121,12 @@ class SnapshotUpload:
     def result(self) -> DurableFile | None:
         """Return the manifest of the snapshot that was planned, None if it is not uploaded yet."""
         try:
-            return DurableFile(*json.loads((self._home / "result.json").read_bytes()))
+            name, size_bytes, check = json.loads((self._home / "result.json").read_bytes())
+            return DurableFile(str(name), whole_number(size_bytes, 1), str(check))
         except FileNotFoundError:
+            return None
+        except MALFORMED as damage:
+            _LOG.warning("uploading a snapshot again, of which the result can't be read: %r", damage)
             return None
 
     def clear(self) -> None:
@@ -172,7 +177,8 @@ class SnapshotUpload:
             def upload(name: str) -> SnapshotFile:
                 path = self._checkpoint / name
                 found = digests.of(path)
-                durable = known.get((path.stat().st_size, found))
+                # Only tables are worth sharing: what else there is is small, and better there twice.
+                durable = known.get((path.stat().st_size, found)) if name.endswith(_TABLE) else None
                 if durable is None:
                     durable = DurableFile(f"{plan.directory}/{name}", path.stat().st_size, found)
                     self._location.write_file(durable.name, path)
@@ -239,11 +245,11 @@ class _Digests:
 
     def of(self, path: Path) -> str:
         identity = _identity(path)
-        found = self._known.get(identity) if path.suffix == ".sst" else None
+        found = self._known.get(identity) if path.suffix == _TABLE else None
         return file_digest(path) if found is None else found
 
     def save(self, files: tuple[SnapshotFile, ...], checkpoint: Path) -> None:
-        tables = (file for file in files if file.local_name.endswith(".sst"))
+        tables = (file for file in files if file.local_name.endswith(_TABLE))
         _replace(self._path, {_identity(checkpoint / file.local_name): file.durable.digest for file in tables})
 
 
