@@ -111,7 +111,7 @@ def _engine_errors(store: str, path: str) -> Iterator[None]:
         text = str(cause)
         if "lock hold by current process" in text or "While lock file" in text:
             raise LocalStateLockedError(store, path=path) from cause
-        if any(sign in text for sign in _DAMAGE):
+        if _tells_damage(text):
             raise LocalStateCorruptedError(store, path=path, cause=text) from cause
         if "No space left on device" in text:
             raise LocalDiskFullError(store, path=path, cause=text) from cause

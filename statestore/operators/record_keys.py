@@ -6,18 +6,16 @@ each. In most stores it is the store's own key; in these here it stands within.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
 from statestore.bytestore.store_spec import StoreKind
 from statestore.format.store_format import StoreFormat
 from statestore.operators.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS, key_at_front
 from statestore.operators.timers import TIMER_KEYS, timer_key
 from statestore.recovery.metadata import ENTRY_KEYS, StateMetadata
+from statestore.recovery.placement import KeyOf
 from statestore.stores.expiring import EXPIRY_SUFFIX, expiring_key
-
-KeyOf: TypeAlias = Callable[[bytes], bytes]
-"""From a key of a store, of windows, sessions and versions without its times, to the record's key."""
 
 
 def _whole_key(key: bytes) -> bytes:

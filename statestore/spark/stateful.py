@@ -21,10 +21,10 @@ from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import StateMetadata, new_state_id, settle_metadata
 from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
+from statestore.recovery.routing import routing_numbers
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.pack import PACKED_SCHEMA, Pack
-from statestore.spark.routing import routing_numbers
 from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
 from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack

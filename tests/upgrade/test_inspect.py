@@ -35,8 +35,8 @@ def test_a_sound_location_verifies(shard: Shard, capsys: pytest.CaptureFixture[s
     assert main(["verify", str(shard.home / "state")]) == 0
     out = capsys.readouterr().out
     assert "totals (key-value store, timestamped with headers)" in out
-    assert "shard 0: 2 files, versions up to 2" in out
-    assert "all delta files can be read" in out
+    assert "shard 0: 2 deltas, versions 1 to 2, 0 snapshots" in out
+    assert "all files can be read" in out
 
 
 @pytest.mark.parametrize("damage", ["cut", "nonsense", "foreign", "missing"])

@@ -1,0 +1,52 @@
+"""Initial state as each format wrote it must be readable by every later release."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from golden_rescaled import KEYS
+from rescaling import Contents, States, every_kind
+from statestore.recovery.contents import StoredEntry
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import read_metadata
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "rescaled-1"
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> States:
+    shutil.copytree(GOLDEN, tmp_path / "new")
+    metadata = read_metadata(DurableLocation(tmp_path / "new"))
+    assert metadata is not None
+    assert (metadata.shards, metadata.initial_state) == (2, True)
+    return States(tmp_path, every_kind(), 2, name="other").opened()
+
+
+def entry(contents: list[Contents], store: str, key: str) -> list[tuple[int, StoredEntry]]:
+    found = ((shard, entry) for shard, held in enumerate(contents) for entry in held[store])
+    return sorted((shard, entry) for shard, entry in found if entry.key == key.encode())
+
+
+def test_initial_state_is_restored_entry_for_entry(opened: States) -> None:
+    contents = opened.contents()
+    for number, key in enumerate(KEYS):
+        shard, time_ms = opened.shard_of(key), 20 + number
+        assert entry(contents, "plain", key) == [
+            (shard, StoredEntry(key.encode(), None, None, f"{key}@{time_ms}".encode(), None, None))
+        ]
+        assert [(place, found.start_ms, found.end_ms) for place, found in entry(contents, "versions", key)] == [
+            (shard, time_ms, time_ms + 3),
+            (shard, time_ms + 8, None),
+        ]
+        assert [(place, found.value) for place, found in entry(contents, "windows", key)] == [
+            (shard, b"first"),
+            (shard, b"second"),
+        ]
+    assert [[found.key for found in held["rates"]] for held in contents] == [[b"eur"], [b"eur"]]
+    assert {opened.shard_of(key) for key in KEYS} == {0, 1}
+
+
+def test_initial_pointers_carry_times_over(opened: States) -> None:
+    assert [opened.pointer(shard).stream_time_ms for shard in range(2)] == [23, 23]
+    assert opened.pointer(1).store_times_ms["windows"] == 23

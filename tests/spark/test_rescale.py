@@ -1,0 +1,170 @@
+"""A query stops, its state gets another number of shards, and a new query goes on with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orders import expected_totals, seeded_orders
+from queries import SHARDS, OrderQuery
+from statestore.errors import RecoveryError, RescalePointersError
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import METADATA_NAME, read_metadata
+from statestore.recovery.pointer import CommitPointer
+from statestore.spark import __main__ as command_line
+from statestore.spark import read_pointers, read_source_offsets, read_store, rescale
+
+ORDERS = seeded_orders(160)
+MORE_SHARDS = 5
+
+
+@pytest.fixture
+def stopped(order_query: OrderQuery) -> OrderQuery:
+    """A query of three shards that has processed half of the orders."""
+    order_query.add(ORDERS[:40])
+    order_query.add(ORDERS[40:80])
+    order_query.run()
+    return order_query
+
+
+def test_totals_are_those_of_a_query_that_was_never_stopped(stopped: OrderQuery, spark: SparkSession) -> None:
+    home = stopped.home
+    made = rescale(
+        spark,
+        checkpoint_location=home / "checkpoint",
+        state_location=home / "state",
+        to=home / "rescaled" / "state",
+        shards=MORE_SHARDS,
+    )
+    assert (made.report.from_shards, made.report.shards) == (SHARDS, MORE_SHARDS)
+    assert made.report.entries == len({order.customer for order in ORDERS[:80]})
+    assert made.offsets.batch_id == 1
+    going_on = OrderQuery(spark, home / "rescaled", stopped.via)
+    going_on.add(ORDERS[80:120])
+    going_on.run(shards=MORE_SHARDS)
+    going_on.add(ORDERS[120:])
+    shutil.rmtree(going_on.home / "local")
+    going_on.run(shards=MORE_SHARDS)
+    assert going_on.totals() == expected_totals(ORDERS)
+    assert stopped.totals() == expected_totals(ORDERS[:80])
+
+
+def test_shards_that_nothing_was_recorded_of_yet_are_read_too(stopped: OrderQuery, spark: SparkSession) -> None:
+    home = stopped.home
+    rescale(
+        spark,
+        checkpoint_location=home / "checkpoint",
+        state_location=home / "state",
+        to=home / "rescaled" / "state",
+        shards=MORE_SHARDS,
+    )
+    going_on = OrderQuery(spark, home / "rescaled", stopped.via)
+    one = next(order for order in ORDERS[80:])
+    going_on.add([one])
+    going_on.run(shards=MORE_SHARDS)
+    assert going_on.totals() == expected_totals([*ORDERS[:80], one])
+
+
+def test_a_dry_run_says_where_to_go_on_and_writes_nothing(stopped: OrderQuery, spark: SparkSession) -> None:
+    home = stopped.home
+    dry = rescale(
+        spark,
+        checkpoint_location=home / "checkpoint",
+        state_location=home / "state",
+        to=home / "new",
+        shards=2,
+        dry_run=True,
+    )
+    assert not (home / "new").exists()
+    assert "dry run" in str(dry)
+    assert "begins after batch 1" in str(dry)
+    assert dry.offsets == read_source_offsets(spark, home / "checkpoint")
+
+
+def test_offsets_are_those_of_the_last_committed_batch(stopped: OrderQuery, spark: SparkSession) -> None:
+    checkpoint = stopped.home / "checkpoint"
+    offsets = read_source_offsets(spark, checkpoint)
+    assert (offsets.batch_id, offsets.uncommitted_batch_id) == (1, None)
+    assert [json.loads(source or "") for source in offsets.sources] == [{"logOffset": 1}]
+    (checkpoint / "offsets" / "2").write_text('v1\n{}\n{"orders":{"0":9}}\n-\n')
+    assert read_source_offsets(spark, checkpoint) == (1, offsets.sources, 2)
+    (checkpoint / "commits" / "2").write_text("v1\n{}")
+    assert read_source_offsets(spark, checkpoint) == (2, ('{"orders":{"0":9}}', None), None)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        ("offsets/1 begins otherwise", r"offsets/1: is not an offset log .*'v2'"),
+        ("offsets/1 is empty", r"offsets/1: is missing or empty"),
+        ("offsets/1 is gone", r"offsets/1: is missing"),
+        ("no commits", r"commits: can't be read"),
+        ("commits are empty", r"has no committed batch"),
+    ],
+)
+def test_a_checkpoint_that_does_not_say_where_its_sources_are_is_named(
+    tmp_path: Path, spark: SparkSession, damage: str, problem: str
+) -> None:
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "commits" / "1").write_text("v1\n{}")
+    (tmp_path / "offsets" / "1").write_text("v1\n{}\n{}\n")
+    assert read_source_offsets(spark, tmp_path).batch_id == 1
+    if damage == "no commits":
+        shutil.rmtree(tmp_path / "commits")
+    elif damage == "commits are empty":
+        (tmp_path / "commits" / "1").unlink()
+    elif damage == "offsets/1 is gone":
+        (tmp_path / "offsets" / "1").unlink()
+    else:
+        (tmp_path / "offsets" / "1").write_text("" if "empty" in damage else "v2\n{}\n{}\n")
+    with pytest.raises(RecoveryError, match=problem):
+        read_source_offsets(spark, tmp_path)
+
+
+def test_a_checkpoint_of_another_state_is_refused(stopped: OrderQuery, spark: SparkSession) -> None:
+    home = stopped.home
+    path = home / "state" / METADATA_NAME
+    metadata = read_metadata(DurableLocation(home / "state"))
+    assert metadata is not None
+    path.write_text(path.read_text().replace(metadata.state_id, "0" * 32))
+    with pytest.raises(RescalePointersError, match=f"is of state {'0' * 32}"):
+        rescale(
+            spark,
+            checkpoint_location=home / "checkpoint",
+            state_location=home / "state",
+            to=home / "new",
+            shards=2,
+        )
+
+
+def test_the_command_line_prints_pointers_and_offsets(
+    stopped: OrderQuery, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = str(stopped.home / "checkpoint")
+    assert command_line.main(["pointers", checkpoint]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    pointers = [CommitPointer.from_json(line) for line in printed]
+    assert sorted(printed) == sorted(row.pointer for row in read_pointers(spark, checkpoint).collect())
+    assert {pointer.shard for pointer in pointers} == set(range(SHARDS))
+    assert command_line.main(["offsets", checkpoint]) == 0
+    assert json.loads(capsys.readouterr().out) == {"logOffset": 1}
+    assert command_line.main(["offsets", str(stopped.home / "input")]) == 1
+    assert "error: " in capsys.readouterr().err
+
+
+def test_a_read_of_the_new_state_shows_each_entry_once(stopped: OrderQuery, spark: SparkSession) -> None:
+    home = stopped.home
+    before = read_store(spark, "totals", checkpoint_location=home / "checkpoint", state_location=home / "state")
+    made = rescale(
+        spark,
+        checkpoint_location=home / "checkpoint",
+        state_location=home / "state",
+        to=home / "new",
+        shards=2,
+    )
+    assert sum(made.report.stores["totals"].entries) == before.count() > 0

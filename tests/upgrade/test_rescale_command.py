@@ -1,0 +1,109 @@
+"""The command `rescale`, on states that were really written."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from rescaling import KEYS, States, every_kind
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import METADATA_NAME, read_metadata, settle_metadata
+from upgrade_tools.cli import main
+
+
+@pytest.fixture
+def states(tmp_path: Path) -> States:
+    made = States(tmp_path, every_kind(), 3)
+    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
+    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
+    return made
+
+
+def command(states: States, *more: str, shards: str = "5") -> list[str]:
+    home = states.home
+    return [
+        "rescale",
+        str(home / "old"),
+        str(home / "new"),
+        "--shards",
+        shards,
+        "--pointers",
+        f"{home}/pointers",
+        *more,
+    ]
+
+
+def test_a_state_is_rescaled_and_what_was_made_is_printed(states: States, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(states)) == 0
+    out, err = capsys.readouterr()
+    assert "3 shards to 5: state " in out
+    assert "checked" in out
+    assert "shard 4: " in out
+    assert "reading: 3 of 3 shards" in err
+    assert "checking: 5 of 5 shards" in err
+    assert sorted(e for s in states.opened().contents() for e in s["headed"]) == sorted(
+        e for s in states.contents() for e in s["headed"]
+    )
+
+
+def test_pointers_can_come_on_stdin(states: States, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO((states.home / "pointers").read_text() + "\n"))
+    assert main([*command(states)[:-1], "-"]) == 0
+    assert states.opened().metadata.shards == 5
+
+
+def test_a_dry_run_writes_nothing(states: States, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(states, "--dry-run")) == 0
+    assert "dry run, nothing was written" in capsys.readouterr().out
+    assert not (states.home / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (lambda lines: lines[:2], "no commit pointer of shard 2 is given, but there is the delta"),
+        (lambda lines: [*lines, lines[0]], "two pointers of shard"),
+        (lambda lines: [], "none of the commit pointers given is of state state-old"),
+        (lambda lines: ["nonsense"], "is not one of ours"),
+        (
+            lambda lines: [json.dumps({**json.loads(line), "state_id": "another"}) for line in lines],
+            "none of the commit",
+        ),
+        (lambda lines: [json.dumps({**json.loads(lines[0]), "shard": 9})], "no such shard"),
+    ],
+)
+def test_pointers_that_are_not_those_of_the_state_are_refused(
+    states: States, capsys: pytest.CaptureFixture[str], lines: object, problem: str
+) -> None:
+    file = states.home / "pointers"
+    file.write_text("\n".join(lines(sorted(file.read_text().splitlines(), key=lambda line: json.loads(line)["shard"]))))
+    assert main(command(states)) == 1
+    assert problem in capsys.readouterr().err
+    assert read_metadata(DurableLocation(states.home / "new")) is None
+
+
+def test_what_is_not_there_is_said(states: States, capsys: pytest.CaptureFixture[str]) -> None:
+    (states.home / "old" / METADATA_NAME).unlink()
+    assert main(command(states)) == 1
+    assert METADATA_NAME in capsys.readouterr().err
+    (states.home / "pointers").unlink()
+    settle_metadata(states.location, states.metadata)
+    assert main(command(states)) == 1
+    assert "the commit pointers can't be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [[], ["--shards", "0", "--pointers", "p"], ["--shards", "x", "--pointers", "p"]])
+def test_wrong_usage(wrong: list[str]) -> None:
+    with pytest.raises(SystemExit) as wrong_usage:
+        main(["rescale", "a", "b", *wrong])
+    assert wrong_usage.value.code == 2
+
+
+def test_one_shard_needs_trust(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = States(tmp_path, every_kind(), 1)
+    made.put_everywhere(dict.fromkeys(KEYS, 50))
+    (tmp_path / "pointers").write_text(made.pointer(0).to_json())
+    assert main(command(made, shards="2")) == 1
+    assert "--trust-keys" in capsys.readouterr().err
+    assert main(command(made, "--trust-keys", shards="2")) == 0

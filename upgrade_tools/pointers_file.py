@@ -1,0 +1,18 @@
+"""Reads the commit pointers that `python -m statestore.spark pointers CHECKPOINT` prints, one a line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from statestore.errors import RescalePointersError
+from statestore.recovery.pointer import CommitPointer
+
+
+def read_pointers_file(location: str, file: str) -> list[CommitPointer]:
+    """Return the pointers in `file`, "-" for stdin. Raises RescalePointersError, CommitPointerError."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as cause:
+        raise RescalePointersError(location, problem=f"the commit pointers can't be read ({cause})") from cause
+    return [CommitPointer.from_json(line) for line in text.splitlines() if line.strip()]
