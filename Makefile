@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+RUNS ?= 20
+SEED ?= 1
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,7 +22,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 	--custom-compile-command "make lock" pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka test check bench lock clean java jars
+.PHONY: help demo demo-kafka test soak check bench lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +36,10 @@ demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker 
 test: java $(INSTALLED) jars ## run all tests; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
 	@$(WITH_JAVA) $(BIN)/python -m pytest $(ARGS)
 
+soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from SEED=s on; ARGS="--report file" as well
+	@$(WITH_JAVA) PYTHONPATH=tests/support:docs/examples:. $(BIN)/python -m statestore.testing.soak \
+		--query soak_query:queries --runs $(RUNS) --seed $(SEED) --again "make soak RUNS=1 SEED={seed}" $(ARGS)
+
 check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -45,6 +51,9 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/stores.py
 	@$(BIN)/python benchmarks/processor.py
 	@$(BIN)/python benchmarks/test_driver.py
+	@$(BIN)/python benchmarks/memory.py
+	@$(BIN)/python benchmarks/long_run.py
+	@$(BIN)/python benchmarks/scale.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 
 lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions

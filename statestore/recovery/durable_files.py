@@ -139,9 +139,15 @@ class DurableFiles(ABC):
     def _delete_once(self, path: str) -> None:
         self.filesystem.delete_file(path)
 
-    @abstractmethod
     def remove_directory(self, path: str) -> None:
-        """Remove a directory if it is empty, and there."""
+        """Remove a directory if it is empty, and there. Not for one that somebody may just be writing to.
+
+        On S3 that is the marker that pyarrow leaves when the last object is deleted.
+        """
+        if self._list(path):
+            return
+        with suppress(FileNotFoundError):
+            self.retrying.call(f"removing {path}", lambda: self.filesystem.delete_dir(path))
 
     @abstractmethod
     def _write_once(self, path: str, content: Content) -> None: ...
@@ -176,9 +182,6 @@ class ObjectFiles(DurableFiles):
             self._discard(stream, path)
             raise
         stream.close()
-
-    def remove_directory(self, path: str) -> None:
-        """Do nothing: what looks like a directory is gone with its last object."""
 
     def _discard(self, stream: Any, path: str) -> None:
         """Leave nothing visible of an upload that was not written to its end.
@@ -216,13 +219,6 @@ class RenamedFiles(DurableFiles):
         except BaseException:
             self._clean_up(partial)
             raise
-
-    def remove_directory(self, path: str) -> None:
-        """Remove a directory if it is empty, and there."""
-        if self._list(path):
-            return
-        with suppress(FileNotFoundError):
-            self.filesystem.delete_dir(path)
 
 
 class LocalFiles(DurableFiles):

@@ -133,7 +133,7 @@ class DurableLocation:
             self.delete(name)
 
     def remove_directory(self, directory: str) -> None:
-        """Remove a directory if it is empty; object stores have none to remove. Raises LocationNotWritableError."""
+        """Remove a directory that nobody writes to if it is empty, and there. Raises LocationNotWritableError."""
         files, root = self._open()
         with self._writing():
             files.remove_directory(_join(root, directory))

@@ -26,6 +26,9 @@ from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.expiring import ExpiringLayer, ExpiryTimes
 from statestore.stores.layer import ByteStoreLayer
 from statestore.stores.retaining import RetainingLayer
+from statestore.testing.faults import FaultPlan, FaultyLocalDirectory
+from statestore.testing.faults.injector import Injector
+from statestore.testing.faults.journal import FaultJournal
 
 FAMILY = "store:family"
 
@@ -56,6 +59,13 @@ def upgraded(path: Path) -> tuple[ByteStore, Callable[[], None]]:
     database = RocksDBDatabase(str(path), [FAMILY, "store:older"])
     store = UpgradingByteStore(database, FAMILY, "store:older", lambda key, value: value, "store")
     return store, database.close
+
+
+def faulty(path: Path) -> tuple[ByteStore, Callable[[], None]]:
+    """Make a store of a database under a fault plan, which has no faults."""
+    injector = Injector(FaultPlan(1, (1,), ()), FaultJournal(path.with_name("journal")))
+    database = FaultyLocalDirectory(path.parent, injector).open_database(path, [FAMILY])
+    return database.family(FAMILY, "store"), database.close
 
 
 class NoChangelog:
@@ -121,6 +131,7 @@ ENGINES = {
     "retaining": over_rocksdb(lambda inner: InOneSegment(RetainingLayer(inner, Segments(inner, 1000, 10)))),
     "segment-directories": segment_directories,
     "expiring": over_rocksdb(expiring),
+    "faulty": faulty,
     "small cache": over_rocksdb(lambda inner: CachingLayer(inner, WrittenFor(TaskRecordContext()), max_bytes=3)),
 }
 

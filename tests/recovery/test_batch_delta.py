@@ -1,0 +1,155 @@
+"""The delta of a batch, whole in memory or written as it spills: the same records, the same order, bounded batches."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from shards import TOTALS, stored
+from spilling import small_space
+from statestore.bytestore.spilling import SpillSpace
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import DurableFileCorruptedError, LocalDiskFullError
+from statestore.format.header_bytes import encode_headers
+from statestore.format.store_format import StoreFormat
+from statestore.processor.context import TaskRecordContext
+from statestore.recovery.batch_delta import BatchDelta
+from statestore.recovery.changelog import batch_changelog
+from statestore.recovery.delta import Delta, DeltaInfo, changelog_records, decode_delta, encode_delta
+from statestore.recovery.pointer import digest
+
+INFO = DeltaInfo("state-1", 3, 7)
+VERSIONS = StoreSpec("versions", StoreKind.VERSIONED, StoreFormat.WITH_HEADERS, 10_000, 1_000)
+PLAIN = StoreSpec("plain", StoreKind.KEY_VALUE, StoreFormat.PLAIN)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Iterator[SpillSpace]:
+    with small_space(tmp_path / "copy-0.spill", 1 << 30) as space:
+        yield space
+
+
+class Written:
+    """A batch's changelogs with what was written to them, in two halves with a spill between them if asked."""
+
+    def __init__(self, space: SpillSpace, *, spilled: bool) -> None:
+        self.changelogs = {spec.name: batch_changelog(spec, space.pending) for spec in (TOTALS, VERSIONS, PLAIN)}
+        self.delta = BatchDelta(INFO, self.changelogs, {"versions": 44}, space)
+        self.context = TaskRecordContext()
+        self.context.timestamp_ms = 5
+        self.write([(b"a", b"1"), (b"b", b"1"), (b"c", None)])
+        if spilled:
+            assert self.delta.held_bytes() > 0
+            self.delta.spill()
+            assert (self.delta.held_bytes(), [len(log) for log in self.changelogs.values()]) == (0, [0, 0, 0])
+        self.context.timestamp_ms = 6
+        self.write([(b"b", b"2"), (b"d", b"2"), (b"a", None)])
+
+    def write(self, changes: list[tuple[bytes, bytes | None]]) -> None:
+        headers = encode_headers([("h", b"1"), ("h", None)])
+        for key, value in changes:
+            whole = None if value is None else stored(value, self.context.timestamp_ms, headers)
+            self.changelogs["totals"].append(key, whole, self.context)
+            self.changelogs["versions"].append(
+                key, None if value is None else b"\x00" + value, self.context, self.context.timestamp_ms
+            )
+            self.changelogs["plain"].append(key, value, self.context)
+
+
+def records_of(delta: Delta) -> dict[str, list[tuple]]:
+    found: dict[str, list[tuple]] = {}
+    for name, batch in delta.batches():
+        found.setdefault(name, []).extend(tuple(record) for record in changelog_records(batch))
+    return found
+
+
+def test_what_spilled_and_what_did_not_say_the_same(tmp_path: Path) -> None:
+    with small_space(tmp_path / "one", 1 << 30) as one, small_space(tmp_path / "two", 1 << 30) as two:
+        held, spilled = Written(one, spilled=False).delta.finish(), Written(two, spilled=True).delta.finish()
+        assert isinstance(held.content, pa.Buffer)
+        assert isinstance(spilled.content, Path)
+        content = spilled.content.read_bytes()
+    assert (spilled.size_bytes, spilled.digest) == (len(content), digest(content))
+    assert (held.size_bytes, held.digest) == (held.content.size, digest(held.content))
+    deltas = decode_delta(held.content, "held"), decode_delta(pa.py_buffer(content), "spilled")
+    assert [delta.info for delta in deltas] == [INFO, INFO]
+    assert deltas[0].stores == deltas[1].stores
+    assert deltas[1].logged("versions").stream_time_ms == 44
+    whole, parts = (records_of(delta) for delta in deltas)
+    assert whole["versions"] == parts["versions"], "every write, in order"
+    for name in ("totals", "plain"):
+        last = {record[0]: record for record in parts[name]}
+        assert last == {record[0]: record for record in whole[name]}, "of several the last one counts"
+    assert len(parts["totals"]) == 6
+
+
+def test_a_mapped_file_is_read_batch_by_batch(space: SpillSpace) -> None:
+    finished = Written(space, spilled=True).delta.finish()
+    with pa.memory_map(str(finished.content)) as source:
+        delta = Delta(source, "mapped")
+        assert [(name, batch.num_rows) for name, batch in delta.batches()] == [
+            (name, 3) for name in ("totals", "versions", "plain", "totals", "versions", "plain")
+        ]
+        assert delta.table.num_rows == 18
+
+
+def test_nothing_written_is_no_delta(space: SpillSpace) -> None:
+    assert BatchDelta(INFO, {"totals": batch_changelog(TOTALS)}, {}, space).finish() is None
+    assert not space.directory.exists()
+
+
+def test_record_batches_are_bounded(space: SpillSpace) -> None:
+    context = TaskRecordContext()
+    many, large, versions = (batch_changelog(spec) for spec in (TOTALS, TOTALS, VERSIONS))
+    for number in range(10_000):
+        many.append(b"%06d" % number, stored(b""), context)
+        versions.append(b"k", b"\x00" + b"v" * 1_000, context, number)
+    for number in range(10):
+        large.append(b"%d" % number, stored(b"v" * (1 << 20)), context)
+    delta = decode_delta(encode_delta(INFO, {"many": many, "large": large, "versions": versions}, {}), "here")
+    rows: dict[str, list[int]] = {}
+    for name, batch in delta.batches():
+        rows.setdefault(name, []).append(batch.num_rows)
+        assert batch.nbytes < (5 << 20)
+    assert {name: sum(counts) for name, counts in rows.items()} == {"many": 10_000, "large": 10, "versions": 10_000}
+    assert max(rows["many"]) <= 4_096
+    assert max(rows["large"]) <= 4
+    assert [
+        record.timestamp_ms
+        for name, batch in delta.batches()
+        if name == "versions"
+        for record in changelog_records(batch)
+    ] == list(range(10_000))
+
+
+def test_damage_in_a_later_batch_is_found_when_it_is_read(space: SpillSpace) -> None:
+    finished = Written(space, spilled=True).delta.finish()
+    content = bytearray(finished.content.read_bytes())
+    place = content.rindex(b"\x28\xb5\x2f\xfd")  # where the last compressed buffer begins
+    content[place : place + 4] = b"\0\0\0\0"
+    delta = Delta(pa.py_buffer(bytes(content)), "file://damaged.arrow")
+    assert delta.info == INFO
+    for read in (lambda: list(delta.batches()), lambda: delta.table, delta.verify):
+        with pytest.raises(DurableFileCorruptedError, match=r"damaged\.arrow"):
+            read()
+    with pytest.raises(DurableFileCorruptedError, match=r"damaged\.arrow"):
+        decode_delta(pa.py_buffer(bytes(content)), "file://damaged.arrow")
+
+
+def test_a_full_disk_is_named(space: SpillSpace) -> None:
+    # The kernel's own device that is always full.
+    (space.make_directory() / "delta.arrow").symlink_to("/dev/full")
+    changelogs = {"totals": batch_changelog(TOTALS, space.pending)}
+    delta = BatchDelta(INFO, changelogs, {}, space)
+
+    def write() -> None:
+        for number in range(10_000):
+            changelogs["totals"].append(b"%09d" % number, stored(b"v" * 100), TaskRecordContext())
+        delta.spill()
+        delta.finish()
+
+    with pytest.raises(LocalDiskFullError, match=r"shard 3.*delta\.arrow.*larger disk") as caught:
+        write()
+    assert caught.value.path == str(space.directory / "delta.arrow")
+    delta.close()

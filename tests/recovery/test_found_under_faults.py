@@ -1,0 +1,61 @@
+"""What fault plans, or the thought of them, found: each a test of its own, reduced to what it takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from shards import Shard, stored, wait_for_uploads
+from statestore.recovery.options import RecoveryOptions
+
+EVERY_2 = RecoveryOptions(snapshot_every_deltas=2, snapshot_budget_ms=60_000, retained_versions=1)
+
+
+@pytest.mark.xfail(strict=True, reason="to be mended")
+def test_a_damaged_checksum_on_the_local_disk_does_not_get_into_snapshots(tmp_path: Path) -> None:
+    """All later snapshots had the wrong checksum of a table; none could be restored, and the deltas were gone."""
+    shard = Shard(tmp_path, recovery=EVERY_2)
+    expected = {b"%06d" % number: stored(b"v" * 100) for number in range(5_000)}
+    pointer = shard.batch(shard.start(), dict(expected))
+    number = 0
+    while len(pointer.snapshots) < 1:
+        number += 1
+        expected[b"last"] = stored(b"%d" % number)
+        pointer = shard.batch(pointer, {b"last": expected[b"last"]})
+        wait_for_uploads()
+    digests = tmp_path / "local/state-1/shard-0000/digests.json"
+    known = json.loads(digests.read_bytes())
+    assert known
+    digests.write_text(json.dumps({identity: "0" * len(digest) for identity, digest in known.items()}))
+    damaged_from = pointer.version
+    while pointer.base_version <= damaged_from:
+        number += 1
+        expected[b"last"] = stored(b"%d" % number)
+        pointer = shard.batch(pointer, {b"last": expected[b"last"]})
+        wait_for_uploads()
+    shutil.rmtree(tmp_path / "local")
+    assert shard.content(pointer) == expected
+
+
+@pytest.mark.xfail(strict=True, reason="to be mended")
+def test_a_damaged_table_of_the_local_copy_does_not_get_into_snapshots(tmp_path: Path) -> None:
+    """A table that rotted before it was first uploaded was in every snapshot, with the checksum of its damage."""
+    shard = Shard(tmp_path, recovery=EVERY_2)
+    expected = {b"%06d" % number: stored(b"v" * 100) for number in range(5_000)}
+    pointer = shard.batch(shard.start(), dict(expected))
+    pointer = shard.batch(pointer, {b"last": stored(b"1")})
+    table = max((tmp_path / "local/state-1/shard-0000/copy-0").glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[len(data) // 2] ^= 1
+    table.write_bytes(data)
+    number = 1
+    while pointer.base_version == 0:
+        number += 1
+        expected[b"last"] = stored(b"%d" % number)
+        pointer = shard.batch(pointer, {b"last": expected[b"last"]})
+        wait_for_uploads()
+    shutil.rmtree(tmp_path / "local")
+    assert shard.content(pointer) == expected

@@ -1,0 +1,122 @@
+"""Batches that write more than they may hold in memory: committed, restored, and failed, like all others."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shards import LoggedBatch, Shard, stored
+from spilling import SMALL, run_on_small_disk
+from statestore import Headers, Serdes, Stores
+from statestore.bytestore.memory_budget import MemoryBudget
+from statestore.processor.context import TaskRecordContext
+from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.pointer import CommitPointer
+
+VALUE = b"v" * 1_000
+MANY = 3 * SMALL.pending_bytes // len(VALUE)
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    shard = Shard(tmp_path)
+    shard.state = replace(shard.state, local=LocalDirectory(tmp_path / "local", memory=SMALL))
+    return shard
+
+
+def write_many(batch: LoggedBatch) -> CommitPointer:
+    store = batch.stores["totals"]
+    for number in range(MANY):
+        store.put(b"%06d" % number, stored(VALUE, number))
+    for number in range(0, MANY, 3):
+        store.put(b"%06d" % number, stored(b"again", number))
+    store.put(b"%06d" % 1, None)
+    assert batch.batch.delta.spilled_bytes > SMALL.pending_bytes
+    return batch.commit()
+
+
+def expected() -> dict[bytes, bytes]:
+    content = {b"%06d" % number: stored(b"again" if number % 3 == 0 else VALUE, number) for number in range(MANY)}
+    del content[b"%06d" % 1]
+    return content
+
+
+def test_it_is_committed_applied_and_restored(shard: Shard) -> None:
+    pointer = shard.run(shard.start(), write_many)
+    assert not [found for found in shard.copy.parent.glob("spill-*") if found.is_dir()]
+    assert shard.content(pointer) == expected()
+    shutil.rmtree(shard.home / "local")
+    assert shard.content(pointer) == expected()
+
+
+def test_one_that_fails_leaves_no_trace(shard: Shard) -> None:
+    def fail(batch: LoggedBatch) -> None:
+        write_many(batch)
+        raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        shard.run(shard.start(), fail)
+    assert not [found for found in shard.copy.parent.glob("spill-*") if found.is_dir()]
+    assert shard.content(shard.start()) == {}
+
+
+def test_versions_come_back_as_they_were_put(tmp_path: Path) -> None:
+    builder = Stores.versioned_key_value_store_with_headers_builder(
+        Stores.persistent_versioned_key_value_store_with_headers("versions", 100_000, 1_000),
+        Serdes.bytes(),
+        Serdes.bytes(),
+    )
+    shards = [Shard(tmp_path / name) for name in ("spilling", "holding")]
+    found = []
+    for shard, memory in zip(shards, (SMALL, MemoryBudget()), strict=True):
+        shard.state = replace(
+            shard.state, stores=(builder.spec,), local=LocalDirectory(shard.home / "local", memory=memory)
+        )
+
+        def put_all(batch: LoggedBatch) -> CommitPointer:
+            inner = batch.batch.stores["versions"]
+            store = builder.build(inner.bytes, changelog=inner.changelog, context=TaskRecordContext())
+            for number in range(12_000):
+                # Mostly forward, now and then back: what is put where depends on all that was put before.
+                time_ms = number * 20 - (number % 7) * 3_000
+                store.put(b"%02d" % (number % 50), b"%06d" % number + VALUE, max(0, time_ms), Headers())
+            batch.batch.stream_times_ms["versions"] = max(n * 20 - (n % 7) * 3_000 for n in range(12_000))
+            return batch.commit()
+
+        pointer = shard.run(shard.start(), put_all)
+        shutil.rmtree(shard.home / "local")
+        found.append(shard.run(pointer, lambda batch: dict(batch.batch.stores["versions"].bytes.range(None, None))))
+    assert found[0] == found[1]
+    assert len(found[0]) > 50
+
+
+FILL = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from shards import Shard, stored
+from spilling import SMALL
+from statestore.errors import LocalDiskFullError
+from statestore.recovery.local_directory import LocalDirectory
+
+shard = Shard(Path(sys.argv[2]))
+shard.state = replace(shard.state, local=LocalDirectory(Path(sys.argv[1], "local"), memory=SMALL))
+pointer = shard.batch(shard.start(), {b"a": stored(b"1")})
+
+def fill(batch):
+    for number in range(200_000):
+        batch.stores["totals"].put(b"%06d" % number, stored(b"v" * 1_000))
+
+try:
+    shard.run(pointer, fill)
+except LocalDiskFullError as full:
+    print(full.path.startswith(sys.argv[1]), len(list(Path(sys.argv[2]).glob("state/**/*.arrow"))))
+left = [path for path in Path(sys.argv[1]).glob("**/spill-*") if path.is_dir()]
+print(shard.content(pointer) == {b"a": stored(b"1")}, left)
+"""
+
+
+def test_a_disk_that_fills_up_fails_the_batch_and_nothing_else(tmp_path: Path) -> None:
+    printed = run_on_small_disk(tmp_path / "disk", 40 << 20, FILL, str(tmp_path / "home"))
+    assert printed == "True 1\nTrue []\n", "the disk is named; one delta is there, that of the batch before"
