@@ -5,8 +5,7 @@ run with the highest fence is the one that goes on, every other one stops at its
 up and its executors, a query that was started twice from one checkpoint, and a second operator on the same location
 are found out. None of them can do harm before that: what an attempt writes has a name of its own.
 
-A fence also says from which version its run went on. What other runs wrote beyond that may be committed in another
-copy of the checkpoint, so it is not taken for garbage while it could still be needed.
+A fence also says from which version its run went on. What other runs wrote beyond that was given up.
 
 A delta of version n + 2 proves that version n + 1 was committed: it was written on top of it. That is how an attempt
 learns that its batch was committed without it, and a run that its checkpoint is behind.

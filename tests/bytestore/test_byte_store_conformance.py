@@ -11,9 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from statestore import Serdes, Stores
 from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.memory_budget import MemoryBudget
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.segments import Segments, segment_prefix
+from statestore.bytestore.spilling import SpillSpace
+from statestore.bytestore.spilling_write_set import SpilledWrites, SpillingWriteSet
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.task_directory import TaskDirectory
 from statestore.bytestore.upgrading import UpgradingByteStore
@@ -66,6 +69,32 @@ def faulty(path: Path) -> tuple[ByteStore, Callable[[], None]]:
     injector = Injector(FaultPlan(1, (1,), ()), FaultJournal(path.with_name("journal")))
     database = FaultyLocalDirectory(path.parent, injector).open_database(path, [FAMILY])
     return database.family(FAMILY, "store"), database.close
+
+
+def spilling(path: Path) -> tuple[SpillingWriteSet, SpillSpace, Callable[[], None]]:
+    committed, close = rocksdb(path)
+    space = SpillSpace(path.with_suffix(".spill"), MemoryBudget())
+    store = SpillingWriteSet(committed, space)
+
+    def close_all() -> None:
+        store.close()
+        space.__exit__(None, None, None)
+        close()
+
+    return store, space, close_all
+
+
+def spilling_write_set(path: Path) -> tuple[ByteStore, Callable[[], None]]:
+    """Make a write set of which each write goes to disk at once."""
+    store, space, close = spilling(path)
+    space.pending.limit_bytes = 0
+    return store, close
+
+
+def spilled_writes(path: Path) -> tuple[ByteStore, Callable[[], None]]:
+    """Make what a write set stands on after it spilled for the first time."""
+    store, space, close = spilling(path)
+    return SpilledWrites(store.inner, space.store(store.name)), close
 
 
 class NoChangelog:
@@ -124,6 +153,8 @@ ENGINES = {
     "rocksdb": rocksdb,
     "memory": memory,
     "write-set": write_set,
+    "spilling-write-set": spilling_write_set,
+    "spilled-writes": spilled_writes,
     "upgraded": upgraded,
     "layer": over_rocksdb(ByteStoreLayer),
     "change-logging": over_rocksdb(lambda inner: ChangeLoggingLayer(inner, SPEC, NoChangelog(), TaskRecordContext())),

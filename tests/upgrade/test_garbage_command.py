@@ -26,7 +26,7 @@ def pointer(shard: Shard) -> CommitPointer:
     pointer = shard.start()
     for number in range(20):
         pointer = shard.batch(pointer, {b"k": stored(b"%d" % number), b"%d" % number: stored(b"v")})
-        if number == 17:
+        if number == 3:
             failed = shard.batch(pointer, {b"k": stored(b"failed")})
             (shard.home / "failed").write_text(failed.head)
     wait_for_uploads()
@@ -48,8 +48,7 @@ def test_garbage_is_listed_with_reasons_and_removed_only_if_asked_to(
     out = capsys.readouterr().out
     assert files(shard) == before, "a list changes nothing"
     assert (shard.home / "failed").read_text() in out
-    assert "left by an attempt at version 19 that was not committed" in out
-    assert "no retained version needs deltas up to version" in out
+    assert "no retained version needs deltas up to" in out
     assert "nothing was, give --remove" in out
     assert main([*arguments, "--retained-versions", "5", "--remove"]) == 0
     capsys.readouterr()
