@@ -13,7 +13,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.snapshot import read_manifest
-from statestore.recovery.snapshot_upload import SnapshotUpload, UploadPlan
+from statestore.recovery.snapshot_upload import SnapshotUpload
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,28 +40,36 @@ class SnapshotStep:
     def take(self, committed: CommitPointer, copy: LocalCopy | None) -> CommitPointer:
         """Return the batch's pointer, with a snapshot if one was finished; begin or go on with one where it is time.
 
-        `copy` is at the version of the pointer that the batch was opened at.
+        `copy` is at the version of the pointer that the batch was opened at. Nothing that goes wrong here fails the
+        batch: it is in its delta by now, and needs no snapshot.
         """
         due = snapshot_is_due(self.pointer, self.options)
         if not due and not SnapshotUpload.is_under_way(self.shard_dir):
             return committed
-        with SnapshotUpload.held(self.location, self.shard_dir, self.options.snapshot_budget_ms / 1000) as upload:
-            if upload is None:
-                return committed
-            plan = upload.plan(self.pointer)
-            manifest = upload.result() if plan is not None else None
-            if plan is not None and manifest is not None:
-                named = committed.with_snapshot(
-                    plan.version, manifest, plan.delta, retained_versions=self._retained_versions
-                )
-                if self._is_there(named):
-                    return named
-                upload.clear()
-                plan = None
-            if plan is None and copy is not None and due:
-                plan = self._begin(upload, copy)
-            if plan is not None:
-                upload.start(plan, self.pointer, self._collect_garbage)
+        try:
+            with SnapshotUpload.held(self.location, self.shard_dir, self.options.snapshot_budget_ms / 1000) as upload:
+                return committed if upload is None else self._go_on(upload, committed, copy if due else None)
+        except (StateStoreError, OSError) as failure:
+            _LOG.warning("shard %d: no snapshot of version %d: %s", self.pointer.shard, self.pointer.version, failure)
+            return committed
+
+    def _go_on(self, upload: SnapshotUpload, committed: CommitPointer, copy: LocalCopy | None) -> CommitPointer:
+        """Do the next that is to be done; `copy` is None if no new snapshot is to be begun."""
+        plan = upload.plan(self.pointer)
+        manifest = upload.result() if plan is not None else None
+        if plan is not None and manifest is not None:
+            named = committed.with_snapshot(
+                plan.version, manifest, plan.delta, retained_versions=self._retained_versions
+            )
+            if self._is_there(named):
+                return named
+            upload.clear()
+            plan = None
+        if plan is None and copy is not None:
+            entries = {name: store.bytes.approximate_num_entries() for name, store in copy.stores.items()}
+            plan = upload.begin(self.pointer, self.epoch, copy.database.checkpoint, entries)
+        if plan is not None:
+            upload.start(plan, self.pointer, self._collect_garbage)
         return committed
 
     def _is_there(self, named: CommitPointer) -> bool:
@@ -77,16 +85,6 @@ class SnapshotStep:
     def _retained_versions(self) -> int:
         retained = self.options.retained_versions
         return DEFAULT_RETAINED_VERSIONS if retained is None else retained
-
-    def _begin(self, upload: SnapshotUpload, copy: LocalCopy) -> UploadPlan | None:
-        entries = {name: store.bytes.approximate_num_entries() for name, store in copy.stores.items()}
-        try:
-            return upload.begin(self.pointer, self.epoch, copy.database.checkpoint, entries)
-        except (StateStoreError, OSError) as failure:
-            # The batch is in its delta by now, and needs no snapshot.
-            _LOG.warning("shard %d: no snapshot of version %d: %s", self.pointer.shard, self.pointer.version, failure)
-            upload.clear()
-            return None
 
     def _collect_garbage(self) -> None:
         try:

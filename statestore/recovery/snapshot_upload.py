@@ -93,6 +93,8 @@ class SnapshotUpload:
         thread = _running.get(shard_dir)
         if thread is not None:
             thread.join(wait_s)
+            if not thread.is_alive():
+                del _running[shard_dir]
         shard_dir.mkdir(parents=True, exist_ok=True)
         lock = FileLock(shard_dir / "snapshot.lock")
         if not lock.acquire():

@@ -74,7 +74,8 @@ def stateful(
         via: Spark's entry point, "transform_with_state" or "apply_in_pandas_with_state".
         shard_by: "key" places records as Kafka's producer would (murmur2 of the key, modulo shards); "partition" by
             their Kafka partition modulo shards, for topics that are already partitioned as wanted.
-        local_dir: directory on each executor for the local copies; None means one per user in the temporary directory.
+        local_dir: directory on each executor for the local copies; None is one per user in the temporary directory. A
+            LocalDirectory brings its own memory budget.
         on_deserialization_error: "fail" stops the query at a record that the source's serdes can't read; "skip" leaves
             it out, counts it in the shard's commit pointer and logs it.
         accept_topology_change: record a changed topology instead of refusing it; no store may be missing or changed.

@@ -1,15 +1,26 @@
 """Snapshots: when they are made, what they share, and that a shard is restored from them."""
 
+import dataclasses
 import json
 import logging
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shards import Shard, stored
-from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
+from shards import Shard, stored, wait_for_uploads
+from statestore.errors import (
+    DurableFileCorruptedError,
+    DurableFileMissingError,
+    LocationNotWritableError,
+    SnapshotFormatError,
+)
+from statestore.recovery.location import DurableLocation
 from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.snapshot import read_manifest
@@ -170,6 +181,80 @@ def test_a_snapshot_of_a_newer_format_is_done_without_or_names_the_way(shard: Sh
     pointer = rewrite_manifest(shard, run_batches(shard, shard.start(), range(1, 6)), {"format": 2})
     shutil.rmtree(shard.home / "local")
     assert shard.content(pointer) == content_after(5), "the deltas are all there"
+
+
+class NoRoomForSnapshots(DurableLocation):
+    """Refuses to write snapshots while there is a file `full` beside it."""
+
+    def write_file(self, name: str, path: str | os.PathLike[str]) -> None:
+        self._refuse(name)
+        super().write_file(name, path)
+
+    def write(self, name: str, data: Any) -> None:
+        self._refuse(name)
+        super().write(name, data)
+
+    def _refuse(self, name: str) -> None:
+        if "/snapshots/" in name and Path(self.uri.removeprefix("file://")).with_name("full").exists():
+            raise LocationNotWritableError(self.uri, cause="no room for snapshots")
+
+
+def test_batches_go_on_while_no_snapshot_can_be_written_and_the_same_one_is_taken_up(
+    shard: Shard, caplog: pytest.LogCaptureFixture
+) -> None:
+    shard.state = dataclasses.replace(shard.state, location=NoRoomForSnapshots(shard.home / "state"))
+    full = shard.home / "full"
+    full.touch()
+    pointer = run_batches(shard, shard.start(), range(1, 9))
+    wait_for_uploads()
+    assert pointer.snapshots == ()
+    assert "no room for snapshots" in caplog.text
+    full.unlink()
+    pointer = run_batches(shard, pointer, range(9, 11))
+    assert [made.version for made in pointer.snapshots] == [3], "the checkpoint that was waiting"
+    assert shard.content(pointer) == content_after(10)
+
+
+UPLOAD_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from shards import Shard
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.pointer import CommitPointer
+from tests.recovery.test_snapshots import EVERY_3, run_batches
+import dataclasses
+
+class DiesWithTheSecondFile(DurableLocation):
+    sent = 0
+
+    def write_file(self, name, path):
+        DiesWithTheSecondFile.sent += 1
+        if DiesWithTheSecondFile.sent == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().write_file(name, path)
+
+shard = Shard(Path(sys.argv[1]), recovery=EVERY_3)
+shard.state = dataclasses.replace(shard.state, location=DiesWithTheSecondFile(shard.home / "state"))
+pointer = CommitPointer.from_json(sys.argv[2])
+run_batches(shard, pointer, range(4, 6))
+"""
+
+
+def test_an_upload_cut_off_by_a_kill_is_taken_up_where_it_was(shard: Shard) -> None:
+    pointer = run_batches(shard, shard.start(), range(1, 4))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run(
+        [sys.executable, "-c", UPLOAD_AND_DIE, shard.home, pointer.to_json()], env=environment, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    (begun,) = (shard.home / "state/shards/0000/snapshots").iterdir()
+    sent = {path.name: path.stat().st_ino for path in begun.glob("*.sst")}
+    pointer = run_batches(shard, pointer, range(4, 6))
+    assert [made.version for made in pointer.snapshots] == [3]
+    assert Path(pointer.snapshots[0].manifest.name).parent.name == begun.name
+    assert sent.items() <= {path.name: path.stat().st_ino for path in begun.iterdir()}.items(), "not sent again"
+    shutil.rmtree(shard.home / "local")
+    assert shard.content(pointer) == content_after(5)
 
 
 class Listener:
