@@ -298,6 +298,8 @@ def queries() -> Iterator[MakeQuery]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.default.parallelism", "2")
         .config("spark.python.daemon.module", "soak_daemon")
+        # Compilers of more than the first tier cost more here than they gain.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()

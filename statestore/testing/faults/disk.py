@@ -1,0 +1,160 @@
+"""A local disk that fails, fills up, and forgets what was not synced when the power goes.
+
+Every operation is noted in the journal before it changes anything, and every sync after it is done. What a loss of
+power takes is worked out from these notes alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from statestore.recovery.local_disk import LocalDisk
+from statestore.testing.faults.injector import Injector
+from statestore.testing.faults.journal import FaultJournal
+from statestore.testing.faults.plan import Effect, Point
+
+_NOTES = "disk"
+_KEPT = "kept"
+
+
+class FaultyDisk(LocalDisk):
+    """A LocalDisk on which the faults of a plan strike. Picklable."""
+
+    def __init__(self, injector: Injector) -> None:
+        super().__init__()
+        self._injector = injector
+        self._journal = injector.journal
+
+    def make_directory(self, path: str) -> None:
+        """Make one directory, in a parent that may forget it."""
+        if not os.path.isdir(path):
+            self._journal.note(_NOTES, ("name", path, None))
+        super().make_directory(path)
+
+    def create(self, path: str) -> BinaryIO:
+        """Make a file, in a directory that may forget it."""
+        file: BinaryIO | None = None
+        try:
+            with self._injector.at(Point.CREATE_FILE, name=path, error=_io_error) as fault:
+                if fault is not None and fault.effect is Effect.NO_SPACE:
+                    raise _no_space(self._injector.text(fault))
+                self._journal.note(_NOTES, ("name", path, None))
+                self._journal.note(_NOTES, ("content", path))
+                file = super().create(path)
+            return file
+        except BaseException:
+            if file is not None:
+                file.close()
+            raise
+
+    def append(self, file: BinaryIO, data: bytes | pa.Buffer) -> None:
+        """Write to a file that may forget it; on a full disk, half of it."""
+        with self._injector.at(Point.APPEND, name=file.name, error=_io_error) as fault:
+            if fault is not None and fault.effect is Effect.NO_SPACE:
+                super().append(file, bytes(memoryview(data)[: len(memoryview(data)) // 2]))
+                file.flush()
+                raise _no_space(self._injector.text(fault))
+            super().append(file, data)
+
+    def sync_file(self, file: BinaryIO) -> None:
+        """Sync a file: it remembers what it has."""
+        with self._injector.at(Point.SYNC_FILE, name=file.name, error=_io_error):
+            super().sync_file(file)
+            self._journal.note(_NOTES, ("synced", file.name))
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename a file, in a directory that may forget it."""
+        with self._injector.at(Point.REPLACE, name=target, error=_io_error):
+            self._journal.note(_NOTES, ("renamed", source, target, self._keep(target)))
+            super().replace(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        """Sync a directory: it remembers which names it has."""
+        with self._injector.at(Point.SYNC_DIRECTORY, name=f"{path}/", error=_io_error):
+            super().sync_directory(path)
+            self._journal.note(_NOTES, ("synced names", path))
+
+    def remove(self, path: str) -> None:
+        """Remove a file, from a directory that may remember it."""
+        with self._injector.at(Point.REMOVE, name=path, error=_io_error):
+            self._journal.note(_NOTES, ("name", path, self._keep(path)))
+            super().remove(path)
+
+    def _keep(self, path: str) -> str | None:
+        """Keep what is at `path`, and return where; None if there is nothing."""
+        if not os.path.isfile(path):
+            return None
+        directory = self._journal.directory / _KEPT
+        directory.mkdir(exist_ok=True)
+        kept = directory / str(self._journal.count(_KEPT))
+        shutil.copyfile(path, kept)
+        return str(kept)
+
+
+def lose_unsynced(journal: FaultJournal, seed: int) -> list[str]:
+    """Do what a loss of power does to the disk of `journal`: forget what was not synced, or some of it, by `seed`.
+
+    Return what was lost, in words. No process may be using the disk.
+    """
+    names, contents = _unsynced(journal)
+    rng = random.Random(seed)
+    lost = []
+    # Content first, while it is still where it was written to.
+    for path in sorted(contents):
+        if os.path.isfile(path) and rng.random() < 0.5:
+            os.truncate(path, rng.choice((0, os.path.getsize(path) // 2)))
+            lost.append(f"content of {path}")
+    for path, before in reversed(names.items()):
+        if rng.random() < 0.5:
+            _forget_name(path, before)
+            lost.append(f"name {path}")
+    journal.forget(_NOTES)
+    return lost
+
+
+def _unsynced(journal: FaultJournal) -> tuple[dict[str, str | None], set[str]]:
+    """Return the names that came or went unsynced, with what was there before, and the files with unsynced content."""
+    names: dict[str, str | None] = {}
+    contents: set[str] = set()
+    for what, path, *more in journal.notes(_NOTES):
+        if what == "content":
+            contents.add(path)
+        elif what == "synced":
+            contents.discard(path)
+        elif what == "name":
+            names.setdefault(path, more[0])
+        elif what == "renamed":
+            target, before = more
+            names.pop(path, None)
+            names.setdefault(target, before)
+            if path in contents:
+                contents.discard(path)
+                contents.add(target)
+        elif what == "synced names":
+            for name in [name for name in names if os.path.dirname(name) == path]:
+                del names[name]
+    return names, contents
+
+
+def _forget_name(path: str, before: str | None) -> None:
+    if before is not None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        shutil.copyfile(before, path)
+    elif os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.remove(path)
+
+
+def _io_error(text: str) -> OSError:
+    return OSError(errno.EIO, f"{os.strerror(errno.EIO)}: {text}")
+
+
+def _no_space(text: str) -> OSError:
+    return OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {text}")

@@ -1,0 +1,104 @@
+"""Local copies whose databases fail, fill the disk, report damage and die in the middle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from statestore.bytestore.protocol import Change, Pair
+from statestore.bytestore.rocksdb import RocksDBByteStore, RocksDBDatabase
+from statestore.errors import LocalDiskFullError, LocalStateCorruptedError, StoreError
+from statestore.recovery.local_directory import LocalDirectory
+from statestore.testing.faults.injector import Injector
+from statestore.testing.faults.plan import Effect, Fault, Point
+
+
+class FaultyLocalDirectory(LocalDirectory):
+    """A LocalDirectory whose databases are struck by the faults of a plan. Picklable."""
+
+    def __init__(self, path: str | os.PathLike[str], injector: Injector) -> None:
+        super().__init__(path)
+        self._injector = injector
+
+    def open_database(self, path: Path, families: Sequence[str]) -> RocksDBDatabase:
+        """Open a database, which may fail, now or later."""
+        with self._injector.at(Point.OPEN_DATABASE, str(path), error=_Failure(str(path))) as fault:
+            _raise_for(fault, self._injector, str(path))
+            return FaultyDatabase(super().open_database(path, families), self._injector)
+
+
+class FaultyDatabase(RocksDBDatabase):
+    """An open database, struck by the faults of a plan."""
+
+    def __init__(self, database: RocksDBDatabase, injector: Injector) -> None:
+        # The same database, looked at as one of this class: handles, stores and locks are shared, not copied.
+        self.__dict__ = database.__dict__
+        self._injector = injector
+
+    def family(self, name: str, store: str | None = None) -> RocksDBByteStore:
+        """Return the byte store over a family, which may fail."""
+        return FaultyByteStore(super().family(name, store), self._injector, self.path)
+
+    def close(self) -> None:
+        """Close the database. Whatever it reports, it is closed: a lock must not outlive it."""
+        if self._db is None:
+            return
+        try:
+            with self._injector.at(Point.CLOSE_DATABASE, self.path, error=_Failure(self.path)) as fault:
+                super().close()
+                _raise_for(fault, self._injector, self.path)
+        finally:
+            super().close()
+
+
+class FaultyByteStore(RocksDBByteStore):
+    """A byte store of an open database, struck by the faults of a plan."""
+
+    def __init__(self, store: RocksDBByteStore, injector: Injector, path: str) -> None:
+        self.__dict__ = store.__dict__
+        self._injector = injector
+        self._where = path
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, unless a fault strikes."""
+        with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:
+            _raise_for(fault, self._injector, self._where)
+            return super().get(key)
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """Yield pairs, unless a fault strikes."""
+        with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:
+            _raise_for(fault, self._injector, self._where)
+            return super().range(start, end, reverse=reverse)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`, unless a fault strikes."""
+        with self._injector.at(Point.WRITE_DATABASE, self._where, error=_Failure(self.name)) as fault:
+            _raise_for(fault, self._injector, self._where)
+            super().put(key, value)
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply changes, unless a fault strikes."""
+        with self._injector.at(Point.WRITE_DATABASE, self._where, error=_Failure(self.name)) as fault:
+            _raise_for(fault, self._injector, self._where)
+            super().write(changes)
+
+
+class _Failure:
+    """Makes the error that RocksDB's own failures become."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+
+    def __call__(self, text: str) -> StoreError:
+        return StoreError(self._store, f"RocksDB: IO error: {text}")
+
+
+def _raise_for(fault: Fault | None, injector: Injector, path: str) -> None:
+    if fault is None:
+        return
+    if fault.effect is Effect.CORRUPT:
+        raise LocalStateCorruptedError("local copy", path=path, cause=f"Corruption: {injector.text(fault)}")
+    if fault.effect is Effect.NO_SPACE:
+        raise LocalDiskFullError("local copy", path=path, cause=f"No space left on device: {injector.text(fault)}")

@@ -1,0 +1,77 @@
+"""A durable location that fails, hands out damaged bytes, and lets files rot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from statestore.errors import LocationError, LocationNotWritableError
+from statestore.recovery.location import DurableEntry, DurableLocation
+from statestore.testing.faults.damage import flipped, rot
+from statestore.testing.faults.disk import FaultyDisk
+from statestore.testing.faults.injector import Injector, MakeError
+from statestore.testing.faults.plan import Effect, Point
+
+
+class FaultyLocation(DurableLocation):
+    """A DurableLocation on a local disk, on both of which the faults of a plan strike. Picklable."""
+
+    def __init__(self, location: str | Path, injector: Injector) -> None:
+        super().__init__(location, disk=FaultyDisk(injector))
+        self._injector = injector
+        self.directory = Path(location)
+
+    def read(self, name: str) -> pa.Buffer | None:
+        """Read a file, of which a bit may be wrong."""
+        with self._injector.at(Point.READ, name=name, error=self._unreadable) as fault:
+            data = super().read(name)
+            if data is not None and fault is not None and fault.effect is Effect.CORRUPT:
+                return pa.py_buffer(flipped(data.to_pybytes(), fault.amount))
+            return data
+
+    def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
+        """Copy a file, of which a bit may be wrong."""
+        with self._injector.at(Point.FETCH, name=name, error=self._unreadable) as fault:
+            found = super().fetch(name, path)
+            if found and fault is not None and fault.effect is Effect.CORRUPT:
+                fetched = Path(path)
+                fetched.write_bytes(flipped(fetched.read_bytes(), fault.amount))
+            return found
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        """Write a file, which may rot."""
+        with self._written(name):
+            super().write(name, data)
+
+    def write_file(self, name: str, path: str | os.PathLike[str]) -> None:
+        """Write a file, which may rot."""
+        with self._written(name):
+            super().write_file(name, path)
+
+    def entries(self, directory: str) -> list[DurableEntry]:
+        """List a directory."""
+        with self._injector.at(Point.LIST, directory, error=self._unreadable):
+            return super().entries(directory)
+
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        with self._injector.at(Point.DELETE, name=name, error=self._not_writable):
+            super().delete(name)
+
+    @contextmanager
+    def _written(self, name: str) -> Iterator[None]:
+        with self._injector.at(Point.WRITE, name=name, error=self._not_writable) as fault:
+            yield
+            if fault is not None and fault.effect is Effect.ROT:
+                rot(self._injector.journal, self.directory, name, fault.amount)
+
+    def _unreadable(self, text: str) -> LocationError:
+        return LocationError(str(self), text)
+
+    @property
+    def _not_writable(self) -> MakeError:
+        return lambda text: LocationNotWritableError(str(self), cause=text)
