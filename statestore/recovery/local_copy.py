@@ -16,7 +16,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from statestore.bytestore.upgrading import UpgradingByteStore
 from statestore.errors import FormatError, LocalStateCorruptedError, LocalStateLockedError
 from statestore.recovery.file_lock import locked
 from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
+from statestore.recovery.local_marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.restore import CommittedStore, restore
@@ -98,16 +98,16 @@ def open_local_copy(
             except LocalStateLockedError:
                 # Held by this very process: a copy that was discarded while it was still open.
                 continue
-            usable = changed = False
+            usable = False
             try:
-                changed = _catch_up(opening, copy)
+                _catch_up(opening, copy)
                 usable = True
                 yield copy
             except LocalStateCorruptedError:
                 usable = False
                 raise
             finally:
-                _close(copy.database, path, pointer if usable and changed else None)
+                _close(copy.database, path, pointer if usable else None)
                 if not usable:
                     _discard(path)
             return
@@ -188,17 +188,27 @@ def _without_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -
 
 
 def _applied_deltas(path: Path, pointer: CommitPointer) -> int | None:
-    """Return how many of the pointer's deltas the copy at `path` holds, None if it is of no use."""
+    """Return how many of the pointer's deltas the copy at `path` holds, None if it is of no use.
+
+    From now on its marker no longer says what files there are: the database is about to be opened.
+    """
     try:
         marker = read_marker(path)
+        if marker is None or (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
+            return None
+        if marker.files is not None and marker.files != files_digest(path):
+            raise FormatError("local copy", f"{path} does not hold the files that it was closed with")
+        if is_damaged(path):
+            raise FormatError("local copy", f"{path} has a table that can't be read")
     except FormatError as damage:
         _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
         return None
-    if marker is None or (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
-        return None
     if marker.applying is not None and not marker.delta:
         return None  # cheaper to begin anew than to tell what is there
-    return marker.applied(pointer.chain)
+    applied = marker.applied(pointer.chain)
+    if applied is not None:
+        write_marker(path, replace(marker, files=None), durably=False)
+    return applied
 
 
 def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict[str, CommittedStore]:
@@ -211,12 +221,11 @@ def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict
     return opened
 
 
-def _catch_up(opening: _Opening, copy: LocalCopy) -> bool:
-    """Apply the deltas of the pointer that the copy does not hold yet; return whether it needs a new marker."""
+def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
+    """Apply the deltas of the pointer that the copy does not hold yet."""
     pointer = opening.pointer
     upgrading = any(isinstance(store.bytes, UpgradingByteStore) for store in copy.stores.values())
-    behind = copy.applied < len(pointer.deltas)
-    if behind or upgrading:
+    if upgrading or copy.applied < len(pointer.deltas):
         # An upgrade moves entries from family to family, and a crash may keep only the half of a move that deletes:
         # then nothing in the copy is certain.
         certain = "" if upgrading else pointer.chain[copy.applied]
@@ -225,7 +234,6 @@ def _catch_up(opening: _Opening, copy: LocalCopy) -> bool:
         restore(opening.location, pointer, copy.applied, copy.stores, opening.space, copy.restoring)
     if copy.restoring is not None:
         copy.restoring.end()
-    return behind or upgrading
 
 
 def _close(database: RocksDBDatabase, path: Path, reached: CommitPointer | None) -> None:
@@ -236,7 +244,8 @@ def _close(database: RocksDBDatabase, path: Path, reached: CommitPointer | None)
     try:
         database.close()
         if reached is not None:
-            write_marker(path, LocalMarker(reached.state_id, reached.shard, reached.head), durably=False)
+            marker = LocalMarker(reached.state_id, reached.shard, reached.head, files=files_digest(path))
+            write_marker(path, marker, durably=False)
     except LocalStateCorruptedError as damage:
         _LOG.warning("discarding the local copy: %s", damage)
         _discard(path)

@@ -1,10 +1,14 @@
 """`statestore.marker` in a local copy's directory: which committed version the copy holds.
 
-    {"state_id": str, "shard": int, "delta": str, "applying": str | null}
+    {"state_id": str, "shard": int, "delta": str, "applying": str | null, "files": str | null}
 
 `delta` names the last delta that is in the database for certain. While later ones are being applied, `applying` names
 the last of them: then the database holds an unknown part of what comes after `delta`, up to `applying`. Applying a
 delta twice changes nothing, so such a copy is good for every chain that both are on.
+
+`files` is a checksum of what the directory held when the database was closed: names and sizes of all files, and the
+content of those that say which tables there are. RocksDB takes such a file that is cut for one that was never finished,
+and opens without the tables that are missing in it. While the database is open, and after a crash, `files` is null.
 
 The intent is on the disk before the database is touched, the outcome is written after the database was flushed and
 closed. Column families are flushed one after the other, so no marker within the database could say as much.
@@ -19,9 +23,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from statestore.errors import FormatError
+from statestore.recovery.pointer import new_digest
 
 _NAME = "statestore.marker"
 _LIMIT_BYTES = 64 * 1024
+_DAMAGED = "statestore.damaged"
+_NOT_COUNTED = ("LOCK", "LOG", _DAMAGED)
+_LIST_OF_TABLES = ("MANIFEST", "CURRENT")
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,7 @@ class LocalMarker:
     shard: int
     delta: str
     applying: str | None = None
+    files: str | None = None
 
     def applied(self, chain: Sequence[str]) -> int | None:
         """Return how many deltas of `chain`, which begins with the one before them, the copy is sure to hold.
@@ -41,6 +50,18 @@ class LocalMarker:
         if self.delta not in chain or (self.applying is not None and self.applying not in chain):
             return None
         return chain.index(self.delta)
+
+
+def files_digest(copy: Path) -> str:
+    """Return a checksum of what a closed database's directory holds; of tables it takes names and sizes."""
+    hashed = new_digest()
+    for path in sorted(copy.iterdir()):
+        if path.name == _NAME or path.name.startswith(_NOT_COUNTED):
+            continue
+        hashed.update(f"{path.name}:{path.stat().st_size}\n".encode())
+        if path.name.startswith(_LIST_OF_TABLES):
+            hashed.update(path.read_bytes())
+    return hashed.hexdigest()
 
 
 def read_marker(copy: Path) -> LocalMarker | None:
@@ -59,6 +80,7 @@ def read_marker(copy: Path) -> LocalMarker | None:
             int(fields["shard"]),
             str(fields["delta"]),
             None if applying is None else str(applying),
+            fields.get("files"),
         )
     except (KeyError, ValueError, TypeError) as cause:
         raise FormatError("local marker", f"{path} is not one: {data[:200]!r}") from cause
@@ -74,3 +96,13 @@ def write_marker(copy: Path, marker: LocalMarker, *, durably: bool) -> None:
         if durably:
             file.flush()
             os.fsync(file.fileno())
+
+
+def note_damage(copy: Path) -> None:
+    """Have a copy rebuilt when it is opened the next time; it may be in use meanwhile."""
+    (copy / _DAMAGED).touch()
+
+
+def is_damaged(copy: Path) -> bool:
+    """Return whether `note_damage` was called for a copy."""
+    return (copy / _DAMAGED).exists()

@@ -67,7 +67,7 @@ class SnapshotStep:
             plan = None
         if plan is None and copy is not None:
             entries = {name: store.bytes.approximate_num_entries() for name, store in copy.stores.items()}
-            plan = upload.begin(self.pointer, self.epoch, copy.database.checkpoint, entries)
+            plan = upload.begin(self.pointer, self.epoch, copy.path.name, copy.database.checkpoint, entries)
         if plan is not None:
             upload.start(plan, self.pointer, self._collect_garbage)
         return committed

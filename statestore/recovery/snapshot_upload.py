@@ -16,21 +16,22 @@ result and names it in its commit pointer. Until a pointer that Spark keeps does
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from statestore.errors import StateStoreError
+from statestore.bytestore.rocksdb import unreadable_tables
+from statestore.errors import FormatError, LocalStateCorruptedError, StateStoreError
 from statestore.recovery.file_lock import FileLock
-from statestore.recovery.json_fields import MALFORMED, whole_number
+from statestore.recovery.json_fields import MALFORMED
+from statestore.recovery.local_json import checked_json, parse_checked_json, read_checked_json, write_checked_json
+from statestore.recovery.local_marker import note_damage
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest, file_digest
 from statestore.recovery.shard_files import MANIFEST_NAME, new_snapshot_name
@@ -40,6 +41,9 @@ _LOG = logging.getLogger(__name__)
 _PARALLEL_UPLOADS = 4
 _DAMAGED = "damaged-snapshots"
 _TABLE = ".sst"
+_PLAN = "plan.json"
+_RESULT = "result.json"
+_UPLOADED = "uploaded.jsonl"
 _running: dict[Path, threading.Thread] = {}
 """The uploads of this process, by shard directory."""
 
@@ -48,6 +52,8 @@ _running: dict[Path, threading.Thread] = {}
 class UploadPlan:
     """A checkpoint of one version that waits to be uploaded."""
 
+    copy: str
+    """The name of the local copy that it was made of."""
     state_id: str
     shard: int
     version: int
@@ -110,12 +116,12 @@ class SnapshotUpload:
     def plan(self, pointer: CommitPointer) -> UploadPlan | None:
         """Return the checkpoint that is waiting, or uploaded, if `pointer` can name it; else clear it away."""
         try:
-            plan = UploadPlan(**json.loads((self._home / "plan.json").read_bytes()))
+            plan = UploadPlan(**read_checked_json(self._home / _PLAN))
             if plan.fits(pointer):
                 return plan
         except FileNotFoundError:
             pass
-        except MALFORMED as damage:
+        except (FormatError, *MALFORMED) as damage:
             _LOG.warning("shard %d: dropping a snapshot that can't be told: %r", pointer.shard, damage)
         self.clear()
         return None
@@ -123,11 +129,10 @@ class SnapshotUpload:
     def result(self) -> DurableFile | None:
         """Return the manifest of the snapshot that was planned, None if it is not uploaded yet."""
         try:
-            name, size_bytes, check = json.loads((self._home / "result.json").read_bytes())
-            return DurableFile(str(name), whole_number(size_bytes, 1), str(check))
+            return DurableFile(*read_checked_json(self._home / _RESULT))
         except FileNotFoundError:
             return None
-        except MALFORMED as damage:
+        except (FormatError, *MALFORMED) as damage:
             _LOG.warning("uploading a snapshot again, of which the result can't be read: %r", damage)
             return None
 
@@ -136,18 +141,23 @@ class SnapshotUpload:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def begin(
-        self, pointer: CommitPointer, epoch: int, make_checkpoint: Callable[[str], None], entries: Mapping[str, int]
+        self,
+        pointer: CommitPointer,
+        epoch: int,
+        copy: str,
+        make_checkpoint: Callable[[str], None],
+        entries: Mapping[str, int],
     ) -> UploadPlan:
-        """Make a checkpoint of the database, which is at the version of `pointer`, and plan its upload."""
+        """Make a checkpoint of the local copy `copy`, which is at the version of `pointer`, and plan its upload."""
         self.clear()
         self._home.mkdir(parents=True)
         make_checkpoint(str(self._checkpoint))
         base = pointer.snapshots[-1].manifest.name if pointer.snapshots else None
         directory = new_snapshot_name(pointer.shard, pointer.version, epoch)
         plan = UploadPlan(
-            pointer.state_id, pointer.shard, pointer.version, pointer.head, base, directory, dict(entries)
+            copy, pointer.state_id, pointer.shard, pointer.version, pointer.head, base, directory, dict(entries)
         )
-        _replace(self._home / "plan.json", asdict(plan))
+        write_checked_json(self._home / _PLAN, asdict(plan))
         return plan
 
     def start(self, plan: UploadPlan, pointer: CommitPointer, before: Callable[[], None]) -> None:
@@ -174,17 +184,24 @@ class SnapshotUpload:
         known = self._known_files(plan, pointer)
         digests = _Digests(self._digests)
         names = sorted(os.listdir(self._checkpoint))
-        with open(self._home / "uploaded.jsonl", "a", encoding="utf-8") as progress:
+        reused = {}
+        for name in names:
+            path = self._checkpoint / name
+            # Only tables are worth sharing: what else there is is small, and better there twice.
+            durable = known.get((path.stat().st_size, digests.of(path))) if name.endswith(_TABLE) else None
+            if durable is not None:
+                reused[name] = durable
+        self._check_tables(plan, [name for name in names if name.endswith(_TABLE) and name not in reused])
+        with open(self._home / _UPLOADED, "a", encoding="utf-8") as progress:
 
             def upload(name: str) -> SnapshotFile:
-                path = self._checkpoint / name
-                found = digests.of(path)
-                # Only tables are worth sharing: what else there is is small, and better there twice.
-                durable = known.get((path.stat().st_size, found)) if name.endswith(_TABLE) else None
+                durable = reused.get(name)
                 if durable is None:
-                    durable = DurableFile(f"{plan.directory}/{name}", path.stat().st_size, found)
+                    path = self._checkpoint / name
+                    # Of the file as it is now: a checksum that was kept serves to recognise tables only.
+                    durable = DurableFile(f"{plan.directory}/{name}", path.stat().st_size, file_digest(path))
                     self._location.write_file(durable.name, path)
-                    progress.write(json.dumps(durable) + "\n")
+                    progress.write(checked_json(durable) + "\n")
                     progress.flush()
                 return SnapshotFile(name, durable)
 
@@ -195,7 +212,7 @@ class SnapshotUpload:
         file = DurableFile(f"{plan.directory}/{MANIFEST_NAME}", len(data), digest(data))
         self._location.write(file.name, data)
         digests.save(files, self._checkpoint)
-        _replace(self._home / "result.json", file)
+        write_checked_json(self._home / _RESULT, file)
         new_bytes = sum(f.durable.size_bytes for f in files if f.durable.name.startswith(plan.directory))
         _LOG.info(
             "shard %d: snapshot of version %d: %d files, %.1f MB, of which %.1f MB were uploaded",
@@ -206,6 +223,20 @@ class SnapshotUpload:
             new_bytes / 1e6,
         )
 
+    def _check_tables(self, plan: UploadPlan, names: Sequence[str]) -> None:
+        """Raise LocalStateCorruptedError, and have the copy rebuilt, if one of these tables can't be read.
+
+        A table that rotted on the local disk would be in every snapshot from now on, and the deltas would be gone.
+        """
+        damaged = unreadable_tables([self._checkpoint / name for name in names], self._home / "checked")
+        if damaged:
+            copy = self._home.parent / plan.copy
+            note_damage(copy)
+            self.clear()
+            raise LocalStateCorruptedError(
+                f"shard {plan.shard}", path=str(copy), cause=f"tables that can't be read: {', '.join(damaged)}"
+            )
+
     def _known_files(self, plan: UploadPlan, pointer: CommitPointer) -> dict[tuple[int, str], DurableFile]:
         """Return the durable files that need no upload, by size and checksum."""
         candidates: list[DurableFile] = []
@@ -213,9 +244,10 @@ class SnapshotUpload:
         if base is not None and base.manifest.name not in damaged_snapshots(self._home.parent):
             candidates.extend(file.durable for file in read_manifest(self._location, pointer, base).files)
         with suppress(FileNotFoundError):
-            for line in (self._home / "uploaded.jsonl").read_text(encoding="utf-8").splitlines():
-                with suppress(*MALFORMED):  # the last line of a process that was killed may be cut
-                    candidates.append(DurableFile(*json.loads(line)))
+            for line in (self._home / _UPLOADED).read_text(encoding="utf-8").splitlines():
+                # The last line of a process that was killed may be cut.
+                with suppress(FormatError, *MALFORMED):
+                    candidates.append(DurableFile(*parse_checked_json(line)))
         directories = {file.name.rpartition("/")[0] for file in candidates}
         there = {(e.name, e.size_bytes) for directory in directories for e in self._location.entries(directory)}
         # One that was deleted or cut meanwhile is uploaded again.
@@ -242,8 +274,8 @@ class _Digests:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: dict[str, str] = {}
-        with suppress(FileNotFoundError, *MALFORMED):
-            self._known = dict(json.loads(path.read_bytes()))
+        with suppress(FileNotFoundError, FormatError, *MALFORMED):
+            self._known = dict(read_checked_json(path))
 
     def of(self, path: Path) -> str:
         identity = _identity(path)
@@ -252,16 +284,11 @@ class _Digests:
 
     def save(self, files: tuple[SnapshotFile, ...], checkpoint: Path) -> None:
         tables = (file for file in files if file.local_name.endswith(_TABLE))
-        _replace(self._path, {_identity(checkpoint / file.local_name): file.durable.digest for file in tables})
+        write_checked_json(
+            self._path, {_identity(checkpoint / file.local_name): file.durable.digest for file in tables}
+        )
 
 
 def _identity(path: Path) -> str:
     status = path.stat()
     return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
-
-
-def _replace(path: Path, content: Any) -> None:
-    """Write a JSON file such that it is there whole or not at all. Not durably: an upload can begin anew."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content), encoding="utf-8")
-    os.replace(partial, path)

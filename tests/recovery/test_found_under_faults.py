@@ -14,7 +14,6 @@ from statestore.recovery.options import RecoveryOptions
 EVERY_2 = RecoveryOptions(snapshot_every_deltas=2, snapshot_budget_ms=60_000, retained_versions=1)
 
 
-@pytest.mark.xfail(strict=True, reason="to be mended")
 def test_a_damaged_checksum_on_the_local_disk_does_not_get_into_snapshots(tmp_path: Path) -> None:
     """All later snapshots had the wrong checksum of a table; none could be restored, and the deltas were gone."""
     shard = Shard(tmp_path, recovery=EVERY_2)
@@ -40,7 +39,6 @@ def test_a_damaged_checksum_on_the_local_disk_does_not_get_into_snapshots(tmp_pa
     assert shard.content(pointer) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="to be mended")
 def test_a_damaged_table_of_the_local_copy_does_not_get_into_snapshots(tmp_path: Path) -> None:
     """A table that rotted before it was first uploaded was in every snapshot, with the checksum of its damage."""
     shard = Shard(tmp_path, recovery=EVERY_2)
@@ -61,9 +59,7 @@ def test_a_damaged_table_of_the_local_copy_does_not_get_into_snapshots(tmp_path:
     assert shard.content(pointer) == expected
 
 
-@pytest.mark.parametrize(
-    "damage", [pytest.param("cut", marks=pytest.mark.xfail(strict=True, reason="to be mended")), "flipped"]
-)
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_a_damaged_manifest_of_the_local_copy_is_found_out(damage: str, tmp_path: Path) -> None:
     """RocksDB takes a record that is cut at the end of its MANIFEST for one that was never finished.
 
