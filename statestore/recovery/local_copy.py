@@ -22,21 +22,33 @@ from pathlib import Path
 
 from statestore.bytestore.families import DEFAULT_FAMILY, older_formats
 from statestore.bytestore.opening import finish_older_upgrades, open_store
-from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.rocksdb import RocksDBDatabase, list_families
 from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.spilling import SpillSpace
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import UpgradingByteStore
-from statestore.errors import FormatError, LocalStateCorruptedError, LocalStateLockedError
+from statestore.errors import (
+    FormatError,
+    LocalDiskFullError,
+    LocalStateCorruptedError,
+    LocalStateLockedError,
+    RecoveryError,
+    StoreFormatError,
+)
 from statestore.recovery.file_lock import locked
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.local_marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.restore import CommittedStore, restore
 from statestore.recovery.restore_progress import RestoreProgress, StateRestoreListener
-from statestore.recovery.snapshot_restore import fetch_newest_snapshot
-from statestore.recovery.snapshot_upload import note_damaged_snapshot
+from statestore.recovery.snapshot import Manifest
+from statestore.recovery.snapshot_restore import (
+    damaged_snapshots,
+    fetch_snapshot,
+    note_damaged_snapshot,
+    ways_to_restore,
+)
 
 _LOG = logging.getLogger(__name__)
 _MAX_COPIES = 16
@@ -53,6 +65,8 @@ class LocalCopy:
     """How many of the pointer's deltas it holds."""
     restoring: RestoreProgress | None = None
     """The restore that is going on, if the copy was made anew or is far behind."""
+    restored_from: Manifest | None = None
+    """The snapshot that it was made of, if it was made just now."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,9 @@ def open_local_copy(
                 yield copy
             except LocalStateCorruptedError:
                 usable = False
+                if copy.restored_from is not None:
+                    # What the checksums did not show. The next attempt takes another way.
+                    note_damaged_snapshot(shard_dir, copy.restored_from.name)
                 raise
             finally:
                 _close(copy.database, path, pointer if usable else None)
@@ -115,59 +132,86 @@ def open_local_copy(
 
 
 def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
-    """Open the copy at `path` if it holds a version on the pointer's chain, else one from a snapshot in its place."""
+    """Open the copy at `path` if it holds a version on the pointer's chain, else make one in its place."""
     pointer, stores = opening.pointer, opening.stores
-    families = [column_family(spec) for spec in stores]
-    applied = _applied_deltas(path, pointer) if path.exists() else None
+    applied = _applied_deltas(path, pointer, stores) if path.exists() else None
     if applied is not None:
-        opened: RocksDBDatabase | None = None
         try:
-            opened = opening.local.open_database(path, families)
-            if pointer.base_version + applied == 0 or _holds_all(opened.found, stores):
-                copy = LocalCopy(path, _without_strangers(opened, stores), _open_stores(opened, stores), applied)
+            database = opening.local.open_database(path, [column_family(spec) for spec in stores])
+            with _closed_on_failure(database):
+                _drop_strangers(database, stores)
+                copy = LocalCopy(path, database, _open_stores(database, stores), applied)
                 if applied + 1 < len(pointer.deltas):
                     copy.restoring = opening.restoring(pointer.base_version + applied)
                 return copy
-            _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
+        except StoreFormatError as unfinished:
+            # A store was given its next format before the upgrade to this one was through.
+            _LOG.info("shard %d: rebuilding the local copy: %s", pointer.shard, unfinished)
         except LocalStateCorruptedError as damage:
             _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
-        if opened is not None:
-            with suppress(LocalStateCorruptedError):  # it is discarded anyway
-                opened.close()
-    _discard(path)
-    path.mkdir()
-    try:
-        return _rebuild(opening, path, families)
-    except BaseException:
-        _discard(path)
-        raise
-
-
-def _rebuild(opening: _Opening, path: Path, families: Sequence[str]) -> LocalCopy:
-    """Make a copy in the empty directory `path`, of the newest snapshot or empty."""
-    pointer, stores = opening.pointer, opening.stores
     # The one delta of a first batch is no restore.
     progress = opening.restoring(0) if pointer.version > 1 else None
+    return _rebuild(opening, path, progress)
+
+
+def _rebuild(opening: _Opening, path: Path, progress: RestoreProgress | None) -> LocalCopy:
+    """Make a copy in `path` in the first of the ways to restore that works; there is no marker in it then."""
+    pointer = opening.pointer
+    ways = ways_to_restore(pointer, damaged_snapshots(path.parent))
+    for snapshot in ways:
+        _discard(path)
+        path.mkdir()
+        try:
+            return _copy_of(opening, path, snapshot, progress)
+        except (RecoveryError, LocalStateCorruptedError) as damage:
+            _discard(path)
+            if snapshot is None:
+                raise
+            note_damaged_snapshot(path.parent, snapshot.manifest.name)
+            if snapshot is ways[-1]:
+                raise
+            _LOG.warning("shard %d: going on without the snapshot of %d: %s", pointer.shard, snapshot.version, damage)
+        except BaseException:
+            _discard(path)
+            raise
+    raise AssertionError("there always is a way")
+
+
+def _copy_of(
+    opening: _Opening, path: Path, snapshot: SnapshotRef | None, progress: RestoreProgress | None
+) -> LocalCopy:
+    """Make a copy in the empty directory `path`, of a snapshot; empty if that is None."""
+    pointer, stores = opening.pointer, opening.stores
     manifest = None
-    if progress is not None:
-        note_damaged = partial(note_damaged_snapshot, path.parent)
-        manifest = fetch_newest_snapshot(opening.location, pointer, path, progress, note_damaged)
-    applied = 0
-    if manifest is not None:
-        write_marker(path, LocalMarker(pointer.state_id, pointer.shard, manifest.delta), durably=True)
-        applied = manifest.version - pointer.base_version
-    database = opening.local.open_database(path, families)
+    if snapshot is not None:
+        manifest = fetch_snapshot(opening.location, pointer, snapshot, path, progress)
+    database = opening.local.open_database(path, [column_family(spec) for spec in stores])
+    with _closed_on_failure(database):
+        _drop_strangers(database, stores)
+        for spec in stores:
+            # A store may have been given its next format before the upgrade to this one was through. No marker says
+            # yet that anything is here, so a crash in the middle costs no entry.
+            finish_older_upgrades(database, spec, partial(column_family, spec), spec.name)
+        copy = LocalCopy(path, database, _open_stores(database, stores), 0, progress)
+        if manifest is not None:
+            copy.restored_from = manifest
+            copy.applied = manifest.version - pointer.base_version
+            for name, store in copy.stores.items():
+                entries = manifest.entries.get(name, 0)
+                store.restored_records += entries
+                if progress is not None:
+                    progress.restored(name, manifest.version, entries)
+        return copy
+
+
+@contextmanager
+def _closed_on_failure(database: RocksDBDatabase) -> Iterator[None]:
     try:
-        copy = LocalCopy(path, database, _open_stores(database, stores), applied, progress)
+        yield
     except BaseException:
-        database.close()
+        with suppress(LocalStateCorruptedError):  # it is discarded anyway
+            database.close()
         raise
-    if manifest is not None and progress is not None:
-        for name, store in copy.stores.items():
-            entries = manifest.entries.get(name, 0)
-            store.restored_records += entries
-            progress.restored(name, manifest.version, entries)
-    return copy
 
 
 def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:
@@ -178,16 +222,15 @@ def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:
     )
 
 
-def _without_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> RocksDBDatabase:
+def _drop_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> None:
     """Drop the families of stores that are no longer kept here: they miss what is committed from now on."""
     names = {spec.name for spec in stores}
     for family in database.families:
         if family != DEFAULT_FAMILY and family.partition(":")[0] not in names:
             database.drop_family(family)
-    return database
 
 
-def _applied_deltas(path: Path, pointer: CommitPointer) -> int | None:
+def _applied_deltas(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]) -> int | None:
     """Return how many of the pointer's deltas the copy at `path` holds, None if it is of no use.
 
     From now on its marker no longer says what files there are: the database is about to be opened.
@@ -200,25 +243,28 @@ def _applied_deltas(path: Path, pointer: CommitPointer) -> int | None:
             raise FormatError("local copy", f"{path} does not hold the files that it was closed with")
         if is_damaged(path):
             raise FormatError("local copy", f"{path} has a table that can't be read")
-    except FormatError as damage:
+        families = list_families(str(path))
+    except (FormatError, LocalStateCorruptedError) as damage:
         _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
         return None
     if marker.applying is not None and not marker.delta:
         return None  # cheaper to begin anew than to tell what is there
     applied = marker.applied(pointer.chain)
-    if applied is not None:
-        write_marker(path, replace(marker, files=None), durably=False)
+    if applied is None:
+        return None
+    # Asked before it is opened, which makes the families that are missing.
+    if pointer.base_version + applied > 0 and not _holds_all(families, stores):
+        _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
+        return None
+    write_marker(path, replace(marker, files=None), durably=False)
     return applied
 
 
 def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict[str, CommittedStore]:
-    opened = {}
-    for spec in stores:
-        family_name = partial(column_family, spec)
-        # A store may be given its next format before the upgrade to this one is through.
-        finish_older_upgrades(database, spec, family_name, spec.name)
-        opened[spec.name] = CommittedStore(spec, open_store(database, spec, family_name, spec.name))
-    return opened
+    return {
+        spec.name: CommittedStore(spec, open_store(database, spec, partial(column_family, spec), spec.name))
+        for spec in stores
+    }
 
 
 def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
@@ -239,14 +285,14 @@ def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
 def _close(database: RocksDBDatabase, path: Path, reached: CommitPointer | None) -> None:
     """Close a copy, and mark it as holding the version of `reached`, if that is given.
 
-    Damage that only shows now costs the copy, not the batch: the batch is in its delta.
+    Damage that only shows now, or a disk that is full, costs the copy, not the batch: the batch is in its delta.
     """
     try:
         database.close()
         if reached is not None:
             marker = LocalMarker(reached.state_id, reached.shard, reached.head, files=files_digest(path))
             write_marker(path, marker, durably=False)
-    except LocalStateCorruptedError as damage:
+    except (LocalStateCorruptedError, LocalDiskFullError, OSError) as damage:
         _LOG.warning("discarding the local copy: %s", damage)
         _discard(path)
 

@@ -27,6 +27,11 @@ class RecoveryOptions:
     """
     restore_listener: StateRestoreListener | None = None
 
+    @property
+    def retained(self) -> int:
+        """`retained_versions`, with Spark's default for None."""
+        return DEFAULT_RETAINED_VERSIONS if self.retained_versions is None else self.retained_versions
+
     def __post_init__(self) -> None:
         for name in ("snapshot_every_deltas", "snapshot_every_bytes"):
             if getattr(self, name) < 1:

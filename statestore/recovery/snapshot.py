@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, DurableFile, SnapshotRef, check_content, digest
 
 MANIFEST_FORMAT: Final = 1
+_DATABASE: Final = "CURRENT"
 # What a database's directory can hold. No separators: a manifest must not name files outside of it.
 _LOCAL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -51,6 +52,8 @@ class Manifest:
     entries: Mapping[str, int]
     """About how many keys each store has. A store that is not there was added later."""
     files: tuple[SnapshotFile, ...]
+    name: str = ""
+    """Where it was read from; not in the file."""
 
     @property
     def size_bytes(self) -> int:
@@ -78,6 +81,10 @@ class Manifest:
             fields = json.loads(data.to_pybytes())
             if whole_number(fields["format"], 1) > MANIFEST_FORMAT:
                 raise SnapshotFormatError(where, found=fields["format"], known=MANIFEST_FORMAT)
+            files = tuple(_file(*file) for file in fields["files"])
+            if _DATABASE not in {file.local_name for file in files}:
+                # RocksDB would take a directory without it for a new database.
+                raise ValueError(f"it has no file {_DATABASE}")
             base = fields["base"]
             return cls(
                 str(fields["state_id"]),
@@ -86,7 +93,7 @@ class Manifest:
                 str(fields["delta"]),
                 None if base is None else str(base),
                 {str(name): whole_number(store["entries"], 0) for name, store in fields["stores"].items()},
-                tuple(_file(*file) for file in fields["files"]),
+                files,
             )
         except MALFORMED as cause:
             raise DurableFileCorruptedError(where, problem=f"is not a snapshot's manifest ({cause!r})") from cause
@@ -114,4 +121,4 @@ def read_manifest(location: DurableLocation, pointer: CommitPointer, snapshot: S
     found = (manifest.state_id, manifest.shard, manifest.version, manifest.delta)
     if found != expected:
         raise DurableFileCorruptedError(where, problem=f"is the manifest of {found}, wanted was {expected}")
-    return manifest
+    return replace(manifest, name=file.name)

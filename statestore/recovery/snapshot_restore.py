@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from statestore.errors import DurableFileMissingError, RecoveryError
+from statestore.errors import DurableFileMissingError
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, check_content, file_digest
+from statestore.recovery.pointer import CommitPointer, SnapshotRef, check_content, file_digest
 from statestore.recovery.restore_progress import RestoreProgress
 from statestore.recovery.snapshot import Manifest, SnapshotFile, read_manifest
 
-_LOG = logging.getLogger(__name__)
 _PARALLEL_FETCHES = 8
+_DAMAGED = "damaged-snapshots"
 
 
-def fetch_newest_snapshot(
+def ways_to_restore(pointer: CommitPointer, damaged: Collection[str]) -> list[SnapshotRef | None]:
+    """Return the snapshots that the version of `pointer` can be made from, the best first; None is nothing at all.
+
+    Those whose manifest is named in `damaged` come last, before nothing.
+    """
+    newest_first = list(reversed(pointer.snapshots[-2:]))
+    trusted: list[SnapshotRef | None] = [made for made in newest_first if made.manifest.name not in damaged]
+    trusted.extend(made for made in newest_first if made.manifest.name in damaged)
+    return trusted if pointer.base_version > 0 else [*trusted, None]
+
+
+def fetch_snapshot(
     location: DurableLocation,
     pointer: CommitPointer,
+    snapshot: SnapshotRef,
     path: Path,
-    progress: RestoreProgress,
-    on_damaged: Callable[[str], None],
-) -> Manifest | None:
-    """Make `path`, an empty directory, the database of the newest whole snapshot of `pointer`; return its manifest.
+    progress: RestoreProgress | None,
+) -> Manifest:
+    """Make `path`, an empty directory, the database of a snapshot of `pointer`; return its manifest.
 
-    None, with `path` empty still, if the deltas alone make the version: there is no snapshot, or they begin at nothing
-    and the only one is damaged. A damaged snapshot is logged, and its manifest's name handed to `on_damaged`. Raises
-    DurableFileMissingError, DurableFileCorruptedError or SnapshotFormatError if no other way is left.
+    Raises DurableFileMissingError, DurableFileCorruptedError, SnapshotFormatError.
     """
-    candidates = pointer.snapshots[-2:]
-    for snapshot in reversed(candidates):
-        try:
-            manifest = read_manifest(location, pointer, snapshot)
-            _fetch(location, manifest, path, progress)
-        except RecoveryError as damage:
-            on_damaged(snapshot.manifest.name)
-            if snapshot is candidates[0] and pointer.base_version > 0:
-                raise
-            _LOG.warning("shard %d: going on without the snapshot of %d: %s", pointer.shard, snapshot.version, damage)
-            for file in path.iterdir():
-                file.unlink()
-        else:
-            return manifest
-    return None
+    manifest = read_manifest(location, pointer, snapshot)
+    _fetch(location, manifest, path, progress)
+    return manifest
 
 
-def _fetch(location: DurableLocation, manifest: Manifest, path: Path, progress: RestoreProgress) -> None:
+def note_damaged_snapshot(shard_dir: Path, manifest_name: str) -> None:
+    """Remember that a snapshot could not be restored: it is the last resort now, and the next one shares nothing."""
+    with open(shard_dir / _DAMAGED, "a", encoding="utf-8") as file:
+        file.write(manifest_name + "\n")
+
+
+def damaged_snapshots(shard_dir: Path) -> frozenset[str]:
+    """Return the manifests of the snapshots that were found damaged on this machine."""
+    try:
+        return frozenset((shard_dir / _DAMAGED).read_text(encoding="utf-8", errors="replace").splitlines())
+    except FileNotFoundError:
+        return frozenset()
+
+
+def _fetch(location: DurableLocation, manifest: Manifest, path: Path, progress: RestoreProgress | None) -> None:
     needed_by = f"the snapshot of shard {manifest.shard} at version {manifest.version}"
     total_bytes = manifest.size_bytes
 
@@ -58,7 +68,8 @@ def _fetch(location: DurableLocation, manifest: Manifest, path: Path, progress: 
             raise DurableFileMissingError(location.path(durable.name), needed_by=needed_by)
         check_content(location.path(durable.name), durable, target.stat().st_size, file_digest(target))
         _sync(target)
-        progress.fetched(durable.size_bytes, total_bytes)
+        if progress is not None:
+            progress.fetched(durable.size_bytes, total_bytes)
 
     with ThreadPoolExecutor(_PARALLEL_FETCHES, thread_name_prefix="statestore-fetch") as pool:
         try:

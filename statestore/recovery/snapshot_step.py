@@ -6,13 +6,13 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from statestore.errors import LocationError, RecoveryError, StateStoreError
+from statestore.errors import FormatError, LocationError, RecoveryError, StateStoreError
 from statestore.recovery.garbage import collect_garbage
 from statestore.recovery.local_copy import LocalCopy
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
+from statestore.recovery.options import RecoveryOptions
+from statestore.recovery.planned_snapshot import PlannedSnapshot, UploadPlan
 from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.snapshot import read_manifest
 from statestore.recovery.snapshot_upload import SnapshotUpload
 
 _LOG = logging.getLogger(__name__)
@@ -44,51 +44,45 @@ class SnapshotStep:
         batch: it is in its delta by now, and needs no snapshot.
         """
         due = snapshot_is_due(self.pointer, self.options)
-        if not due and not SnapshotUpload.is_under_way(self.shard_dir):
+        if not due and not PlannedSnapshot(self.shard_dir).is_there:
             return committed
         try:
             with SnapshotUpload.held(self.location, self.shard_dir, self.options.snapshot_budget_ms / 1000) as upload:
                 return committed if upload is None else self._go_on(upload, committed, copy if due else None)
-        except (StateStoreError, OSError) as failure:
+        except (StateStoreError, OSError, RuntimeError) as failure:  # RuntimeError: there is no thread to be had
             _LOG.warning("shard %d: no snapshot of version %d: %s", self.pointer.shard, self.pointer.version, failure)
             return committed
 
     def _go_on(self, upload: SnapshotUpload, committed: CommitPointer, copy: LocalCopy | None) -> CommitPointer:
         """Do the next that is to be done; `copy` is None if no new snapshot is to be begun."""
-        plan = upload.plan(self.pointer)
-        manifest = upload.result() if plan is not None else None
+        planned = upload.planned
+        plan = self._plan(planned)
+        manifest = planned.result() if plan is not None else None
         if plan is not None and manifest is not None:
-            named = committed.with_snapshot(
-                plan.version, manifest, plan.delta, retained_versions=self._retained_versions
-            )
-            if self._is_there(named):
-                return named
-            upload.clear()
-            plan = None
+            retained = self.options.retained
+            return committed.with_snapshot(plan.version, manifest, plan.delta, retained_versions=retained)
         if plan is None and copy is not None:
             entries = {name: store.bytes.approximate_num_entries() for name, store in copy.stores.items()}
-            plan = upload.begin(self.pointer, self.epoch, copy.path.name, copy.database.checkpoint, entries)
+            plan = planned.begin(self.pointer, self.epoch, copy.path.name, copy.database.checkpoint, entries)
         if plan is not None:
             upload.start(plan, self.pointer, self._collect_garbage)
         return committed
 
-    def _is_there(self, named: CommitPointer) -> bool:
-        """Return whether the newest snapshot of a pointer is one, as far as its manifest says."""
+    def _plan(self, planned: PlannedSnapshot) -> UploadPlan | None:
+        """Return what is under way if the pointer can come to name it; else clear it away."""
         try:
-            read_manifest(self.location, named, named.snapshots[-1])
-        except (RecoveryError, LocationError) as damage:
-            _LOG.warning("shard %d: making a snapshot anew: %s", named.shard, damage)
-            return False
-        return True
-
-    @property
-    def _retained_versions(self) -> int:
-        retained = self.options.retained_versions
-        return DEFAULT_RETAINED_VERSIONS if retained is None else retained
+            plan = planned.plan()
+            if plan is not None and plan.fits(self.pointer):
+                planned.result()
+                return plan
+        except FormatError as damage:
+            _LOG.warning("shard %d: giving up a snapshot: %s", self.pointer.shard, damage)
+        planned.clear()
+        return None
 
     def _collect_garbage(self) -> None:
         try:
-            collect_garbage(self.location, self.pointer, self.epoch, self._retained_versions)
+            collect_garbage(self.location, self.pointer, self.epoch, self.options.retained)
         except (LocationError, RecoveryError) as failure:
             # Nothing but space is lost, and the next snapshot tries again.
             _LOG.warning("shard %d: garbage is left where it is: %s", self.pointer.shard, failure)
