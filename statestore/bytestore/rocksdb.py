@@ -14,11 +14,9 @@ Facts that shape this module:
 from __future__ import annotations
 
 import os
-import shutil
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import rocksdict
@@ -49,6 +47,8 @@ _DAMAGE = (
 )
 # How RocksDB refuses a write that would have to wait.
 _STALLED = "Write stall"
+
+_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 def _options(memory: DatabaseMemory | None = None, cache: rocksdict.Cache | None = None) -> rocksdict.Options:
@@ -90,29 +90,8 @@ def list_families(path: str) -> tuple[str, ...]:
     """
     if not os.path.exists(os.path.join(path, "CURRENT")):
         return ()
-    with _engine_errors(path, path):
+    with engine_errors(path, path):
         return tuple(sorted(rocksdict.Rdict.list_cf(path, _options())))
-
-
-def unreadable_tables(tables: Sequence[Path], scratch: Path) -> list[str]:
-    """Return the names of the table files that RocksDB can't read to their end, in order; nothing is changed.
-
-    `scratch`, on the same filesystem, is a directory that is not there, and not there again afterwards. Every block is
-    read and its checksum taken, at some hundred MB/s. Raises StoreError.
-    """
-    if not tables:
-        return []
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir()
-    try:
-        for table in tables:
-            os.link(table, scratch / table.name)
-        # To repair a database that has lost all but its tables is to read them all; a bad one is moved away.
-        with _engine_errors(str(scratch), str(scratch)):
-            rocksdict.Rdict.repair(str(scratch), rocksdict.Options(raw_mode=True))
-        return [table.name for table in tables if not (scratch / table.name).exists()]
-    finally:
-        shutil.rmtree(scratch)
 
 
 def _tells_damage(text: str) -> bool:
@@ -122,7 +101,7 @@ def _tells_damage(text: str) -> bool:
 
 
 @contextmanager
-def _engine_errors(store: str, path: str) -> Iterator[None]:
+def engine_errors(store: str, path: str) -> Iterator[None]:
     """Turn rocksdict's errors, which are plain Exceptions told apart by their text, into ours."""
     try:
         yield
@@ -136,7 +115,7 @@ def _engine_errors(store: str, path: str) -> Iterator[None]:
             raise LocalStateLockedError(store, path=path) from cause
         if _tells_damage(text):
             raise LocalStateCorruptedError(store, path=path, cause=text) from cause
-        if "No space left on device" in text:
+        if any(sign in text for sign in _FULL):
             raise LocalDiskFullError(store, path=path, cause=text) from cause
         raise StoreError(store, f"RocksDB at {path}: {text}") from cause
 
@@ -167,7 +146,7 @@ class RocksDBDatabase:
         """The families that were there before it was opened."""
         names = sorted({"default", *self.found, *families})
         cache = None if memory is None else rocksdict.Cache(memory.block_cache_bytes)
-        with _engine_errors(path, path):
+        with engine_errors(path, path):
             options = {name: _options(memory, cache) for name in names}
             self._db: Any = rocksdict.Rdict(path, _options(memory, cache), column_families=options)
             for name in names:
@@ -216,7 +195,7 @@ class RocksDBDatabase:
 
     def _write_batch(self, families: Iterable[str], fill: Callable[[rocksdict.WriteBatch], None]) -> None:
         """Write what `fill` puts into a batch for these families."""
-        with _engine_errors(self.path, self.path):
+        with engine_errors(self.path, self.path):
             try:
                 batch = rocksdict.WriteBatch(raw_mode=True)
                 fill(batch)
@@ -235,7 +214,7 @@ class RocksDBDatabase:
         """Drop a column family with all that is in it. Not `default`: RocksDB keeps that one."""
         if self._db is None:
             raise StoreClosedError(self.path)
-        with _engine_errors(self.path, self.path):
+        with engine_errors(self.path, self.path):
             self._db.drop_column_family(name)
         # Scans of it go on, on the files that RocksDB keeps for them.
         self._dropped.append(self._stores.pop(name))
@@ -252,7 +231,7 @@ class RocksDBDatabase:
         """
         if self._db is None:
             raise StoreClosedError(self.path)
-        with _engine_errors(self.path, self.path):
+        with engine_errors(self.path, self.path):
             rocksdict.Checkpoint(self._db).create_checkpoint(path)
 
     def close(self) -> None:
@@ -260,7 +239,7 @@ class RocksDBDatabase:
         db, self._db = self._db, None
         if db is None:
             return
-        with _engine_errors(self.path, self.path):
+        with engine_errors(self.path, self.path):
             try:
                 for store in self._stores.values():
                     store.close()
@@ -299,7 +278,7 @@ class RocksDBByteStore:
             # The slow path asks again inside the translation of errors; a context manager on each get would cost as
             # much as the get.
             self._require_open()
-            with _engine_errors(self.name, self._path):
+            with engine_errors(self.name, self._path):
                 value = self._family.get(key)
         return value
 
@@ -332,7 +311,7 @@ class RocksDBByteStore:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
         self._require_open()
         first, last = (end, start) if reverse else (start, end)
-        with _engine_errors(self.name, self._path):
+        with engine_errors(self.name, self._path):
             # Made here, not in the generator: RocksDB's iterator is the snapshot.
             held = [self._family.items(backwards=reverse, from_key=first)]
         scan = self._scan(held, last, reverse)
@@ -359,7 +338,7 @@ class RocksDBByteStore:
 
     def _check_exhausted(self, pair: Pair | None, reverse: bool) -> None:
         """Raise LocalStateCorruptedError if a scan that ended after `pair` ended at a damaged block."""
-        with _engine_errors(self.name, self._path):
+        with engine_errors(self.name, self._path):
             cursor = self._family.iter()
             if pair is None:
                 _ = cursor.seek_to_last() if reverse else cursor.seek_to_first()
@@ -373,20 +352,20 @@ class RocksDBByteStore:
     def approximate_num_entries(self) -> int:
         """Return RocksDB's estimate of the number of keys."""
         self._require_open()
-        with _engine_errors(self.name, self._path):
+        with engine_errors(self.name, self._path):
             return int(self._family.property_int_value("rocksdb.estimate-num-keys") or 0)
 
     def flush(self) -> None:
         """Write what is in memory to files."""
         self._require_open()
-        with _engine_errors(self.name, self._path):
+        with engine_errors(self.name, self._path):
             self._family.flush()
 
     def close(self) -> None:
         """Close the store and its iterators; the database itself stays open."""
         family = self.abandon()
         if family is not None:
-            with _engine_errors(self.name, self._path):
+            with engine_errors(self.name, self._path):
                 family.close()
 
     def abandon(self) -> Any:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol
 
+from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.bytestore.memory_budget import MemoryBudget
 from statestore.bytestore.rocksdb import RocksDBByteStore, RocksDBDatabase
 from statestore.errors import StoreError
@@ -44,14 +47,36 @@ class PendingMemory:
         self.written_bytes = 0
         """Not less than what is held."""
         self.spills = 0
+        self.failure: BaseException | None = None
+        """What a spill failed with, None if none did."""
         self._holders: list[HoldsWrites] = []
 
     def add(self, holder: HoldsWrites) -> None:
         """Have `holder` spill when there is too much."""
         self._holders.append(holder)
 
+    @contextmanager
+    def final(self) -> Iterator[None]:
+        """Make what fails in here final: the same is raised each time that anybody comes here again.
+
+        A spill that failed may have brought a part of the writes to disk, and who made the write that it was for was
+        stopped halfway. User code may swallow the error and go on, so it must come back before the batch is committed.
+        """
+        if self.failure is not None:
+            # Without its traceback, which would grow each time.
+            raise self.failure.with_traceback(None)
+        try:
+            yield
+        except BaseException as failure:
+            self.failure = failure
+            raise
+
     def relieve(self) -> None:
-        """Have all holders spill, unless most of what was written is no longer held."""
+        """Have all holders spill, unless most of what was written is no longer held. A failure is `final`."""
+        with self.final():
+            self._relieve()
+
+    def _relieve(self) -> None:
         held = sum(holder.held_bytes() for holder in self._holders)
         # Not the limit itself: just below it, the next writes would make us look again at once, and again.
         if held <= self.limit_bytes // 2:
@@ -109,8 +134,9 @@ class SpillSpace:
         return self._database.family(name)
 
     def make_directory(self) -> Path:
-        """Return the directory, which is there from now on."""
-        self.directory.mkdir(exist_ok=True)
+        """Return the directory, which is there from now on. Raises LocalDiskFullError, LocalDirectoryError."""
+        with local_disk_errors("spilled writes", self.directory):
+            self.directory.mkdir(exist_ok=True)
         return self.directory
 
     @property

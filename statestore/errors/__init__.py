@@ -16,7 +16,8 @@ StateStoreError
 │   ├── UnknownEntryError       something stands where only segments of the store may be
 │   ├── LocalStateLockedError   another process has the local database open
 │   ├── LocalDiskFullError
-│   └── LocalStateCorruptedError  RocksDB found damage in the local database
+│   ├── LocalStateCorruptedError  RocksDB found damage in the local database
+│   └── SpilledDeltaCorruptedError  what a batch spilled does not read back
 ├── LocalDirectoryError         the directory for local copies can't be written
 ├── LocationError               the durable location can't be used
 │   ├── LocationNotWritableError
@@ -24,7 +25,8 @@ StateStoreError
 │   ├── LocationMismatchError   the Spark checkpoint belongs to another location
 │   ├── RunFencedError          another run of the query has taken over
 │   ├── AttemptOutdatedError    the batch was committed by another attempt, and built on
-│   └── CheckpointBehindError   there are commits that the Spark checkpoint does not know
+│   ├── CheckpointBehindError   there are commits that the Spark checkpoint does not know
+│   └── PointersOutdatedError   garbage was to be judged by pointers that a later run did not go on from
 ├── RecoveryError               committed state can't be read back
 │   ├── DurableFileMissingError
 │   ├── DurableFileCorruptedError
@@ -138,9 +140,11 @@ from statestore.errors.state import (
     LocationInUseError,
     LocationMismatchError,
     LocationNotWritableError,
+    PointersOutdatedError,
     RecoveryError,
     RunFencedError,
     SnapshotFormatError,
+    SpilledDeltaCorruptedError,
     StoreClosedError,
     StoreError,
     StoreFormatError,
@@ -186,6 +190,7 @@ __all__ = [
     "NullKeyError",
     "NullKeyInMapError",
     "OutputFrameError",
+    "PointersOutdatedError",
     "ProcessorError",
     "QueryHungError",
     "RecordSentError",
@@ -199,6 +204,7 @@ __all__ = [
     "SerializationError",
     "ShardCountChangedError",
     "SnapshotFormatError",
+    "SpilledDeltaCorruptedError",
     "StateHandleError",
     "StateStoreError",
     "StoreClosedError",

@@ -94,6 +94,19 @@ class LocalDiskFullError(StoreError):
         self.cause = cause
 
 
+class SpilledDeltaCorruptedError(StoreError):
+    """What a batch spilled to `path` is not what was written there; nothing of the batch was committed."""
+
+    def __init__(self, store: str, *, path: str) -> None:
+        super().__init__(
+            store,
+            f"what the batch spilled to {path} does not read back as it was written. Nothing of the batch was "
+            "committed, and its next attempt writes the file anew. If this comes back, check the disk, or give a "
+            "local_dir on another one",
+        )
+        self.path = path
+
+
 class LocalDirectoryError(StateStoreError):
     """The directory for local copies can't be used; nothing of the batch was committed."""
 
@@ -202,6 +215,20 @@ class CheckpointBehindError(LocationError):
         self.version = version
         self.found = found
         self.writer = writer
+
+
+class PointersOutdatedError(LocationError):
+    """Commit pointers are not those of the run that went on; nothing of the shard was removed."""
+
+    def __init__(self, location: str, *, shard: int, version: int, problem: str) -> None:
+        super().__init__(
+            location,
+            f"the pointer of shard {shard}, at version {version}, is not to be judged by: {problem}. Nothing of the "
+            "shard was removed. Print the pointers of the Spark checkpoint that the query goes on with, after its next "
+            "batch",
+        )
+        self.shard = shard
+        self.version = version
 
 
 class RecoveryError(StateStoreError):

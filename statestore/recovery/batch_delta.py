@@ -6,22 +6,19 @@ encoded a second time. A key that is written before and after a spill has a reco
 
 from __future__ import annotations
 
-import errno
 import io
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.bytestore.spilling import SpillSpace
-from statestore.errors import LocalDiskFullError
 from statestore.recovery.changelog import BatchChangelog
 from statestore.recovery.delta import DeltaInfo, DeltaWriter, LoggedStore, encode_delta, logged_stores
 from statestore.recovery.pointer import digest, new_digest
-
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FinishedDelta(NamedTuple):
@@ -57,7 +54,10 @@ class BatchDelta:
         return sum(changelog.held_bytes() for changelog in self._changelogs.values())
 
     def spill(self) -> None:
-        """Write the records that the changelogs hold to disk. Raises LocalDiskFullError."""
+        """Write the records that the changelogs hold to disk. Raises LocalDiskFullError, LocalDirectoryError.
+
+        For PendingMemory to call, which sees to it that a batch one of whose spills failed has no end.
+        """
         if self._spilled is None:
             stores = logged_stores(self._changelogs, self._stream_times_ms)
             path = self._space.make_directory() / "delta.arrow"
@@ -67,10 +67,15 @@ class BatchDelta:
             changelog.clear()
 
     def finish(self) -> FinishedDelta | None:
-        """Return the file with all that was written in the batch, None if that is nothing. Raises LocalDiskFullError.
+        """Return the file with all that was written in the batch, None if that is nothing.
 
-        To be called once, after the last write.
+        To be called once, after the last write. Raises LocalDiskFullError and LocalDirectoryError, and again what a
+        spill failed with.
         """
+        with self._space.pending.final():
+            return self._finish()
+
+    def _finish(self) -> FinishedDelta | None:
         if self._spilled is not None:
             self.spill()
             return self._spilled.finish()
@@ -115,14 +120,8 @@ class _SpilledDelta:
         with suppress(OSError):
             self._file.close()
 
-    @contextmanager
-    def _disk_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as cause:
-            if cause.errno not in _NO_SPACE:
-                raise
-            raise LocalDiskFullError(self._shard, path=str(self._path), cause=str(cause)) from cause
+    def _disk_errors(self) -> AbstractContextManager[None]:
+        return local_disk_errors(self._shard, self._path)
 
 
 class _DigestedFile(io.RawIOBase):
@@ -139,9 +138,10 @@ class _DigestedFile(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Write all of `data`."""
-        self._to.write(data)
+        # The digest first: it must not be that of a file that ends where the disk was full.
         self.digest.update(data)
         self.size_bytes += len(data)
+        self._to.write(data)
         return len(data)
 
     def close(self) -> None:

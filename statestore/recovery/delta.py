@@ -37,6 +37,7 @@ from statestore.recovery.changelog import (
     LoggedWrite,
     restored_changes,
 )
+from statestore.recovery.json_fields import MALFORMED, whole_number
 
 T = TypeVar("T")
 
@@ -207,9 +208,10 @@ class Delta:
             metadata = json.loads(recorded)
             if metadata["format"] not in (1, DELTA_FORMAT):
                 raise FormatError("delta", f"it has format {metadata['format']!r}, this release knows {DELTA_FORMAT}")
-            self.info = DeltaInfo(str(metadata["state_id"]), int(metadata["shard"]), int(metadata["version"]))
+            shard, version = (whole_number(metadata[field], 0) for field in ("shard", "version"))
+            self.info = DeltaInfo(str(metadata["state_id"]), shard, version)
             self.stores = {
-                str(name): LoggedStore(StoreFormat[logged["format"]], int(logged["stream_time_ms"]))
+                str(name): LoggedStore(StoreFormat[logged["format"]], whole_number(logged["stream_time_ms"], -1))
                 for name, logged in metadata.get("stores", {}).items()
             }
             """What it says of each store; a store that is not there is one that format 1 knew."""
@@ -255,7 +257,7 @@ class Delta:
     def _damage(self) -> Iterator[None]:
         try:
             yield
-        except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError, FormatError) as cause:
+        except (pa.ArrowException, OSError, FormatError, *MALFORMED) as cause:
             raise DurableFileCorruptedError(self.where, problem=f"is not a readable delta file ({cause})") from cause
 
 

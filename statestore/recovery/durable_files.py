@@ -4,7 +4,8 @@
     HDFS          another name, then renamed
     object store  an object shows when its upload is complete
 
-Paths are those of the filesystem. Everything here raises what pyarrow and the operating system raise.
+Paths are those of the filesystem. Everything here raises what pyarrow and the operating system raise; only what goes
+wrong with a local copy of a file is told apart from it, by an error of ours.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
+from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.recovery.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.retrying import Retrying
 
@@ -85,13 +87,16 @@ class DurableFiles(ABC):
         return self.retrying.call(f"reading {path}", lambda: self._read_once(path))
 
     def fetch(self, path: str, target: str) -> bool:
-        """Copy a file to the local path `target`, in chunks. Return whether there is one."""
+        """Copy a file to the local path `target`, in chunks. Return whether there is one.
+
+        Raises LocalDiskFullError or LocalDirectoryError if it is `target` that can't be written.
+        """
         try:
             source = self.retrying.call(f"opening {path}", lambda: self.filesystem.open_input_file(path))
         except _NOT_THERE:
             return False
         try:
-            with source, open(target, "wb") as file:
+            with source, closing(_LocalTarget(target)) as file:
                 for chunk in self._chunks(path, source):
                     file.write(chunk)
         except BaseException:
@@ -160,6 +165,26 @@ class DurableFiles(ABC):
             return
         except (OSError, pa.ArrowException) as cause:
             _LOG.warning("%s is what a failed write left, and could not be deleted: %s", path, cause)
+
+
+class _LocalTarget:
+    """The local file that one is copied to: its disk may be full while nothing is wrong with the location."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with self._disk_errors():
+            self._file = open(path, "wb")  # noqa: SIM115 - `close` closes it
+
+    def write(self, chunk: pa.Buffer) -> None:
+        with self._disk_errors():
+            self._file.write(chunk)
+
+    def close(self) -> None:
+        with self._disk_errors():
+            self._file.close()
+
+    def _disk_errors(self) -> AbstractContextManager[None]:
+        return local_disk_errors("local copy", self._path)
 
 
 class ObjectFiles(DurableFiles):

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from statestore.bytestore.families import DEFAULT_FAMILY, older_formats
+from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.bytestore.opening import finish_older_upgrades, open_store
 from statestore.bytestore.rocksdb import RocksDBDatabase, list_families
 from statestore.bytestore.shard_layout import column_family
@@ -29,6 +30,7 @@ from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import UpgradingByteStore
 from statestore.errors import (
     FormatError,
+    LocalDirectoryError,
     LocalDiskFullError,
     LocalStateCorruptedError,
     LocalStateLockedError,
@@ -159,8 +161,9 @@ def _rebuild(opening: _Opening, path: Path, progress: RestoreProgress | None) ->
     pointer = opening.pointer
     ways = ways_to_restore(pointer, damaged_snapshots(path.parent))
     for snapshot in ways:
-        _discard(path)
-        path.mkdir()
+        with local_disk_errors("local copy", str(path)):
+            _discard(path)
+            path.mkdir()
         try:
             return _copy_of(opening, path, snapshot, progress)
         except (RecoveryError, LocalStateCorruptedError) as damage:
@@ -292,7 +295,7 @@ def _close(database: RocksDBDatabase, path: Path, reached: CommitPointer | None)
         if reached is not None:
             marker = LocalMarker(reached.state_id, reached.shard, reached.head, files=files_digest(path))
             write_marker(path, marker, durably=False)
-    except (LocalStateCorruptedError, LocalDiskFullError, OSError) as damage:
+    except (LocalStateCorruptedError, LocalDiskFullError, LocalDirectoryError, OSError) as damage:
         _LOG.warning("discarding the local copy: %s", damage)
         _discard(path)
 

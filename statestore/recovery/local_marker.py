@@ -22,7 +22,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.errors import FormatError
+from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.pointer import new_digest
 
 _NAME = "statestore.marker"
@@ -77,12 +79,12 @@ def read_marker(copy: Path) -> LocalMarker | None:
         applying = fields["applying"]
         return LocalMarker(
             str(fields["state_id"]),
-            int(fields["shard"]),
+            whole_number(fields["shard"], 0),
             str(fields["delta"]),
             None if applying is None else str(applying),
             fields.get("files"),
         )
-    except (KeyError, ValueError, TypeError) as cause:
+    except MALFORMED as cause:
         raise FormatError("local marker", f"{path} is not one: {data[:200]!r}") from cause
 
 
@@ -90,8 +92,10 @@ def write_marker(copy: Path, marker: LocalMarker, *, durably: bool) -> None:
     """Replace the marker of a local copy; if `durably`, it is on the disk when this returns.
 
     Written in place: a torn write leaves no marker that can be read, and the copy is rebuilt.
+
+    Raises LocalDiskFullError, LocalDirectoryError.
     """
-    with open(copy / _NAME, "wb") as file:
+    with local_disk_errors("local copy", str(copy)), open(copy / _NAME, "wb") as file:
         file.write(json.dumps(asdict(marker)).encode())
         if durably:
             file.flush()

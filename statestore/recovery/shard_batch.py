@@ -14,12 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.bytestore.spilling import SpillSpace
 from statestore.bytestore.spilling_write_set import SpillingWriteSet
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.upgrading import upgradable
 from statestore.bytestore.write_set import WriteSet
-from statestore.errors import CommitPointerError, LocalDirectoryError, LocalStateLockedError, LocationMismatchError
+from statestore.errors import (
+    CommitPointerError,
+    LocalStateLockedError,
+    LocationMismatchError,
+    SpilledDeltaCorruptedError,
+)
 from statestore.recovery.batch_delta import BatchDelta, FinishedDelta
 from statestore.recovery.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.delta import DeltaInfo
@@ -31,7 +37,7 @@ from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.memory_copy import open_memory_image, take_memory_image
 from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer, DurableFile
+from statestore.recovery.pointer import CommitPointer, DurableFile, file_digest
 from statestore.recovery.punctuations import RecordedPunctuations
 from statestore.recovery.restore import CommittedStore
 from statestore.recovery.shard_files import new_delta_name
@@ -113,13 +119,11 @@ class ShardedState:
     def _spill_space(self, shard: int) -> Iterator[SpillSpace]:
         shard_dir = self.local.shard(self.state_id, shard)
         with ExitStack() as locks:
-            try:
+            with local_disk_errors(f"shard {shard}", str(shard_dir)):
                 # The first that is done on the local disk: here it shows if it can't be written to.
                 shard_dir.mkdir(parents=True, exist_ok=True)
                 paths = (shard_dir / f"spill-{number}" for number in range(_MAX_ATTEMPTS_AT_ONCE))
                 path = next((path for path in paths if locks.enter_context(locked(path))), None)
-            except OSError as cause:
-                raise LocalDirectoryError(str(shard_dir), cause=str(cause)) from cause
             if path is None:
                 raise LocalStateLockedError(f"shard {shard}", path=str(shard_dir))
             with self.local.spill_space(path) as space:
@@ -159,7 +163,8 @@ class ShardBatch:
         """Make what was logged durable as one delta and return the pointer that commits it, if Spark keeps it.
 
         Without writes there is no delta and no new version. `punctuations` of None are those of before. Raises
-        LocationNotWritableError, RunFencedError, AttemptOutdatedError, CheckpointBehindError.
+        LocationNotWritableError, RunFencedError, AttemptOutdatedError, CheckpointBehindError,
+        SpilledDeltaCorruptedError, and what a spill failed with.
         """
         advance = partial(
             self.pointer.advance,
@@ -172,7 +177,8 @@ class ShardBatch:
         if written is None:
             return advance(None)
         state = self.state
-        epoch = RunFences(state.location, state.run, state.accept_older_checkpoint).hold(self.pointer)
+        fences = RunFences(state.location, state.run, state.accept_older_checkpoint, state.recovery.retained)
+        epoch = fences.hold(self.pointer)
         committed = advance(self._upload(written, epoch))
         shard_dir = state.local.shard(state.state_id, self.pointer.shard)
         return SnapshotStep(state.location, shard_dir, state.recovery, self.pointer, epoch).take(committed, self.copy)
@@ -193,7 +199,18 @@ class ShardBatch:
     def _upload(self, written: FinishedDelta, epoch: int) -> DurableFile:
         name = new_delta_name(self.pointer.shard, self.pointer.version + 1, epoch)
         if isinstance(written.content, Path):
+            self._check_spilled(written.content, written.digest)
             self.state.location.write_file(name, written.content)
         else:
             self.state.location.write(name, written.content)
         return DurableFile(name, written.size_bytes, written.digest)
+
+    def _check_spilled(self, path: Path, digest: str) -> None:
+        """Raise SpilledDeltaCorruptedError unless the disk kept what was written to it, whose digest this is."""
+        damaged = SpilledDeltaCorruptedError(f"shard {self.pointer.shard}", path=str(path))
+        try:
+            found = file_digest(path)
+        except OSError as cause:
+            raise damaged from cause
+        if found != digest:
+            raise damaged

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.errors import DurableFileMissingError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, SnapshotRef, check_content, file_digest
@@ -83,8 +84,9 @@ def _fetch(location: DurableLocation, manifest: Manifest, path: Path, progress: 
 
 def _sync(path: Path) -> None:
     """Have a file or directory on the disk: the marker that says what is here must not get there first."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with local_disk_errors("local copy", str(path)):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

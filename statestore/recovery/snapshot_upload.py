@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from statestore.bytestore.rocksdb import unreadable_tables
+from statestore.bytestore.table_files import unreadable_tables
 from statestore.errors import (
     DurableFileCorruptedError,
     FormatError,

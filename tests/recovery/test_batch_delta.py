@@ -1,6 +1,8 @@
 """The delta of a batch, whole in memory or written as it spills: the same records, the same order, bounded batches."""
 
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,13 +12,21 @@ from shards import TOTALS, stored
 from spilling import small_space
 from statestore.bytestore.spilling import SpillSpace
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.errors import DurableFileCorruptedError, LocalDiskFullError
+from statestore.errors import DurableFileCorruptedError, LocalDirectoryError, LocalDiskFullError
 from statestore.format.header_bytes import encode_headers
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.batch_delta import BatchDelta
 from statestore.recovery.changelog import batch_changelog
-from statestore.recovery.delta import Delta, DeltaInfo, changelog_records, decode_delta, encode_delta
+from statestore.recovery.delta import (
+    METADATA_KEY,
+    SCHEMA,
+    Delta,
+    DeltaInfo,
+    changelog_records,
+    decode_delta,
+    encode_delta,
+)
 from statestore.recovery.pointer import digest
 
 INFO = DeltaInfo("state-1", 3, 7)
@@ -153,3 +163,74 @@ def test_a_full_disk_is_named(space: SpillSpace) -> None:
         write()
     assert caught.value.path == str(space.directory / "delta.arrow")
     delta.close()
+
+
+@contextmanager
+def short_files(size_bytes: int) -> Iterator[None]:
+    """Have the operating system refuse to make a file longer than that."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class ManyVersions:
+    """A batch of so many puts that they are to spill."""
+
+    def __init__(self, space: SpillSpace) -> None:
+        self.pending = space.pending
+        self.pending.limit_bytes = 1_000
+        self.changelog = batch_changelog(VERSIONS, self.pending)
+        self.delta = BatchDelta(INFO, {"versions": self.changelog}, {}, space)
+
+    def write(self) -> None:
+        for number in range(20_000):
+            self.changelog.append(b"%09d" % (number * number), b"\x00" + b"v" * 100, TaskRecordContext(), number)
+
+
+def test_a_spill_that_failed_is_final_even_if_there_is_space_again(space: SpillSpace) -> None:
+    batch = ManyVersions(space)
+    batch.write()
+    with short_files(10_000), pytest.raises(LocalDirectoryError, match=r"delta\.arrow.*File too large") as first:
+        batch.pending.relieve()
+    batch.write()
+    for go_on in (batch.pending.relieve, batch.delta.finish, batch.delta.finish):
+        with pytest.raises(LocalDirectoryError) as again:
+            go_on()
+        assert again.value is first.value
+    batch.delta.close()
+
+
+def test_an_end_that_failed_is_final_too(space: SpillSpace) -> None:
+    batch = ManyVersions(space)
+    batch.write()
+    batch.pending.relieve()
+    assert batch.pending.spills == 1
+    with short_files(10_000), pytest.raises(LocalDirectoryError, match="File too large") as first:
+        batch.delta.finish()
+    with pytest.raises(LocalDirectoryError) as again:
+        batch.delta.finish()
+    assert again.value is first.value
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        '{"format":2,"state_id":"s","shard":1e999,"version":1}',
+        '{"format":2,"state_id":"s","shard":0,"version":1e999}',
+        '{"format":2,"state_id":"s","shard":-1,"version":1}',
+        '{"format":2,"state_id":"s","shard":0,"version":1,"stores":{"a":{"format":"PLAIN","stream_time_ms":1e999}}}',
+        '{"format":2,"state_id":"s","shard":0,"version":1,"stores":{"a":{"format":["PLAIN"],"stream_time_ms":1}}}',
+        '{"format":2,"state_id":"s","shard":0,"version":1,"stores":[]}',
+        "[" * 100_000,
+    ],
+    ids=lambda metadata: metadata[:100],
+)
+def test_metadata_that_no_writer_writes_is_damage(metadata: str) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, SCHEMA.with_metadata({METADATA_KEY: metadata})):
+        pass
+    with pytest.raises(DurableFileCorruptedError, match=r"hostile\.arrow: is not a readable delta file"):
+        Delta(sink.getvalue(), "file://hostile.arrow")

@@ -47,7 +47,18 @@ def test_a_marker_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert read_marker(tmp_path) == marker
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"state_id":"s"}', b"\xff\xfe"])
+MARKER = b'{"state_id":"s","shard":%b,"delta":"d1","applying":null}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"[]", b"null", b'{"state_id":"s"}', b"\xff\xfe"),
+        *(MARKER % shard for shard in (b"1e999", b"NaN", b"-1", b"true", b'"0"', b"9" * 5_000)),
+        b"[" * 60_000,
+    ],
+    ids=lambda content: content[:60],
+)
 def test_a_torn_marker_is_not_believed(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "statestore.marker").write_bytes(content)
     with pytest.raises(FormatError, match=str(tmp_path)):

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import fs
 
 from power_loss import DiskThatLosesPower, PowerLost
-from statestore.errors import LocationError, LocationNotWritableError
+from statestore.errors import LocalDirectoryError, LocalDiskFullError, LocationError, LocationNotWritableError
 from statestore.recovery.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.retrying import Retrying, is_transient
@@ -93,9 +93,19 @@ def test_a_source_that_grows_while_it_is_read_is_not_taken(
     assert location.names("") == []
 
 
-def test_a_copy_that_fails_leaves_no_file(location: DurableLocation, tmp_path: Path) -> None:
-    location.write("x", b"content")
-    with pytest.raises(LocationError, match=r"x can't be copied to .*nowhere/x"):
+@pytest.mark.parametrize("size_bytes", [1, 9 << 20])
+def test_a_local_disk_that_a_copy_fails_on_is_not_taken_for_the_location(
+    location: DurableLocation, tmp_path: Path, size_bytes: int
+) -> None:
+    location.write("x", b"c" * size_bytes)
+    target = tmp_path / "target"
+    # The kernel's own device that is always full.
+    target.symlink_to("/dev/full")
+    with pytest.raises(LocalDiskFullError, match=r"target \(.*No space left on device.*larger disk") as full:
+        location.fetch("x", target)
+    assert full.value.path == str(target)
+    assert not os.path.lexists(target)
+    with pytest.raises(LocalDirectoryError, match=r"nowhere/x: can't be written .*Give a local_dir"):
         location.fetch("x", tmp_path / "nowhere" / "x")
 
 
@@ -123,6 +133,14 @@ def test_a_file_that_ends_early_is_read_again(tmp_path: Path, caplog: pytest.Log
     Renaming(tmp_path).write("x", b"all of it")
     assert content(EndsEarlyOnce(tmp_path), "x") == b"all of it"
     assert "ended 4 bytes after byte 0, 9 were to come" in caplog.text
+
+
+def test_a_copy_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    Renaming(tmp_path).write("x", b"all of it")
+    location = EndsEarlyOnce(tmp_path, retrying=Retrying(total_s=0))
+    with pytest.raises(LocationError, match=r"x can't be copied to .*target \(.*ended 4 bytes after byte 0"):
+        location.fetch("x", tmp_path / "target")
+    assert not (tmp_path / "target").exists()
 
 
 def test_checking_whether_it_can_be_written_leaves_nothing(location: DurableLocation) -> None:

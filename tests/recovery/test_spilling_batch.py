@@ -1,6 +1,7 @@
 """Batches that write more than they may hold in memory: committed, restored, and failed, like all others."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from shards import LoggedBatch, Shard, stored
 from spilling import SMALL, run_on_small_disk
 from statestore import Headers, Serdes, Stores
 from statestore.bytestore.memory_budget import MemoryBudget
+from statestore.errors import LocalDirectoryError, SpilledDeltaCorruptedError
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.pointer import CommitPointer
@@ -26,6 +28,11 @@ def shard(tmp_path: Path) -> Shard:
 
 
 def write_many(batch: LoggedBatch) -> CommitPointer:
+    put_many(batch)
+    return batch.commit()
+
+
+def put_many(batch: LoggedBatch) -> None:
     store = batch.stores["totals"]
     for number in range(MANY):
         store.put(b"%06d" % number, stored(VALUE, number))
@@ -33,7 +40,6 @@ def write_many(batch: LoggedBatch) -> CommitPointer:
         store.put(b"%06d" % number, stored(b"again", number))
     store.put(b"%06d" % 1, None)
     assert batch.batch.delta.spilled_bytes > SMALL.pending_bytes
-    return batch.commit()
 
 
 def expected() -> dict[bytes, bytes]:
@@ -59,6 +65,50 @@ def test_one_that_fails_leaves_no_trace(shard: Shard) -> None:
         shard.run(shard.start(), fail)
     assert not [found for found in shard.copy.parent.glob("spill-*") if found.is_dir()]
     assert shard.content(shard.start()) == {}
+
+
+def test_a_processor_that_swallows_the_error_of_a_spill_cannot_commit(shard: Shard) -> None:
+    spill = shard.copy.parent / "spill-0"
+    swallowed: list[str] = []
+
+    def write(batch: LoggedBatch) -> CommitPointer:
+        spill.touch()  # where the directory is to be
+        for number in range(MANY):
+            try:
+                batch.stores["totals"].put(b"%06d" % number, stored(VALUE))
+            except LocalDirectoryError as error:
+                swallowed.append(error.path)
+                spill.unlink(missing_ok=True)
+        return batch.commit()
+
+    with pytest.raises(LocalDirectoryError, match=r"spill-0.*File exists"):
+        shard.run(shard.start(), write)
+    assert set(swallowed) == {str(spill)}
+    assert len(swallowed) > 1, "the writes after it are told too"
+    assert not list(shard.home.glob("state/**/*.arrow"))
+    assert shard.content(shard.start()) == {}
+
+
+def flip_a_bit(delta: Path) -> None:
+    with open(delta, "r+b") as file:
+        file.seek(100_000)
+        byte = file.read(1)[0]
+        file.seek(100_000)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, Path.unlink])
+def test_a_delta_that_the_disk_did_not_keep_is_not_uploaded(shard: Shard, damage: Callable[[Path], None]) -> None:
+    def write(batch: LoggedBatch) -> CommitPointer:
+        put_many(batch)
+        damage(shard.copy.parent / "spill-0" / "delta.arrow")
+        return batch.commit()
+
+    with pytest.raises(SpilledDeltaCorruptedError, match=r"shard 0.*spill-0/delta\.arrow") as caught:
+        shard.run(shard.start(), write)
+    assert caught.value.path.endswith("spill-0/delta.arrow")
+    assert not list(shard.home.glob("state/**/*.arrow"))
+    assert shard.content(shard.run(shard.start(), write_many)) == expected()
 
 
 def test_versions_come_back_as_they_were_put(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""What the operating system says of a local disk, as errors that tell the operator which disk it is."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike, fspath
+from typing import Final
+
+from statestore.errors import LocalDirectoryError, LocalDiskFullError
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def local_disk_errors(store: str, path: str | PathLike[str]) -> Iterator[None]:
+    """Turn an OSError while the local `path` is written into ours; `store` says whose it is.
+
+    Raises LocalDiskFullError, and LocalDirectoryError for all else than a lack of space.
+    """
+    try:
+        yield
+    except OSError as cause:
+        if cause.errno in _NO_SPACE:
+            raise LocalDiskFullError(store, path=fspath(path), cause=str(cause)) from cause
+        raise LocalDirectoryError(fspath(path), cause=str(cause)) from cause
