@@ -66,7 +66,8 @@ def _add_gc(gc: argparse.ArgumentParser) -> None:
         type=_at_least_one,
         default=DEFAULT_RETAINED_VERSIONS,
         metavar="N",
-        help="how many versions before the last one stay (default: %(default)s, as Spark's minBatchesToRetain)",
+        help="how many versions before the last one stay, or more if the query has recorded that it retains more "
+        "(default: %(default)s, as Spark's minBatchesToRetain)",
     )
     gc.add_argument("--remove", action="store_true", help="remove what is listed")
     gc.set_defaults(

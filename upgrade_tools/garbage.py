@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from statestore.errors import DurableFileMissingError, LocationMismatchError
-from statestore.recovery.fence import read_fences
+from statestore.errors import DurableFileMissingError, LocationMismatchError, PointersOutdatedError
+from statestore.recovery.fence import Abandoned, Fence, read_fences
 from statestore.recovery.garbage import GarbageFile, find_garbage, remove_garbage
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import METADATA_NAME, read_metadata
 from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.shard_files import delta_directory
+from statestore.recovery.shard_files import Written, delta_directory, parse_delta_name
 
 
 def collect_location(
@@ -24,7 +24,8 @@ def collect_location(
     """Print each file of the state at path or URI `uri` that can be removed, and why; remove them with `remove`.
 
     `pointers` are those of the last committed batch; shards without one are left alone. May be called while the query
-    runs. Return True. Raises StateStoreError: then nothing of that shard, and of those after it, was removed.
+    runs. More than `retained_versions` are kept if the query has recorded that it retains more. Return True. Raises
+    StateStoreError: then nothing of that shard, and of those after it, was removed.
     """
     location = DurableLocation(uri)
     metadata = read_metadata(location)
@@ -34,9 +35,7 @@ def collect_location(
     for pointer in pointers:
         if pointer.state_id != metadata.state_id:
             raise LocationMismatchError(str(location), recorded=pointer.state_id, found=metadata.state_id)
-        fences = read_fences(location, location.names(delta_directory(pointer.shard)))
-        epoch = fences[-1].epoch if fences else 0
-        garbage = find_garbage(location, pointer, epoch, retained_versions)
+        garbage = _find_garbage(location, pointer, retained_versions)
         for file in garbage:
             say(f"{file.size_bytes:>12}  {file.name}  {file.reason}")
         if remove:
@@ -46,3 +45,43 @@ def collect_location(
     what = "removed" if remove else "can be removed; nothing was, give --remove for that"
     say(f"{len(found)} files, {size_mb:.1f} MB {what}")
     return True
+
+
+def _find_garbage(location: DurableLocation, pointer: CommitPointer, retained_versions: int) -> list[GarbageFile]:
+    """Return the garbage of a shard, as the run sees it that wrote the pointer. Raises PointersOutdatedError."""
+    names = location.names(delta_directory(pointer.shard))
+    fences = read_fences(location, names)
+    writer = parse_delta_name(pointer.head)
+    head = Written(pointer.version, 0 if writer is None else writer.epoch)
+    found = [written for name in names if (written := parse_delta_name(name)) is not None]
+    problem = _taken_over(head, fences) or _left_behind(head, found, Abandoned(fences))
+    if problem is not None:
+        raise PointersOutdatedError(str(location), shard=pointer.shard, version=pointer.version, problem=problem)
+    recorded = [fence.retained_versions or 0 for fence in fences if fence.epoch >= head.epoch]
+    return find_garbage(location, pointer, head.epoch, max([retained_versions, *recorded]))
+
+
+def _taken_over(head: Written, fences: list[Fence]) -> str | None:
+    """Return in words which later run has given up what made `head`, or may have; None if none has."""
+    later = [fence for fence in fences if fence.epoch > head.epoch]
+    for fence in later:
+        if fence.from_version is None or fence.from_version < head.version:
+            return f"{fence.describe()} has not gone on from it"
+    # Fences are garbage too, once there are many: one that is gone says nothing of where its run went on from.
+    if later and len({fence.epoch for fence in later}) < later[-1].epoch - head.epoch:
+        return f"it was written by run number {head.epoch}, and not all of the later runs are known any more"
+    return None
+
+
+def _left_behind(head: Written, found: list[Written], abandoned: Abandoned) -> str | None:
+    """Return in words what later runs have committed since; None if there is nothing.
+
+    What the same run has committed since is no reason: the query may run, and garbage is only what is older than all
+    that its own pointers, late ones too, can be restored from.
+    """
+    ahead = [
+        written
+        for written in found
+        if written.epoch > head.epoch and written.version > head.version + 1 and written not in abandoned
+    ]
+    return f"a later run has committed version {max(ahead).version - 1}" if ahead else None

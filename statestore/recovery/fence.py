@@ -5,7 +5,7 @@ run with the highest fence is the one that goes on, every other one stops at its
 up and its executors, a query that was started twice from one checkpoint, and a second operator on the same location
 are found out. None of them can do harm before that: what an attempt writes has a name of its own.
 
-A fence also says from which version its run went on. What other runs wrote beyond that was given up.
+A fence also says from which version its run went on. What runs before it wrote beyond that was given up.
 
 A delta of version n + 2 proves that version n + 1 was committed: it was written on top of it. That is how an attempt
 learns that its batch was committed without it, and a run that its checkpoint is behind.
@@ -20,11 +20,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from statestore.errors import AttemptOutdatedError, CheckpointBehindError, RunFencedError
+from statestore.errors import AttemptOutdatedError, CheckpointBehindError, LocationError, RunFencedError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_files import (
+    MAX_EPOCH,
     FenceName,
     Written,
     delta_directory,
@@ -41,33 +42,40 @@ class Fence(NamedTuple):
 
     epoch: int
     run: str
-    from_version: int
-    host: str
+    from_version: int | None
+    """None if the fence can't be read."""
+    host: str = "an unknown host"
     """Where it was written, for the operator."""
-    time_ms: int
+    time_ms: int = 0
     """When it was written, for the operator: nothing depends on it."""
+    retained_versions: int | None = None
+    """How many versions before the last one the run keeps; None if it is not recorded."""
 
     def describe(self) -> str:
         """Return the fence in words."""
+        if self.from_version is None:
+            return f"run {self.run} (its fence can't be read)"
         started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.time_ms / 1000))
         return f"run {self.run} (on {self.host}, {started}, from version {self.from_version})"
 
 
 class Abandoned:
-    """Which files were written by runs that another one then took over from, beyond where it went on from."""
+    """Which files were written by runs that a later one took over from, beyond where it went on from.
+
+    Any later one counts, not only the next: it may have gone back further. A fence that can't be read gives up nothing.
+    """
 
     def __init__(self, fences: Iterable[Fence]) -> None:
-        self._fences = sorted(fences)
+        self._from_versions = [(fence.epoch, fence.from_version) for fence in fences if fence.from_version is not None]
 
     def __contains__(self, written: Written) -> bool:
-        for fence in self._fences:
-            if fence.epoch > written.epoch:
-                return written.version > fence.from_version
-        return False
+        return any(
+            epoch > written.epoch and written.version > from_version for epoch, from_version in self._from_versions
+        )
 
 
 def read_fences(location: DurableLocation, names: Iterable[str]) -> list[Fence]:
-    """Return the fences among the names, lowest epoch first. One that can't be read counts as from version 0."""
+    """Return the fences among the names, lowest epoch first. One that can't be read has no `from_version`."""
     fences = []
     for name in names:
         parsed = parse_fence_name(name)
@@ -80,33 +88,43 @@ def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fenc
     data = location.read(name)
     try:
         fields = json.loads(b"" if data is None else data.to_pybytes())
+        retained_versions = fields.get("retained_versions")
         return Fence(
-            *parsed, whole_number(fields["version"], 0), str(fields["host"]), whole_number(fields["time_ms"], 0)
+            *parsed,
+            whole_number(fields["version"], 0),
+            str(fields["host"]),
+            whole_number(fields["time_ms"], 0),
+            None if retained_versions is None else whole_number(retained_versions, 1),
         )
     except MALFORMED:
-        # From version 0 is the careful reading: whatever came before counts as still needed.
-        return Fence(*parsed, 0, "an unknown host", 0)
+        # It still fences. What it gave up is not known, so nothing is: a stale checkpoint must not pass for current.
+        return Fence(*parsed, None)
 
 
 @dataclass(frozen=True)
 class RunFences:
-    """Leaves and checks the fences of one run, shard by shard. `run` is letters and digits, at most 64."""
+    """Leaves and checks the fences of one run, shard by shard. `run` is letters and digits, at most 64.
+
+    `retained_versions` is recorded for the tools that remove garbage; None records nothing.
+    """
 
     location: DurableLocation
     run: str
     accept_older_checkpoint: bool = False
+    retained_versions: int | None = None
 
     def hold(self, pointer: CommitPointer) -> int:
         """Return the run's epoch in the shard, before a commit on top of `pointer`; leave a fence if there is none.
 
         Raises RunFencedError if another run has taken over, AttemptOutdatedError if another attempt's commit has
-        been built on, and CheckpointBehindError if the location has commits that the checkpoint does not know.
+        been built on, CheckpointBehindError if the location has commits that the checkpoint does not know, and
+        LocationError if there is no epoch left.
         """
         names = self.location.names(delta_directory(pointer.shard))
         fences = sorted(fence for name in names if (fence := parse_fence_name(name)) is not None)
         mine = [fence.epoch for fence in fences if fence.run == self.run]
         if not mine:
-            return self._enter(pointer, names, fences[-1].epoch + 1 if fences else 1)
+            return self._enter(pointer, names, self._next_epoch(pointer.shard, fences))
         epoch = mine[-1]
         if fences[-1] > FenceName(epoch, self.run):
             newest = read_fences(self.location, names)[-1]
@@ -118,6 +136,18 @@ class RunFences:
                     str(self.location), shard=pointer.shard, version=pointer.version, found=written.version
                 )
         return epoch
+
+    def _next_epoch(self, shard: int, fences: list[FenceName]) -> int:
+        if not fences:
+            return 1
+        if fences[-1].epoch >= MAX_EPOCH:
+            # A name with more digits would not be known for a fence, and so fence nobody.
+            raise LocationError(
+                str(self.location),
+                f"{fence_name(shard, fences[-1])} has the last epoch that there is, so no run can take over from it. "
+                "Epochs are counted one by one, so this is no fence of ours: see who has put it there, and remove it",
+            )
+        return fences[-1].epoch + 1
 
     def _enter(self, pointer: CommitPointer, names: list[str], epoch: int) -> int:
         fences = read_fences(self.location, names)
@@ -140,6 +170,7 @@ class RunFences:
             "version": pointer.version,
             "host": socket.gethostname(),
             "time_ms": time.time_ns() // 1_000_000,
+            "retained_versions": self.retained_versions,
         }
         name = fence_name(pointer.shard, FenceName(epoch, self.run))
         self.location.write(name, json.dumps(fence).encode())

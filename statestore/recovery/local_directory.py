@@ -7,20 +7,27 @@ subclass.
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from statestore.bytestore.memory_budget import MemoryBudget
 from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.spilling import SpillSpace
+from statestore.errors import LocalDirectoryError
+
+_ONLY_FOR_THE_USER: Final = 0o700
 
 
 class LocalDirectory:
     """A directory on each machine that runs tasks, which may be lost at any time. Picklable.
 
-    `path` of None is one directory per user in the temporary directory of the machine that it is asked for on. `memory`
-    is what the state on one executor may take; None is the default budget, for one task at a time.
+    `path` of None is one directory per user, which nobody else may read, in the temporary directory of the machine that
+    it is asked for on. `memory` is what the state on one executor may take; None is the default budget, for one task at
+    a time.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, memory: MemoryBudget | None = None) -> None:
@@ -35,9 +42,11 @@ class LocalDirectory:
         return local_dir if isinstance(local_dir, LocalDirectory) else cls(local_dir, memory=memory)
 
     def shard(self, state_id: str, shard: int) -> Path:
-        """Return the directory of a shard on this machine; it need not exist."""
-        root = self.path or os.path.join(tempfile.gettempdir(), f"statestore-{os.getuid()}")
-        return Path(root, state_id, f"shard-{shard:04d}")
+        """Return the directory of a shard on this machine; it need not exist.
+
+        Raises LocalDirectoryError if the default directory can't be made, or is another user's.
+        """
+        return Path(self.path or _default_directory(), state_id, f"shard-{shard:04d}")
 
     def open_database(self, path: Path, families: Sequence[str]) -> RocksDBDatabase:
         """Return the database at `path`, open, with at least these families. Raises what RocksDBDatabase raises."""
@@ -46,3 +55,22 @@ class LocalDirectory:
     def spill_space(self, path: Path) -> SpillSpace:
         """Return the directory at `path` for what a batch can't hold in memory. The caller has it for itself."""
         return SpillSpace(path, self.memory)
+
+
+def _default_directory() -> str:
+    """Return the user's directory, made if it is not there. Anybody can make one of that name first: it is checked."""
+    path = os.path.join(tempfile.gettempdir(), f"statestore-{os.getuid()}")
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(path, _ONLY_FOR_THE_USER)
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode):
+            raise LocalDirectoryError(path, cause="it is not a directory")
+        if found.st_uid != os.getuid():
+            raise LocalDirectoryError(path, cause=f"it belongs to the user {found.st_uid}, not to {os.getuid()}")
+        if stat.S_IMODE(found.st_mode) != _ONLY_FOR_THE_USER:
+            # Older releases made it as the umask said.
+            os.chmod(path, _ONLY_FOR_THE_USER)
+    except OSError as cause:
+        raise LocalDirectoryError(path, cause=str(cause)) from cause
+    return path

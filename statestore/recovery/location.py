@@ -1,6 +1,7 @@
 """The durable location: a directory of immutable files on any pyarrow filesystem.
 
-A file becomes visible whole or not at all, and is never changed afterwards. Names are relative, with `/`.
+A file becomes visible whole or not at all, and is never changed afterwards. Names are relative, with `/`. Some are read
+from files that anybody may have changed: one that could lead out of the location is refused with LocationError.
 """
 
 from __future__ import annotations
@@ -75,18 +76,18 @@ class DurableLocation:
 
     def read(self, name: str) -> pa.Buffer | None:
         """Return the bytes of the file `name`, None if there is none. Raises LocationError on other failures."""
-        files, root = self._open()
+        files, path = self._at(name)
         with self._reading(f"{name} can't be read"):
-            return files.read(_join(root, name))
+            return files.read(path)
 
     def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
         """Copy the file `name` to the local `path`, in bounded memory. Return False if there is no such file.
 
         After a failure there is nothing at `path`. What is there is not synced. Raises LocationError.
         """
-        files, root = self._open()
+        files, source = self._at(name)
         with self._reading(f"{name} can't be copied to {os.fspath(path)}"):
-            return files.fetch(_join(root, name), os.fspath(path))
+            return files.fetch(source, os.fspath(path))
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         """Write the file `name`, durably and whole or not at all. Raises LocationNotWritableError."""
@@ -104,17 +105,17 @@ class DurableLocation:
 
         Partial files of writers, at work or crashed, are among them. `""` is the location itself. Raises LocationError.
         """
-        files, root = self._open()
+        files, path = self._at(directory)
         with self._reading(f"{directory or 'it'} can't be listed"):
-            found = files.entries(_join(root, directory))
+            found = files.entries(path)
         entries = (DurableEntry(_join(directory, info.base_name), info.size, _modified_ms(info)) for info in found)
         return sorted(entries, key=lambda entry: entry.name)
 
     def directories(self, directory: str) -> list[str]:
         """Return the names of the directories directly in `directory`, sorted. Raises LocationError."""
-        files, root = self._open()
+        files, path = self._at(directory)
         with self._reading(f"{directory or 'it'} can't be listed"):
-            found = files.directories(_join(root, directory))
+            found = files.directories(path)
         return sorted(_join(directory, name) for name in found)
 
     def names(self, directory: str) -> list[str]:
@@ -123,9 +124,9 @@ class DurableLocation:
 
     def delete(self, name: str) -> None:
         """Delete the file `name`; one that is not there is no error. Raises LocationNotWritableError."""
-        files, root = self._open()
+        files, path = self._at(name)
         with self._writing():
-            files.delete(_join(root, name))
+            files.delete(path)
 
     def delete_all(self, names: Iterable[str]) -> None:
         """Delete the files `names`, one after the other. Raises LocationNotWritableError."""
@@ -134,9 +135,9 @@ class DurableLocation:
 
     def remove_directory(self, directory: str) -> None:
         """Remove a directory that nobody writes to if it is empty, and there. Raises LocationNotWritableError."""
-        files, root = self._open()
+        files, path = self._at(directory)
         with self._writing():
-            files.remove_directory(_join(root, directory))
+            files.remove_directory(path)
 
     def check_writable(self) -> None:
         """Write and delete a small file. Raises LocationNotWritableError."""
@@ -146,9 +147,9 @@ class DurableLocation:
         self.delete(name)
 
     def _write(self, name: str, content: Content) -> None:
-        files, root = self._open()
+        files, path = self._at(name)
         with self._writing():
-            files.write(_join(root, name), content)
+            files.write(path, content)
 
     @contextmanager
     def _reading(self, problem: str) -> Iterator[None]:
@@ -163,6 +164,17 @@ class DurableLocation:
             yield
         except (OSError, pa.ArrowException) as cause:
             raise LocationNotWritableError(str(self), cause=str(cause), remedy=remedy(cause, self.retrying)) from cause
+
+    def _at(self, name: str) -> tuple[DurableFiles, str]:
+        """Return the filesystem, and the path in it of the file or directory `name`; "" is the location itself."""
+        if "\\" in name or "\0" in name or (name and not {"", ".", ".."}.isdisjoint(name.split("/"))):
+            raise LocationError(
+                str(self),
+                f"{name!r} is no name of a file in it: names are relative, without '..' and '\\'. statestore writes no "
+                "such name: find out who has changed the pointer or manifest that has it, and bring that back",
+            )
+        files, root = self._open()
+        return files, _join(root, name)
 
     def _open(self) -> tuple[DurableFiles, str]:
         if self._opened is None:

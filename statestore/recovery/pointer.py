@@ -223,8 +223,13 @@ def _check(pointer: CommitPointer) -> None:
     """Raise ValueError unless versions, snapshots and deltas fit together."""
     made = [snapshot.version for snapshot in pointer.snapshots]
     base = made[-2] if len(made) > 1 else 0
-    if made != sorted(made) or not base <= max(made, default=0) <= pointer.version or pointer.base_version != base:
+    if made != sorted(set(made)) or max(made, default=0) > pointer.version or pointer.base_version != base:
         raise ValueError(f"snapshots {made} and {len(pointer.deltas)} deltas don't make version {pointer.version}")
+    for snapshot in pointer.snapshots:
+        if not snapshot.version <= snapshot.since <= pointer.version:
+            raise ValueError(f"version {snapshot.since} can't be the first with the snapshot of {snapshot.version}")
+    if made and pointer.chain[made[-1] - base] != pointer.snapshots[-1].delta:
+        raise ValueError(f"the snapshot of {made[-1]} is of another delta than {pointer.chain[made[-1] - base]}")
 
 
 def _snapshot_from_json(fields: list[object]) -> SnapshotRef:

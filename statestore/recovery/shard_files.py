@@ -16,6 +16,7 @@ import uuid
 from typing import Final, NamedTuple
 
 MANIFEST_NAME: Final = "manifest.json"
+MAX_EPOCH: Final = 10**8 - 1
 _DELTA: Final = re.compile(r"(\d{12})-(?:(\d{8})-)?([0-9a-f]{32})\.arrow")
 _FENCE: Final = re.compile(r"(\d{8})-([0-9A-Za-z]{1,64})\.fence")
 _SNAPSHOT: Final = re.compile(r"(\d{12})-(\d{8})-([0-9a-f]{32})")

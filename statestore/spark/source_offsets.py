@@ -45,7 +45,8 @@ def read_source_offsets(spark: SparkSession, checkpoint_location: str | Path) ->
         raise RecoveryError(
             where, f"is missing or empty: batch {batch_id} is committed, and what it has read stood there"
         )
-    lines = planned[batch_id].decode(errors="replace").splitlines()
+    # Not splitlines(): JSON may have the other line ends of Unicode inside a string.
+    lines = planned[batch_id].decode(errors="replace").removesuffix("\n").split("\n")
     if len(lines) <= _HEAD_LINES or lines[0] != _VERSION:
         raise RecoveryError(where, f"is not an offset log of version {_VERSION!r}, but begins with {lines[:1]}")
     sources = tuple(None if line == _NO_OFFSET else line for line in lines[_HEAD_LINES:])

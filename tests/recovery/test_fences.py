@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from shards import Shard, stored
-from statestore.errors import AttemptOutdatedError, CheckpointBehindError, RunFencedError
+from statestore.errors import AttemptOutdatedError, CheckpointBehindError, LocationError, RunFencedError
+from statestore.recovery.fence import read_fences
+from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.shard_files import parse_delta_name, parse_fence_name
+from statestore.recovery.shard_files import delta_directory, parse_delta_name, parse_fence_name
 
 
 def again(shard: Shard, run: str, *, accept_older_checkpoint: bool = False) -> Shard:
@@ -110,5 +112,59 @@ def test_a_fence_that_cannot_be_read_still_fences(shard: Shard, content: bytes) 
     pointer = put(shard, shard.start(), b"1")
     put(again(shard, "run2"), pointer, b"2")
     (shard.home / "state/shards/0000/deltas/00000002-run2.fence").write_bytes(content)
-    with pytest.raises(RunFencedError, match="an unknown host"):
+    with pytest.raises(RunFencedError, match="its fence can't be read"):
+        put(shard, pointer, b"zombie")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version": 0}'])
+def test_a_fence_that_cannot_be_read_lets_no_stale_checkpoint_pass(shard: Shard, content: bytes) -> None:
+    old = put(shard, shard.start(), b"1")
+    newest = put(shard, put(shard, old, b"2"), b"3")
+    (shard.home / "state/shards/0000/deltas/00000002-died.fence").write_bytes(content)
+    with pytest.raises(CheckpointBehindError, match="version 2 was committed here by run run1"):
+        put(again(shard, "run3"), old, b"fork")
+    assert put(again(shard, "run4"), newest, b"4").version == 4
+
+
+def test_what_a_later_run_gave_up_stays_given_up_whoever_came_in_between(shard: Shard) -> None:
+    pointers = [shard.start()]
+    for number in range(5):
+        pointers.append(put(shard, pointers[-1], b"%d" % number))
+    put(again(shard, "run2"), pointers[5], b"a restart as usual")
+    back = put(again(shard, "run3", accept_older_checkpoint=True), pointers[1], b"back")
+    restarted = again(shard, "run4")
+    on = put(restarted, back, b"on")
+    assert restarted.content(on) == {b"k": stored(b"on")}
+    further = put(restarted, on, b"further")
+    with pytest.raises(CheckpointBehindError, match="version 3 was committed here by run run4"):
+        put(again(shard, "run5"), back, b"behind what went on")
+    assert put(again(shard, "run6"), further, b"and on").version == 5
+
+
+def test_a_run_records_how_many_versions_it_retains(shard: Shard) -> None:
+    put(shard, shard.start(), b"1")
+    state = replace(shard.state, run="run2", recovery=RecoveryOptions(retained_versions=7))
+    shard.state = state
+    put(shard, put(shard, shard.start(), b"1"), b"2")
+    location = shard.state.location
+    fences = read_fences(location, location.names(delta_directory(0)))
+    assert [(fence.run, fence.retained_versions) for fence in fences] == [("run1", 100), ("run2", 7)]
+    (shard.home / "state/shards/0000/deltas/00000003-older.fence").write_text(
+        '{"format": 1, "run": "older", "version": 2, "host": "h", "time_ms": 5}'
+    )
+    fence = read_fences(location, location.names(delta_directory(0)))[-1]
+    assert (fence.from_version, fence.retained_versions) == (2, None), "as older releases wrote it"
+
+
+def test_the_last_epoch_is_refused_and_not_gone_beyond(shard: Shard) -> None:
+    pointer = put(shard, shard.start(), b"1")
+    last = shard.home / "state/shards/0000/deltas/99999999-x.fence"
+    last.write_bytes(b"")
+    before = files(shard)
+    with pytest.raises(LocationError, match=r"99999999-x\.fence has the last epoch"):
+        put(again(shard, "run2"), pointer, b"2")
+    assert files(shard) == before
+    last.rename(last.with_name("99999998-x.fence"))
+    put(again(shard, "run2"), pointer, b"2")
+    with pytest.raises(RunFencedError, match="by run run2"):
         put(shard, pointer, b"zombie")

@@ -22,6 +22,7 @@ from statestore.errors import (
 )
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.options import RecoveryOptions
+from statestore.recovery.planned_snapshot import PlannedSnapshot
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.snapshot import read_manifest
 
@@ -220,21 +221,20 @@ import os, signal, sys
 from pathlib import Path
 from shards import Shard
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.planned_snapshot import PlannedSnapshot
 from statestore.recovery.pointer import CommitPointer
 from tests.recovery.test_snapshots import EVERY_3, run_batches
 import dataclasses
 
-class DiesWithTheSecondFile(DurableLocation):
-    sent = 0
-
+class DiesWhenATableIsThere(DurableLocation):
     def write_file(self, name, path):
-        DiesWithTheSecondFile.sent += 1
-        if DiesWithTheSecondFile.sent == 2:
+        planned = PlannedSnapshot(Path(path).parents[2])
+        if any(file.name.endswith(".sst") for file in planned.uploaded()):
             os.kill(os.getpid(), signal.SIGKILL)
         super().write_file(name, path)
 
 shard = Shard(Path(sys.argv[1]), recovery=EVERY_3)
-shard.state = dataclasses.replace(shard.state, location=DiesWithTheSecondFile(shard.home / "state"))
+shard.state = dataclasses.replace(shard.state, location=DiesWhenATableIsThere(shard.home / "state"))
 pointer = CommitPointer.from_json(sys.argv[2])
 run_batches(shard, pointer, range(4, 6))
 """
@@ -248,7 +248,9 @@ def test_an_upload_cut_off_by_a_kill_is_taken_up_where_it_was(shard: Shard) -> N
     )
     assert killed.returncode == -signal.SIGKILL
     (begun,) = (shard.home / "state/shards/0000/snapshots").iterdir()
-    sent = {path.name: path.stat().st_ino for path in begun.glob("*.sst")}
+    tables = [file.name for file in PlannedSnapshot(shard.copy.parent).uploaded() if file.name.endswith(".sst")]
+    sent = {Path(name).name: (shard.home / "state" / name).stat().st_ino for name in tables}
+    assert sent
     pointer = run_batches(shard, pointer, range(4, 6))
     assert [made.version for made in pointer.snapshots] == [3]
     assert Path(pointer.snapshots[0].manifest.name).parent.name == begun.name

@@ -1,5 +1,7 @@
 """The offline commands on a state with snapshots: what is garbage, and what is damaged."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,9 +24,16 @@ def shard(tmp_path: Path) -> Shard:
 
 @pytest.fixture
 def pointer(shard: Shard) -> CommitPointer:
-    """Make a state at version 20, with an attempt that did not count, and write its pointer to a file."""
+    """Make a state at version 20, with an attempt that did not count, and write its pointer to a file.
+
+    The last version is that of a run that retains only 5 versions, and has removed nothing yet.
+    """
     pointer = shard.start()
     for number in range(20):
+        if number == 19:
+            wait_for_uploads()
+            options = RecoveryOptions(snapshot_every_deltas=1000, retained_versions=5)
+            shard.state = replace(shard.state, run="run2", recovery=options)
         pointer = shard.batch(pointer, {b"k": stored(b"%d" % number), b"%d" % number: stored(b"v")})
         if number == 3:
             failed = shard.batch(pointer, {b"k": stored(b"failed")})
@@ -68,6 +77,82 @@ def test_pointers_of_another_state_are_refused(
     assert "state-9" in capsys.readouterr().err
     assert main(["gc", str(shard.home / "state"), "--pointers", str(shard.home / "nothing")]) == 1
     assert "can't be read" in capsys.readouterr().err
+
+
+def collect(shard: Shard, pointer: CommitPointer, *options: str) -> int:
+    (shard.home / "pointers").write_text(pointer.to_json() + "\n")
+    return main(["gc", str(shard.home / "state"), "--pointers", str(shard.home / "pointers"), "--remove", *options])
+
+
+def later_run(shard: Shard, name: str = "run3") -> None:
+    shard.state = replace(shard.state, run=name, accept_older_checkpoint=True)
+
+
+def test_what_the_query_retains_stays_however_little_is_asked_for(
+    shard: Shard, pointer: CommitPointer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(shard)
+    later_run(shard)
+    shard.state = replace(shard.state, recovery=RecoveryOptions(retained_versions=1000))
+    restarted = shard.batch(pointer, {b"k": stored(b"on")})
+    assert collect(shard, restarted, "--retained-versions", "1") == 0
+    assert "0 files, 0.0 MB removed" in capsys.readouterr().out
+    assert before < files(shard)
+    assert collect(shard, pointer, "--retained-versions", "1") == 0
+    assert "0 files, 0.0 MB removed" in capsys.readouterr().out, "what a later run retains counts too"
+
+
+def test_pointers_that_a_later_run_has_given_up_are_refused(
+    shard: Shard, pointer: CommitPointer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = CommitPointer("state-1", 0)
+    later_run(shard)
+    back = shard.batch(older, {b"k": stored(b"back")})
+    before = files(shard)
+    assert collect(shard, pointer, "--retained-versions", "1") == 1
+    assert "at version 20, is not to be judged by: run run3" in capsys.readouterr().err
+    assert files(shard) == before
+    assert collect(shard, back) == 0
+    assert shard.content(back) == {b"k": stored(b"back")}
+    later_run(shard, "run4")
+    on = shard.batch(back, {b"k": stored(b"on")})
+    assert collect(shard, pointer) == 1, "nor by the fence after that"
+    assert "run3" in capsys.readouterr().err
+    assert collect(shard, on) == 0
+
+
+def test_pointers_are_refused_if_it_is_not_known_where_a_later_run_went_on_from(
+    shard: Shard, pointer: CommitPointer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deltas = shard.home / "state/shards/0000/deltas"
+    fence = {"format": 1, "run": "x", "version": pointer.version, "host": "h", "time_ms": 5}
+    (deltas / "00000003-x.fence").write_bytes(b"cut")
+    assert collect(shard, pointer, "--retained-versions", "1") == 1
+    assert "run x (its fence can't be read)" in capsys.readouterr().err
+    (deltas / "00000003-x.fence").rename(deltas / "00000004-x.fence")
+    (deltas / "00000004-x.fence").write_text(json.dumps(fence))
+    assert collect(shard, pointer, "--retained-versions", "1") == 1
+    assert "not all of the later runs are known" in capsys.readouterr().err
+    (deltas / "00000003-y.fence").write_text(json.dumps(fence))
+    assert collect(shard, pointer, "--retained-versions", "1") == 0
+    assert shard.content(pointer)[b"k"] == stored(b"19")
+
+
+def test_pointers_of_before_a_run_that_went_on_are_refused_and_those_of_the_run_itself_are_not(
+    shard: Shard, pointer: CommitPointer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = pointer
+    for _ in range(3):
+        newer = shard.batch(newer, {b"k": stored(b"while the query runs")})
+    assert collect(shard, pointer) == 0
+    assert shard.content(newer)[b"k"] == stored(b"while the query runs")
+    later_run(shard)
+    on = shard.batch(newer, {b"k": stored(b"on")})
+    assert collect(shard, newer) == 0, "the batch may be one that is not committed yet"
+    on = shard.batch(on, {b"k": stored(b"on and on")})
+    assert collect(shard, newer) == 1
+    assert "a later run has committed version 24" in capsys.readouterr().err
+    assert collect(shard, on) == 0
 
 
 @pytest.mark.parametrize("what", ["table", "manifest", "delta"])

@@ -1,0 +1,62 @@
+"""Commit pointers whose snapshots, deltas and versions do not fit together are not taken for ours."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from statestore.errors import CommitPointerError
+from statestore.recovery.pointer import CommitPointer, DurableFile
+
+RETAINED = 100
+
+
+def made() -> dict[str, Any]:
+    """Return a pointer at version 8 with the snapshots of 2, 4 and 6, as JSON."""
+    pointer = CommitPointer("s", 0)
+    for version in range(1, 9):
+        delta = DurableFile(f"delta-{version}", 10, "aa")
+        pointer = pointer.advance(delta, skipped_records=0, stream_time_ms=5, store_times_ms={})
+        snapshot = version - 1
+        if snapshot in (2, 4, 6):
+            manifest = DurableFile(f"manifest-{snapshot}", 10, "bb")
+            pointer = pointer.with_snapshot(snapshot, manifest, f"delta-{snapshot}", retained_versions=RETAINED)
+    assert CommitPointer.from_json(pointer.to_json()) == pointer
+    fields: dict[str, Any] = json.loads(pointer.to_json())
+    assert [(snapshot[0], snapshot[-1]) for snapshot in fields["snapshots"]] == [(2, 3), (4, 5), (6, 7)]
+    return fields
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda fields: fields["snapshots"].__setitem__(0, fields["snapshots"][1]),
+        lambda fields: fields["snapshots"][0].__setitem__(0, 5),
+        lambda fields: fields["snapshots"][2].__setitem__(0, 9),
+        lambda fields: fields["snapshots"][2].__setitem__(-1, 9),
+        lambda fields: fields["snapshots"][2].__setitem__(-1, 5),
+        lambda fields: fields["snapshots"][0].__setitem__(-1, 1),
+        lambda fields: fields["snapshots"][2].__setitem__(-2, "delta-5"),
+        lambda fields: fields["deltas"].pop(),
+        lambda fields: fields["snapshots"].pop(),
+        lambda fields: fields.update(version=9),
+    ],
+    ids=[
+        "two snapshots of one version",
+        "snapshots out of order",
+        "a snapshot above the version",
+        "since above the version",
+        "since below its own version",
+        "an older snapshot that was there before its version",
+        "the newest snapshot is of another delta",
+        "a delta too few",
+        "a snapshot too few",
+        "a version too many",
+    ],
+)
+def test_a_pointer_that_does_not_fit_together_is_refused(damage: Callable[[dict[str, Any]], object]) -> None:
+    fields = made()
+    damage(fields)
+    with pytest.raises(CommitPointerError, match="is not one of ours"):
+        CommitPointer.from_json(json.dumps(fields))
