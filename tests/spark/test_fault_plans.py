@@ -12,7 +12,7 @@ import pytest
 from documentation import ROOT
 from statestore.testing.faults import Effect, FaultPlan, Point
 
-FIRST_SEED, PLANS = 101, 25
+FIRST_SEED, PLANS = 295, 12
 
 
 @pytest.mark.slow
