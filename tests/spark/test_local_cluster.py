@@ -39,6 +39,7 @@ def job(tmp_path: Path, via: str) -> OrderJob:
     return OrderJob(tmp_path, via)
 
 
+@pytest.mark.parametrize("via", ["transform_with_state"])
 def test_an_executor_is_killed_during_processing_and_shards_move(application: Application, job: OrderJob) -> None:
     job.add(BATCHES[:4])
     fault = job.add_fault(PROCESS, first_batch=2)
@@ -53,6 +54,7 @@ def test_an_executor_is_killed_during_processing_and_shards_move(application: Ap
     assert moved, "each shard was all the time on one executor"
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_an_executor_is_killed_during_the_delta_write(application: Application, job: OrderJob) -> None:
     job.add(BATCHES[:4])
     faults = [
