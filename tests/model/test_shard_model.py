@@ -23,6 +23,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from tests.conformance.stacks import (
@@ -94,6 +95,7 @@ class ShardMachine(RuleBasedStateMachine):
         self.home = Path(self.directory.name)
         self.state_id = uuid.uuid4().hex  # what is in memory outlives the machine, under this name
         self.upgraded = False
+        self.run_number = 0
         self.models: dict[str, Model] = {name: plan.model() for name, plan in PLANS.items()}
         self.recorded: str | None = None
         self.history: list[tuple[str | None, dict[str, Model]]] = [(None, copied(self.models))]
@@ -114,7 +116,16 @@ class ShardMachine(RuleBasedStateMachine):
         specs = tuple(builder.spec for builder in builders.values())
         in_memory = frozenset(name for name, plan in PLANS.items() if not plan.persistent)
         location = DurableLocation(self.home / "state")
-        state = ShardedState(self.state_id, location, specs, LocalDirectory(self.home / "local"), in_memory)
+        state = ShardedState(
+            self.state_id,
+            location,
+            specs,
+            LocalDirectory(self.home / "local"),
+            in_memory,
+            RecoveryOptions(snapshot_every_deltas=2, snapshot_budget_ms=10_000),
+            f"run{self.run_number}",
+            accept_older_checkpoint=True,
+        )
         pointer = state.pointer(0, recorded)
         with state.open(pointer) as batch:
             yield (
@@ -192,6 +203,7 @@ class ShardMachine(RuleBasedStateMachine):
     def go_back(self, data: st.DataObject) -> None:
         kept = data.draw(st.integers(1, len(self.history)), "versions kept")
         del self.history[kept:]
+        self.run_number += 1  # going back is a new start of the query, from an older checkpoint
         self.recorded, models = self.history[-1]
         self.models = copied(models)
 

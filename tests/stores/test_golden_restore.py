@@ -7,7 +7,9 @@ import pytest
 
 from golden_replay import ENGINES, Engine, Families, families_of, family_of, records_of, spec_of
 from kafka_streams_golden import FIXTURES, Fixture, load_fixture
+from statestore.bytestore.memory_budget import MemoryBudget
 from statestore.bytestore.segments import Segments, segment_prefix
+from statestore.bytestore.spilling import SpillSpace
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.session_key import split_session_key
 from statestore.format.store_format import StoreFormat
@@ -77,7 +79,8 @@ def restore_deltas(engine: Engine, spec: StoreSpec, sessions: list[Session], hom
             stream_time_ms=time_ms,
             store_times_ms={spec.name: time_ms} if spec.kind.is_segmented else {},
         )
-    restore(location, pointer, 0, {spec.name: CommittedStore(spec, engine.open(spec))})
+    with SpillSpace(home / "spill", MemoryBudget()) as space:
+        restore(location, pointer, 0, {spec.name: CommittedStore(spec, engine.open(spec))}, space)
     engine.close()
     return engine.families()
 
