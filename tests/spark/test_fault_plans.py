@@ -12,7 +12,7 @@ import pytest
 from documentation import ROOT
 from statestore.testing.faults import Effect, FaultPlan, Point
 
-FIRST_SEED, PLANS = 295, 12
+FIRST_SEED, PLANS = 299, 10
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orders import expected_totals, running_total_topology, seeded_orders
 from queries import OrderQuery
 from statestore import RecoveryOptions, Stores, Topology
@@ -52,6 +54,7 @@ def pointers_of(query: OrderQuery) -> list[CommitPointer]:
     return [CommitPointer.from_json(row.pointer) for row in rows]
 
 
+@pytest.mark.parametrize("via", ["transform_with_state"])
 def test_a_query_makes_snapshots_collects_garbage_and_is_restored_from_them(order_query: OrderQuery) -> None:
     heard = order_query.home / "heard"
     heard.mkdir()
@@ -81,6 +84,7 @@ def test_a_query_makes_snapshots_collects_garbage_and_is_restored_from_them(orde
         assert told[-1] == ["end", "totals", sum(fact[3] for fact in told if fact[0] == "batch")]
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_in_memory_stores_are_restored_from_snapshots_too(order_query: OrderQuery) -> None:
     options = RecoveryOptions(snapshot_every_deltas=2, snapshot_budget_ms=60_000, retained_versions=2)
     topology = in_memory_topology()
