@@ -157,10 +157,11 @@ class PlannedSnapshot:
         for doomed in self.shard_dir.glob("snapshot.discarded-*"):
             shutil.rmtree(doomed, ignore_errors=True)
 
-    def known_digest(self, table: Path) -> str:
-        """Return the checksum of a table: to recognise it, not to record it."""
-        known = self._known_digests().get(_identity(table))
-        return file_digest(table) if known is None else known
+    def table_digests(self, plan: UploadPlan) -> dict[str, str]:
+        """Return the checksum of each table of the checkpoint, by name: to recognise them, not to record it."""
+        known = self._known_digests()
+        tables = [self.checkpoint / name for name in plan.files if name.endswith(TABLE)]
+        return {table.name: known.get(_identity(table)) or file_digest(table) for table in tables}
 
     def save_digests(self, files: Mapping[str, str]) -> None:
         """Remember the checksums of the checkpoint's tables, by name."""

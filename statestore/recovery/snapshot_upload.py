@@ -158,14 +158,10 @@ class SnapshotUpload:
         there = {(e.name, e.size_bytes) for directory in directories for e in self._location.entries(directory)}
         # One that was deleted or cut meanwhile is uploaded again.
         known = {(file.size_bytes, file.digest): file for file in candidates if (file.name, file.size_bytes) in there}
-        reused = {}
-        for name, size_bytes in plan.files.items():
-            # Only tables are worth sharing: what else there is is small, and better there twice.
-            if name.endswith(TABLE):
-                durable = known.get((size_bytes, self.planned.known_digest(self.planned.checkpoint / name)))
-                if durable is not None:
-                    reused[name] = durable
-        return reused
+        # Only tables are worth sharing: what else there is is small, and better there twice.
+        digests = self.planned.table_digests(plan)
+        found = {name: known.get((plan.files[name], check)) for name, check in digests.items()}
+        return {name: durable for name, durable in found.items() if durable is not None}
 
     def _check_tables(self, plan: UploadPlan, names: Sequence[str]) -> None:
         """Raise LocalStateCorruptedError, and have the copy rebuilt, if one of these tables can't be read.

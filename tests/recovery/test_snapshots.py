@@ -39,6 +39,7 @@ def run_batches(shard: Shard, pointer: CommitPointer, numbers: range) -> CommitP
     for number in numbers:
         value = stored(b"%d" % number, number)
         pointer = shard.batch(pointer, {b"last": value, b"key-%04d" % number: value})
+    wait_for_uploads()
     return pointer
 
 

@@ -214,7 +214,7 @@ class Waits(DurableLocation):
 
 shard = Shard(home, recovery=dataclasses.replace(EVERY_3, snapshot_budget_ms=0))
 shard.state = dataclasses.replace(shard.state, location=Waits(home / "state"))
-run_batches(shard, pointer, range(4, 5))
+shard.batch(pointer, {b"last": stored(b"4", 4), b"key-0004": stored(b"4", 4)})
 assert begun.wait(60)
 """
     assert run_script(script, shard.home, pointer) == 0
