@@ -1,8 +1,21 @@
-"""`python -m upgrade_tools`: see `upgrade_tools.cli`."""
+"""`python -m upgrade_tools`, or `upgrade-tools`: see `upgrade_tools.cli`."""
+
+from __future__ import annotations
 
 import sys
 
-from upgrade_tools.cli import main
+
+def run() -> int:
+    """Run the command line; without its libraries, say how they are installed and return 2."""
+    try:
+        from upgrade_tools.cli import main
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("typer", "rich"):
+            raise
+        print(f"the command line needs {missing.name}: pip install 'statestore[tools]'", file=sys.stderr)
+        return 2
+    return main()
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

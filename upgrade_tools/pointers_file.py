@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from statestore.errors import RescalePointersError
+from statestore.errors import StatePointersError
 from statestore.recovery.pointer import CommitPointer
 
 
 def read_pointers_file(location: str, file: str) -> list[CommitPointer]:
-    """Return the pointers in `file`, "-" for stdin. Raises RescalePointersError, CommitPointerError."""
+    """Return the pointers in `file`, "-" for stdin. Raises StatePointersError, CommitPointerError."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:
-        raise RescalePointersError(location, problem=f"the commit pointers can't be read ({cause})") from cause
+        raise StatePointersError(location, problem=f"the commit pointers can't be read ({cause})") from cause
+    return parse_pointers(text)
+
+
+def parse_pointers(text: str) -> list[CommitPointer]:
+    """Return the pointers in a text, one a line. Raises CommitPointerError."""
     return [CommitPointer.from_json(line) for line in text.splitlines() if line.strip()]

@@ -100,3 +100,9 @@ def changelog_partition(application_id: str, store: str, partition: int) -> Topi
 def offset_key(changelog: TopicPartition) -> bytes:
     """Return the key of the changelog's offset in the family `offsets`."""
     return str(changelog).encode()
+
+
+def changelog_of(key: bytes) -> TopicPartition | None:
+    """Return whose offset stands under a key in the family `offsets`, None for the keys that are no changelog's."""
+    topic, dash, partition = key.decode(errors="replace").rpartition("-")
+    return TopicPartition(topic, int(partition)) if dash and partition.isascii() and partition.isdigit() else None

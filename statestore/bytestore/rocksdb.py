@@ -51,7 +51,9 @@ _STALLED = "Write stall"
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
-def _options(memory: DatabaseMemory | None = None, cache: rocksdict.Cache | None = None) -> rocksdict.Options:
+def database_options(
+    memory: DatabaseMemory | None = None, cache: rocksdict.Cache | None = None, *, compacting: bool = True
+) -> rocksdict.Options:
     """Return the options of a database or a family. `cache` is one for all families of the database."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
@@ -63,6 +65,7 @@ def _options(memory: DatabaseMemory | None = None, cache: rocksdict.Cache | None
     # Where there is a write-ahead log, a family that is hardly written to would hold on to a gigabyte of it.
     options.set_max_total_wal_size(64 << 20)
     options.set_target_file_size_base(_TABLE_FILE_BYTES)
+    options.set_disable_auto_compactions(not compacting)
     table = rocksdict.BlockBasedOptions()
     table.set_bloom_filter(_BLOOM_BITS_PER_KEY, False)
     if cache is not None:
@@ -91,7 +94,7 @@ def list_families(path: str) -> tuple[str, ...]:
     if not os.path.exists(os.path.join(path, "CURRENT")):
         return ()
     with engine_errors(path, path):
-        return tuple(sorted(rocksdict.Rdict.list_cf(path, _options())))
+        return tuple(sorted(rocksdict.Rdict.list_cf(path, database_options())))
 
 
 def _tells_damage(text: str) -> bool:
@@ -125,8 +128,9 @@ class RocksDBDatabase:
 
     Opens every family that is there and creates those of `families` that are missing. With a write-ahead log, a write
     survives the death of the process, and one to several families does so as a whole. `memory` of None leaves it to
-    RocksDB: 64 MiB of write buffers and 32 MiB of cache for each family. Raises LocalStateLockedError,
-    LocalStateCorruptedError, LocalDiskFullError, or StoreError for what else RocksDB refuses.
+    RocksDB: 64 MiB of write buffers and 32 MiB of cache for each family. One that is not `compacting` leaves the tables
+    as they are. Raises LocalStateLockedError, LocalStateCorruptedError, LocalDiskFullError, or StoreError for what else
+    RocksDB refuses.
     """
 
     def __init__(
@@ -136,6 +140,7 @@ class RocksDBDatabase:
         *,
         write_ahead_log: bool = False,
         memory: DatabaseMemory | None = None,
+        compacting: bool = True,
     ) -> None:
         self.path = path
         self._stores: dict[str, RocksDBByteStore] = {}
@@ -147,8 +152,9 @@ class RocksDBDatabase:
         names = sorted({"default", *self.found, *families})
         cache = None if memory is None else rocksdict.Cache(memory.block_cache_bytes)
         with engine_errors(path, path):
-            options = {name: _options(memory, cache) for name in names}
-            self._db: Any = rocksdict.Rdict(path, _options(memory, cache), column_families=options)
+            options = {name: database_options(memory, cache, compacting=compacting) for name in names}
+            own = database_options(memory, cache, compacting=compacting)
+            self._db: Any = rocksdict.Rdict(path, own, column_families=options)
             for name in names:
                 self._stores[name] = RocksDBByteStore(self, name, self._db.get_column_family(name))
 
@@ -223,6 +229,12 @@ class RocksDBDatabase:
         """Write what is in memory to files, one family after the other."""
         for store in self._stores.values():
             store.flush()
+
+    def ingest(self, family: str, table: str) -> None:
+        """Add the table file `table` to a family, as its newest entries; the file is moved."""
+        options = rocksdict.IngestExternalFileOptions()
+        options.set_move_files(True)
+        self._stores[family].ingest(table, options)
 
     def checkpoint(self, path: str) -> None:
         """Make `path`, which must not exist, a database with all that was written so far.
@@ -360,6 +372,12 @@ class RocksDBByteStore:
         self._require_open()
         with engine_errors(self.name, self._path):
             self._family.flush()
+
+    def ingest(self, table: str, options: Any) -> None:
+        """Add a table file to the family."""
+        self._require_open()
+        with engine_errors(self.name, self._path):
+            self._family.ingest_external_file([table], options)
 
     def close(self) -> None:
         """Close the store and its iterators; the database itself stays open."""

@@ -74,7 +74,16 @@ class StoreDatabase:
     store: ByteStore
     """The entries."""
 
-    def __init__(self, path: Path, spec: StoreSpec, name: str, changelog_key: bytes, present: Sequence[str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        spec: StoreSpec,
+        name: str,
+        changelog_key: bytes,
+        present: Sequence[str],
+        *,
+        compacting: bool = True,
+    ) -> None:
         self._path = path
         self._spec = spec
         self._name = name
@@ -82,7 +91,7 @@ class StoreDatabase:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Nothing else than the directory holds what is written here, so it must survive the death of the process.
         families = [column_family(spec), OFFSETS_FAMILY]
-        self._database = RocksDBDatabase(str(path), families, write_ahead_log=True)
+        self._database = RocksDBDatabase(str(path), families, write_ahead_log=True, compacting=compacting)
         self._created = set(self._database.families) - {*present, DEFAULT_FAMILY}
         try:
             self.store = open_store(self._database, spec, lambda known: column_family(spec, known), name)

@@ -28,11 +28,15 @@ class TaskDirectory:
 
     `partition` is that of the changelog topics: the second number of the task's id. Use it as a context manager, or
     call `close`. If the block is left by an exception, the stores do not count as closed cleanly: then Kafka Streams
-    restores them from their changelogs, if it processes exactly once.
+    restores them from their changelogs, if it processes exactly once. One that is not `compacting` leaves the tables as
+    they are: for reading stores once.
     """
 
-    def __init__(self, path: str | os.PathLike[str], application_id: str, partition: int = 0) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], application_id: str, partition: int = 0, *, compacting: bool = True
+    ) -> None:
         self._path = Path(path)
+        self._compacting = compacting
         self._application_id = checked_store_name(application_id)
         self._partition = partition
         self._stores: dict[str, TaskStore] = {}
@@ -50,11 +54,11 @@ class TaskDirectory:
         if spec.name in self._stores:
             raise ValueError(f"store {spec.name!r} of {self._path} is open already")
         changelog = changelog_partition(self._application_id, spec.name, self._partition)
-        checkpointed = self._read_offsets(self._checkpoint, spec.name).get(changelog)
+        checkpointed = read_offsets(self._checkpoint, spec.name).get(changelog)
         position: Position = {}
-        for (topic, partition), offset in self._read_offsets(position_file(self._path, spec.name), spec.name).items():
+        for (topic, partition), offset in read_offsets(position_file(self._path, spec.name), spec.name).items():
             position.setdefault(topic, {})[partition] = offset
-        opened = TaskStore(self._path, spec, changelog, checkpointed, position)
+        opened = TaskStore(self._path, spec, changelog, checkpointed, position, compacting=self._compacting)
         self._stores[spec.name] = opened
         if checkpointed is not None:
             opened.flush()
@@ -112,28 +116,9 @@ class TaskDirectory:
     def _checkpoint(self) -> Path:
         return self._path / CHECKPOINT_FILE
 
-    @staticmethod
-    def _read_offsets(path: Path, store: str) -> dict[TopicPartition, int]:
-        """Return the offsets in a file, none if there is no file; `store` is who asks."""
-        try:
-            with open(path, "rb") as file:
-                data = file.read(_FILE_LIMIT_BYTES + 1)
-        except FileNotFoundError:
-            return {}
-        try:
-            if len(data) > _FILE_LIMIT_BYTES:
-                raise FormatError("offset checkpoint", f"longer than {_FILE_LIMIT_BYTES} bytes")
-            return decode_offset_checkpoint(data)
-        except FormatError as cause:
-            raise StoreError(
-                store,
-                f"{path} is damaged ({cause}). Bring it back, or delete it: then the offsets in it are unknown, and "
-                "stores without a known offset are restored from the beginning of their changelogs",
-            ) from cause
-
     def _remove_from_checkpoint(self, changelog: TopicPartition, store: str) -> None:
         """Take the offset of a changelog out of the file: from now on the store's own is valid."""
-        left = self._read_offsets(self._checkpoint, store)
+        left = read_offsets(self._checkpoint, store)
         del left[changelog]
         if not left:
             self._checkpoint.unlink()
@@ -141,3 +126,25 @@ class TaskDirectory:
         written = self._path / f"{CHECKPOINT_FILE}.tmp"
         written.write_bytes(encode_offset_checkpoint(left))
         os.replace(written, self._checkpoint)
+
+
+def read_offsets(path: Path, store: str) -> dict[TopicPartition, int]:
+    """Return the offsets in a checkpoint or position file, none if there is no file; `store` is who asks.
+
+    Raises StoreError if the file is damaged.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_FILE_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    try:
+        if len(data) > _FILE_LIMIT_BYTES:
+            raise FormatError("offset checkpoint", f"longer than {_FILE_LIMIT_BYTES} bytes")
+        return decode_offset_checkpoint(data)
+    except FormatError as cause:
+        raise StoreError(
+            store,
+            f"{path} is damaged ({cause}). Bring it back, or delete it: then the offsets in it are unknown, and "
+            "stores without a known offset are restored from the beginning of their changelogs",
+        ) from cause

@@ -38,8 +38,16 @@ class TaskStore:
     """The entries of all databases."""
 
     def __init__(
-        self, task: Path, spec: StoreSpec, changelog: TopicPartition, checkpointed: int | None, older_position: Position
+        self,
+        task: Path,
+        spec: StoreSpec,
+        changelog: TopicPartition,
+        checkpointed: int | None,
+        older_position: Position,
+        *,
+        compacting: bool = True,
     ) -> None:
+        self._compacting = compacting
         self._task = task
         self._spec = spec
         self._changelog_key = offset_key(changelog)
@@ -131,7 +139,7 @@ class TaskStore:
                 if found != path:
                     found.rename(path)
                     opened.callback(path.rename, found)
-                self._databases[key] = StoreDatabase(path, self._spec, self._name(key), self._changelog_key, present)
+                self._databases[key] = self._database(key, present)
                 opened.callback(self._databases[key].abandon)
             opened.pop_all()
 
@@ -147,8 +155,12 @@ class TaskStore:
             return database_directory(self._task, self._spec.name)
         return segments_directory(self._task, self._spec.name) / self._name(key)
 
+    def _database(self, key: int, present: list[str]) -> StoreDatabase:
+        path, name = self._path(key), self._name(key)
+        return StoreDatabase(path, self._spec, name, self._changelog_key, present, compacting=self._compacting)
+
     def _create_segment(self, segment_id: int) -> ByteStore:
-        database = StoreDatabase(self._path(segment_id), self._spec, self._name(segment_id), self._changelog_key, [])
+        database = self._database(segment_id, [])
         try:
             database.begin(self._persisted(self.committed))
         except BaseException:

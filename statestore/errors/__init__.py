@@ -31,13 +31,38 @@ StateStoreError
 │   ├── DurableFileMissingError
 │   ├── DurableFileCorruptedError
 │   ├── SnapshotFormatError     a newer release wrote the snapshot
-│   └── CommitPointerError      the pointer in Spark's state is not one of ours
-├── RescaleError                a state can't be turned into one with another number of shards
-│   ├── RescaleTargetError      the new location holds something else
-│   ├── RescalePointersError    commit pointers of shards are missing, or are another state's
+│   ├── CommitPointerError      the pointer in Spark's state is not one of ours
+│   └── ChangesUnavailableError  what changed between two batches is not all there
+├── NewStateError               a state can't be made in a new location
+│   ├── TargetNotEmptyError     the new location holds something already
+│   ├── StatePointersError      commit pointers of shards are missing, or are another state's
 │   ├── KeyPlacementError       an entry does not stand in the shard of its record key
 │   ├── UnknownRecordKeyError   it can't be told which record keys a store's entries belong to
-│   └── RescaleCheckError       what was written is not what there was
+│   ├── StateCheckError         what was written is not what there was
+│   └── ShardOverlapError       several tasks wrote to the same shard
+├── StateDirectoryError         a tool can't read or change a directory of state; it was left as it was
+│   ├── UnknownLayoutError      it is no state that is known
+│   ├── StoreNotFoundError      it has no such store, or several and none was named
+│   ├── UnknownKindError        its files do not tell what a store is
+│   ├── DirectoryInUseError     a running application holds it
+│   ├── DirectoryDamagedError   files are missing, cut or damaged
+│   ├── DirectoryNotAccessibleError  the operating system refuses access
+│   ├── MigrationRefusedError   what was asked for is no migration, or its target is taken
+│   ├── MigrationCheckError     what was written is not what it was made from
+│   └── NoRoomError             a disk has not the room that is needed
+├── RowFileError                a file of rows can't be imported
+├── ChangelogError              a tool can't read or write changelog topics of Kafka Streams
+│   ├── KafkaUnavailableError   no broker answers, or it refuses
+│   ├── ApplicationRunningError the application is in its consumer group
+│   ├── ChangelogMissingError   there is no such topic
+│   ├── ChangelogPartitionsError  topics that belong together have different numbers of partitions
+│   ├── ChangelogIncompleteError  a log lacks its beginning, or what is between
+│   ├── ChangelogRecordError    a record is none of the kind of store that was said
+│   ├── ChangelogPlacementError a key does not stand in the partition of its record key
+│   ├── ChangelogNotEmptyError  a topic to be written has records
+│   ├── ChangelogConfigError    a topic would not keep what it is to be given
+│   ├── ChangelogWriteError     records were not taken, or do not read back
+│   └── GroupOffsetsError       offsets can't become those of a consumer group
 ├── TopologyError               a topology is wrong in itself
 │   ├── TopologyChangedError    it is not the one that the state was made with
 │   └── ShardCountChangedError
@@ -45,7 +70,10 @@ StateStoreError
 │   ├── InputSchemaError        a column is missing, unknown or of the wrong type
 │   ├── NullKeyError
 │   ├── InvalidTimestampError
-│   └── UnknownTopicError
+│   ├── UnknownTopicError
+│   └── StateRowError           a row can't be an entry of the store that it is meant for
+├── DataSourceOptionError       an option of the Spark data source is missing or wrong
+├── DataFrameReusedError        Spark would mix up the filters of two uses of a DataFrame
 ├── HeadersFrozenError          read-only headers were to be changed
 ├── RecordSentError             a record was to be sent a second time
 ├── LossyHeadersError           headers hold what another form of them can't hold
@@ -86,6 +114,13 @@ from statestore.errors.data import (
     UnknownHeaderError,
     VarintError,
 )
+from statestore.errors.data_source import (
+    ChangesUnavailableError,
+    DataFrameReusedError,
+    DataSourceOptionError,
+    ShardOverlapError,
+    StateRowError,
+)
 from statestore.errors.harness import (
     DriverClosedError,
     DriverError,
@@ -102,12 +137,12 @@ from statestore.errors.harness import (
     QueryHungError,
     UninitializedTopicError,
 )
-from statestore.errors.rescale import (
+from statestore.errors.new_state import (
     KeyPlacementError,
-    RescaleCheckError,
-    RescaleError,
-    RescalePointersError,
-    RescaleTargetError,
+    NewStateError,
+    StateCheckError,
+    StatePointersError,
+    TargetNotEmptyError,
     UnknownRecordKeyError,
 )
 from statestore.errors.root import (
@@ -151,13 +186,54 @@ from statestore.errors.state import (
     UnknownColumnFamilyError,
     UnknownEntryError,
 )
+from statestore.errors.tools import (
+    ApplicationRunningError,
+    ChangelogConfigError,
+    ChangelogError,
+    ChangelogIncompleteError,
+    ChangelogMissingError,
+    ChangelogNotEmptyError,
+    ChangelogPartitionsError,
+    ChangelogPlacementError,
+    ChangelogRecordError,
+    ChangelogWriteError,
+    DirectoryDamagedError,
+    DirectoryInUseError,
+    DirectoryNotAccessibleError,
+    GroupOffsetsError,
+    KafkaUnavailableError,
+    MigrationCheckError,
+    MigrationRefusedError,
+    NoRoomError,
+    RowFileError,
+    StateDirectoryError,
+    StoreNotFoundError,
+    UnknownKindError,
+    UnknownLayoutError,
+)
 
 __all__ = [
+    "ApplicationRunningError",
     "AttemptOutdatedError",
+    "ChangelogConfigError",
+    "ChangelogError",
+    "ChangelogIncompleteError",
+    "ChangelogMissingError",
+    "ChangelogNotEmptyError",
+    "ChangelogPartitionsError",
+    "ChangelogPlacementError",
+    "ChangelogRecordError",
+    "ChangelogWriteError",
+    "ChangesUnavailableError",
     "CheckpointBehindError",
     "ChecksumError",
     "CommitPointerError",
+    "DataFrameReusedError",
+    "DataSourceOptionError",
     "DeserializationError",
+    "DirectoryDamagedError",
+    "DirectoryInUseError",
+    "DirectoryNotAccessibleError",
     "DriverClosedError",
     "DriverError",
     "DriverFailedError",
@@ -165,6 +241,7 @@ __all__ = [
     "DurableFileMissingError",
     "EmptyTopicError",
     "FormatError",
+    "GroupOffsetsError",
     "HarnessError",
     "HeadersFrozenError",
     "IncompleteChangelogError",
@@ -175,6 +252,7 @@ __all__ = [
     "JarsUnavailableError",
     "JavaNotFoundError",
     "KafkaBrokerError",
+    "KafkaUnavailableError",
     "KeyPlacementError",
     "LocalDirectoryError",
     "LocalDiskFullError",
@@ -185,8 +263,12 @@ __all__ = [
     "LocationMismatchError",
     "LocationNotWritableError",
     "LossyHeadersError",
+    "MigrationCheckError",
+    "MigrationRefusedError",
     "NegativeLengthError",
+    "NewStateError",
     "NoRecordError",
+    "NoRoomError",
     "NullKeyError",
     "NullKeyInMapError",
     "OutputFrameError",
@@ -195,21 +277,25 @@ __all__ = [
     "QueryHungError",
     "RecordSentError",
     "RecoveryError",
-    "RescaleCheckError",
-    "RescaleError",
-    "RescalePointersError",
-    "RescaleTargetError",
+    "RowFileError",
     "RunFencedError",
     "SerdeError",
     "SerializationError",
     "ShardCountChangedError",
+    "ShardOverlapError",
     "SnapshotFormatError",
     "SpilledDeltaCorruptedError",
+    "StateCheckError",
+    "StateDirectoryError",
     "StateHandleError",
+    "StatePointersError",
+    "StateRowError",
     "StateStoreError",
     "StoreClosedError",
     "StoreError",
     "StoreFormatError",
+    "StoreNotFoundError",
+    "TargetNotEmptyError",
     "TopologyChangedError",
     "TopologyError",
     "TruncatedError",
@@ -217,6 +303,8 @@ __all__ = [
     "UnknownColumnFamilyError",
     "UnknownEntryError",
     "UnknownHeaderError",
+    "UnknownKindError",
+    "UnknownLayoutError",
     "UnknownRecordKeyError",
     "UnknownTopicError",
     "VarintError",

@@ -20,6 +20,16 @@ class StoreFormat(IntEnum):
     WITH_HEADERS = 3
     """Headers and value: `value_headers` (KIP-1271). Sessions and versions have their timestamps elsewhere."""
 
+    @property
+    def has_timestamp(self) -> bool:
+        """Whether a timestamp stands in the value."""
+        return self in (StoreFormat.TIMESTAMPED, StoreFormat.TIMESTAMPED_WITH_HEADERS)
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether headers stand in the value."""
+        return self in (StoreFormat.WITH_HEADERS, StoreFormat.TIMESTAMPED_WITH_HEADERS)
+
     def describe(self) -> str:
         """Return the format in words, for errors and listings."""
         return self.name.lower().replace("_", " ")

@@ -15,7 +15,15 @@ from statestore.recovery.punctuations import RecordedPunctuation
 def carried_over(
     old: Sequence[CommitPointer], state_id: str, deltas: Sequence[Sequence[DurableFile]]
 ) -> list[CommitPointer]:
-    """Return the initial pointers of shards that have these deltas, made from all of the old state's pointers."""
+    """Return the initial pointers of shards that have these deltas, made from all of the old state's pointers.
+
+    With as many shards as there were, each goes on from its own.
+    """
+    if len(old) == len(deltas):
+        return [
+            replace(pointer, state_id=state_id, version=len(files), snapshots=(), deltas=tuple(files))
+            for pointer, files in zip(old, deltas, strict=True)
+        ]
     template = CommitPointer(
         state_id,
         0,

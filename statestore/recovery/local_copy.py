@@ -16,7 +16,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -126,7 +126,7 @@ def open_local_copy(
                     note_damaged_snapshot(shard_dir, copy.restored_from.name)
                 raise
             finally:
-                _close(copy.database, path, pointer if usable else None)
+                _close(opening, copy.database, path, usable=usable)
                 if not usable:
                     _discard(path)
             return
@@ -259,7 +259,7 @@ def _applied_deltas(path: Path, pointer: CommitPointer, stores: Sequence[StoreSp
     if pointer.base_version + applied > 0 and not _holds_all(families, stores):
         _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
         return None
-    write_marker(path, replace(marker, files=None), durably=False)
+    write_marker(path, marker._replace(files=None), durably=False)
     return applied
 
 
@@ -278,22 +278,25 @@ def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
         # An upgrade moves entries from family to family, and a crash may keep only the half of a move that deletes:
         # then nothing in the copy is certain.
         certain = "" if upgrading else pointer.chain[copy.applied]
-        intent = LocalMarker(pointer.state_id, pointer.shard, certain, applying=pointer.head)
+        intent = LocalMarker(
+            pointer.state_id, pointer.shard, certain, applying=pointer.head, stores=tuple(opening.stores)
+        )
         write_marker(copy.path, intent, durably=True)
         restore(opening.location, pointer, copy.applied, copy.stores, opening.space, copy.restoring)
     if copy.restoring is not None:
         copy.restoring.end()
 
 
-def _close(database: RocksDBDatabase, path: Path, reached: CommitPointer | None) -> None:
-    """Close a copy, and mark it as holding the version of `reached`, if that is given.
+def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: bool) -> None:
+    """Close a copy, and mark it as holding the version of the pointer, if it is usable.
 
     Damage that only shows now, or a disk that is full, costs the copy, not the batch: the batch is in its delta.
     """
     try:
         database.close()
-        if reached is not None:
-            marker = LocalMarker(reached.state_id, reached.shard, reached.head, files=files_digest(path))
+        if usable:
+            reached, stores = opening.pointer, tuple(opening.stores)
+            marker = LocalMarker(reached.state_id, reached.shard, reached.head, files=files_digest(path), stores=stores)
             write_marker(path, marker, durably=False)
     except (LocalStateCorruptedError, LocalDiskFullError, LocalDirectoryError, OSError) as damage:
         _LOG.warning("discarding the local copy: %s", damage)

@@ -1,6 +1,7 @@
 """`statestore.marker` in a local copy's directory: which committed version the copy holds.
 
-    {"state_id": str, "shard": int, "delta": str, "applying": str | null, "files": str | null}
+    {"state_id": str, "shard": int, "delta": str, "applying": str | null, "files": str | null,
+     "stores": [StoreSpec as JSON, ...]}
 
 `delta` names the last delta that is in the database for certain. While later ones are being applied, `applying` names
 the last of them: then the database holds an unknown part of what comes after `delta`, up to `applying`. Applying a
@@ -12,6 +13,8 @@ and opens without the tables that are missing in it. While the database is open,
 
 The intent is on the disk before the database is touched, the outcome is written after the database was flushed and
 closed. Column families are flushed one after the other, so no marker within the database could say as much.
+
+`stores` says what is in it, for tools: a family's name does not tell a store's kind. Older releases did not write it.
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from statestore.bytestore.local_disk_errors import local_disk_errors
+from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import FormatError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.pointer import new_digest
@@ -34,8 +38,7 @@ _NOT_COUNTED = ("LOCK", "LOG", _DAMAGED)
 _LIST_OF_TABLES = ("MANIFEST", "CURRENT")
 
 
-@dataclass(frozen=True)
-class LocalMarker:
+class LocalMarker(NamedTuple):
     """What a local copy holds; a `delta` of "" is version 0, that is nothing."""
 
     state_id: str
@@ -43,6 +46,7 @@ class LocalMarker:
     delta: str
     applying: str | None = None
     files: str | None = None
+    stores: tuple[StoreSpec, ...] = ()
 
     def applied(self, chain: Sequence[str]) -> int | None:
         """Return how many deltas of `chain`, which begins with the one before them, the copy is sure to hold.
@@ -83,8 +87,9 @@ def read_marker(copy: Path) -> LocalMarker | None:
             str(fields["delta"]),
             None if applying is None else str(applying),
             fields.get("files"),
+            tuple(StoreSpec.from_json(spec) for spec in fields.get("stores", ())),
         )
-    except MALFORMED as cause:
+    except (*MALFORMED, FormatError) as cause:
         raise FormatError("local marker", f"{path} is not one: {data[:200]!r}") from cause
 
 
@@ -96,7 +101,8 @@ def write_marker(copy: Path, marker: LocalMarker, *, durably: bool) -> None:
     Raises LocalDiskFullError, LocalDirectoryError.
     """
     with local_disk_errors("local copy", str(copy)), open(copy / _NAME, "wb") as file:
-        file.write(json.dumps(asdict(marker)).encode())
+        fields = {**marker._asdict(), "stores": [spec.to_json() for spec in marker.stores]}
+        file.write(json.dumps(fields).encode())
         if durably:
             file.flush()
             os.fsync(file.fileno())

@@ -85,7 +85,7 @@ def _with_shortest_headers(store_format: StoreFormat, writes: list[LogicalWrite]
     ]
 
 
-class _Interval(NamedTuple):
+class Interval(NamedTuple):
     """A version or a tombstone, and until when it is valid; None for the latest version."""
 
     valid_from_ms: int
@@ -93,34 +93,42 @@ class _Interval(NamedTuple):
     stored: bytes | None
 
 
-def _versions(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[LogicalWrite]:
-    segments = Segments(store, *spec.retention, stream_time_ms)
-    ids = [*segments.existing(0, _MAX_SEGMENT_ID), LATEST_SEGMENT]
+def intervals_by_key(spec: StoreSpec, store: ByteStore) -> Iterator[tuple[bytes, list[Interval]]]:
+    """Yield each key of a versioned store, in order, with its versions and tombstones, oldest first.
+
+    Raises FormatError for bytes that are no rows of versions.
+    """
+    ids = [*Segments(store, *spec.retention).existing(0, _MAX_SEGMENT_ID), LATEST_SEGMENT]
     # Each segment is in the order of its keys, so that all rows of a key come together.
     rows = merge(*(_rows_of(store, segment_id) for segment_id in ids), key=itemgetter(0))
     for key, rows_of_key in groupby(rows, key=itemgetter(0)):
         # Stable, and the latest version comes last of those that begin at one time.
-        intervals = sorted((interval for _, row in rows_of_key for interval in row), key=itemgetter(0))
+        yield key, sorted((interval for _, row in rows_of_key for interval in row), key=itemgetter(0))
+
+
+def _versions(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[LogicalWrite]:
+    segments = Segments(store, *spec.retention, stream_time_ms)
+    for key, intervals in intervals_by_key(spec, store):
         yield from (LogicalWrite(key, *put) for put in _puts(intervals, segments))
 
 
-def _rows_of(store: ByteStore, segment_id: int) -> Iterator[tuple[bytes, list[_Interval]]]:
+def _rows_of(store: ByteStore, segment_id: int) -> Iterator[tuple[bytes, list[Interval]]]:
     pairs: Iterable[Pair] = store.range(segment_prefix(segment_id), None)
     if segment_id == LATEST_SEGMENT:
         for key, row in pairs:
             valid_from_ms, value = decode_latest_row(row)
-            yield key[SEGMENT_ID_SIZE:], [_Interval(valid_from_ms, None, value)]
+            yield key[SEGMENT_ID_SIZE:], [Interval(valid_from_ms, None, value)]
         return
     for key, row in takewhile(partial(_is_in, segment_id), pairs):
         found = decode_segment_row(row).intervals()
-        yield key[SEGMENT_ID_SIZE:], [_Interval(v.valid_from_ms, valid_to_ms, v.value) for v, valid_to_ms in found]
+        yield key[SEGMENT_ID_SIZE:], [Interval(v.valid_from_ms, valid_to_ms, v.value) for v, valid_to_ms in found]
 
 
 def _is_in(segment_id: int, pair: Pair) -> bool:
     return segment_of(pair[0]) == segment_id
 
 
-def _puts(intervals: list[_Interval], segments: Segments) -> Iterator[tuple[bytes | None, int]]:
+def _puts(intervals: list[Interval], segments: Segments) -> Iterator[tuple[bytes | None, int]]:
     """Yield value and time of the puts that make a key's versions, oldest first.
 
     What follows an interval that ended, other than the next one, is a tombstone. One before all versions that would

@@ -3,7 +3,7 @@
 {"format": 1 | 2, "state_id": str, "shards": int, "shard_by": "key" | "partition",
  "routing": [int, ...],                 the group key under which Spark holds each shard
  "stores": [StoreSpec as JSON, ...],
- "topology": [node as JSON, ...],
+ "topology": [node as JSON, ...],       empty until the first start, if the state was made by a tool
  "wall_clock": bool,                    whether Spark's timers are in use; not there means false
  "initial_state": true}                 format 2: shards start from their initial pointers, see `initial_state`
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from statestore.errors import (
 )
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.routing import routing_numbers
 
 _FORMAT = 1
 _FORMAT_WITH_INITIAL_STATE = 2
@@ -121,6 +123,7 @@ def settle_metadata(
 ) -> StateMetadata:
     """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
 
+    The first start on a state that a tool made takes its identity, number of shards and stores, and records the rest.
     A store whose format is one to which the recorded one can be upgraded is recorded anew, and so is what the keys of a
     node's stores are made of, if an older release did not record it. With `accept_topology_change`, so are changed
     processors, sources and sinks and added stores. Raises LocationNotWritableError, ShardCountChangedError,
@@ -132,6 +135,12 @@ def settle_metadata(
         return asked
     location.check_writable()
     _check_placement(location, recorded, asked)
+    if not recorded.topology:
+        # Made by a tool, which knows stores only. Spark has no state yet, so nothing hangs on the rest.
+        _check_stores(location, recorded, asked)
+        begun = replace(asked, state_id=recorded.state_id, initial_state=recorded.initial_state)
+        location.write(METADATA_NAME, begun.to_json().encode())
+        return begun
     _check_wall_clock(location, recorded, asked)
     _check_stores(location, recorded, asked)
     differences = _differences(recorded, asked)
@@ -147,6 +156,19 @@ def settle_metadata(
     changed = replace(recorded, stores=asked.stores, topology=asked.topology)
     location.write(METADATA_NAME, changed.to_json().encode())
     return changed
+
+
+def metadata_of_stores(stores: Iterable[StoreSpec], shards: int, shard_by: str) -> StateMetadata:
+    """Return the metadata of a new state with initial pointers of which only the stores are known yet."""
+    return StateMetadata(
+        new_state_id(),
+        shards,
+        shard_by,
+        routing_numbers(shards, shards),
+        tuple(sorted(stores, key=lambda spec: spec.name)),
+        topology=(),
+        initial_state=True,
+    )
 
 
 def new_state_id() -> str:

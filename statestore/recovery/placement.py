@@ -1,4 +1,7 @@
-"""Where the entries of a state go when it gets another number of shards, and proof that this is known."""
+"""Where the entries of a state go when it gets another number of shards, and proof that this is known.
+
+With the same number every entry stays in its shard, and nothing is to be proved.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from statestore.bytestore.store_spec import StoreSpec
-from statestore.errors import FormatError, KeyPlacementError, RescaleError, UnknownRecordKeyError
+from statestore.errors import FormatError, KeyPlacementError, NewStateError, UnknownRecordKeyError
 from statestore.format.partitioner import Partitions, murmur2_column
 from statestore.recovery.logical_writes import LogicalWrite, plain_key
 from statestore.recovery.metadata import StateMetadata
@@ -34,9 +37,9 @@ class Placement:
     trust_keys: bool = False
 
     def check(self) -> None:
-        """Raise RescaleError if records were placed by partition, and theirs can't be told from the old shards."""
+        """Raise NewStateError if records were placed by partition, and theirs can't be told from the old shards."""
         if self.metadata.shard_by == "partition" and self.metadata.shards % self.shards:
-            raise RescaleError(
+            raise NewStateError(
                 f"records of this state were placed by their partition, which is not in state: {self.metadata.shards} "
                 f"shards can be joined to a number that divides it, not turned into {self.shards}"
             )
@@ -47,6 +50,8 @@ class Placement:
         Raises KeyPlacementError for an entry that does not belong there, and UnknownRecordKeyError.
         """
         old = self.metadata
+        if old.shards == self.shards:
+            return [shard] * len(writes)
         if old.shard_by == "partition":
             return [shard % self.shards] * len(writes)
         if old.shards == 1 < self.shards and spec.name not in self.key_of and not self.trust_keys:
@@ -62,7 +67,7 @@ class Placement:
 
     def check_new(self, spec: StoreSpec, shard: int, writes: list[LogicalWrite]) -> None:
         """Raise KeyPlacementError if an entry does not belong to the new shard that it was found in."""
-        if self.metadata.shard_by != "partition":
+        if self.metadata.shard_by != "partition" and self.metadata.shards != self.shards:
             self._check_place(spec, shard, writes, self._hashes(spec, writes) % self.shards)
 
     def _hashes(self, spec: StoreSpec, writes: list[LogicalWrite]) -> Partitions:

@@ -16,17 +16,17 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.errors import DurableFileMissingError, RescaleCheckError, RescalePointersError
+from statestore.errors import DurableFileMissingError, StateCheckError, StatePointersError
 from statestore.recovery.carried_over import carried_over
 from statestore.recovery.initial_state import initial_pointer
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.metadata import METADATA_NAME, StateMetadata, new_state_id, read_metadata
+from statestore.recovery.new_state import TargetShards, claim_target, complete_target
 from statestore.recovery.placement import KeyOf, Placement
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.rescale_report import Meter, OnProgress, RescaleReport, StoreReport
-from statestore.recovery.rescale_target import TargetShards, claim_target, complete_target
 from statestore.recovery.routing import routing_numbers
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.shard_files import delta_directory, parse_delta_name
@@ -53,18 +53,18 @@ def committed_pointers(
     """Return the pointer of each shard, from what Spark's checkpoint has recorded of this state and of others.
 
     A shard of which nothing is recorded is where it began. `complete` says that these are all that the checkpoint has;
-    if not, it must show in the location that nothing was committed of such a shard. Raises RescalePointersError.
+    if not, it must show in the location that nothing was committed of such a shard. Raises StatePointersError.
     """
     found: dict[int, CommitPointer] = {}
     for pointer in recorded:
         if pointer.state_id == metadata.state_id:
             if pointer.shard in found or pointer.shard >= metadata.shards:
-                raise RescalePointersError(
+                raise StatePointersError(
                     str(location), problem=f"there are two pointers of shard {pointer.shard}, or there is no such shard"
                 )
             found[pointer.shard] = pointer
     if not found:
-        raise RescalePointersError(
+        raise StatePointersError(
             str(location), problem=f"none of the commit pointers given is of state {metadata.state_id}, which is there"
         )
     for shard in range(metadata.shards):
@@ -85,7 +85,7 @@ def _check_untouched(location: DurableLocation, began: CommitPointer) -> None:
     for name in location.names(delta_directory(began.shard)):
         written = parse_delta_name(name)
         if written is not None and written.version > began.version:
-            raise RescalePointersError(
+            raise StatePointersError(
                 str(location),
                 problem=f"no commit pointer of shard {began.shard} is given, but there is the delta {name}. Print the "
                 "pointers again; if Spark's checkpoint really has none of that shard, add this line: "
@@ -123,8 +123,8 @@ def rescale(
         on_progress: is called about once a second.
         dry_run: read all and prove where it belongs, and write nothing.
 
-    Raises RescaleError, RecoveryError, LocationError, and ValueError for illegal arguments. Unless it returns, `target`
-    holds no state.
+    Raises NewStateError, RecoveryError, LocationError, and ValueError for illegal arguments. Unless it returns,
+    `target` holds no state.
     """
     if type(shards) is not int or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
@@ -140,7 +140,7 @@ def rescale(
     move = _Move(old, new, placement, work_dir, meter)
     written = None if dry_run else TargetShards(target, new, memory_bytes)
     if written is not None:
-        claim_target(target, old, new)
+        claim_target(target, f"state {old.state_id} with {old.shards} shards", new)
     expected = move.read(source, pointers, written)
     deltas = 0
     if written is not None:
@@ -202,7 +202,7 @@ class _Move:
         return expected
 
     def check(self, target: DurableLocation, pointers: Sequence[CommitPointer], expected: Tallies) -> None:
-        """Read the new shards as a query would; raise RescaleCheckError unless they hold what they must."""
+        """Read the new shards as a query would; raise StateCheckError unless they hold what they must."""
         self.meter.begin("checking", len(pointers))
         for pointer in pointers:
             with self._opened(self.new, target, pointer) as batch:
@@ -287,4 +287,4 @@ class _Move:
 
 def _check_equal(spec: StoreSpec, shard: int, expected: Tally, found: Tally) -> None:
     if expected != found:
-        raise RescaleCheckError(spec.name, shard=shard, expected=str(expected), found=str(found))
+        raise StateCheckError(spec.name, shard=shard, expected=str(expected), found=str(found))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from statestore.errors import RescalePointersError
+from statestore.errors import StatePointersError
 from statestore.operators.record_keys import record_keys
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.placement import KeyOf
@@ -71,13 +71,13 @@ def rescale(
         on_progress: is called about once a second.
         dry_run: read all, prove where it belongs, write nothing.
 
-    Raises RescaleError, RecoveryError, LocationError; then `to` holds no state.
+    Raises NewStateError, RecoveryError, LocationError; then `to` holds no state.
     """
     offsets = read_source_offsets(spark, checkpoint_location)
     recorded = [CommitPointer.from_json(row.pointer) for row in read_pointers(spark, checkpoint_location).collect()]
     source = DurableLocation.of(state_location)
     if read_source_offsets(spark, checkpoint_location).batch_id != offsets.batch_id:
-        raise RescalePointersError(str(source), problem="the query is running: stop it, then rescale its state")
+        raise StatePointersError(str(source), problem="the query is running: stop it, then rescale its state")
     metadata = state_to_rescale(source)
     report = rescale_location(
         source,

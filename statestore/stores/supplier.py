@@ -84,11 +84,7 @@ def versioned_supplier(
 ) -> VersionedBytesStoreSupplier:
     """Return a supplier of a versioned store; persistent if the format is given."""
     history_ms = milliseconds("history_retention", history_retention)
-    interval_ms = (
-        _default_versioned_interval_ms(history_ms)
-        if segment_interval is None
-        else milliseconds("segment_interval", segment_interval, least=1)
-    )
+    interval_ms = _interval_ms(StoreKind.VERSIONED, history_ms, segment_interval)
     return VersionedBytesStoreSupplier(name, store_format, store_format is not None, history_ms, interval_ms)
 
 
@@ -108,7 +104,7 @@ def window_supplier(
             f"retention_period ({retention_ms} ms) must not be shorter than window_size ({window_size_ms} ms): store "
             f"{name!r} would forget a window before it ends"
         )
-    interval_ms = _interval_ms(retention_ms, segment_interval)
+    interval_ms = _interval_ms(StoreKind.WINDOW, retention_ms, segment_interval)
     return WindowBytesStoreSupplier(
         name,
         store_format,
@@ -125,14 +121,21 @@ def session_supplier(
 ) -> SessionBytesStoreSupplier:
     """Return a supplier of a session store; persistent if the format is given."""
     retention_ms = milliseconds("retention_period", retention_period)
-    interval_ms = _interval_ms(retention_ms, segment_interval)
+    interval_ms = _interval_ms(StoreKind.SESSION, retention_ms, segment_interval)
     return SessionBytesStoreSupplier(name, store_format, store_format is not None, retention_ms, interval_ms)
 
 
-def _interval_ms(retention_ms: int, segment_interval: Duration | None) -> int:
+def default_segment_interval_ms(kind: StoreKind, retention_ms: int) -> int:
+    """Return how much time a segment of a segmented store spans if nobody says, in ms: Kafka's choice."""
+    if kind is StoreKind.VERSIONED:
+        return _default_versioned_interval_ms(retention_ms)
+    return max(retention_ms // 2, _MIN_SEGMENT_INTERVAL_MS)
+
+
+def _interval_ms(kind: StoreKind, retention_ms: int, segment_interval: Duration | None) -> int:
     if segment_interval is not None:
         return milliseconds("segment_interval", segment_interval, least=1)
-    return max(retention_ms // 2, _MIN_SEGMENT_INTERVAL_MS)
+    return default_segment_interval_ms(kind, retention_ms)
 
 
 def _default_versioned_interval_ms(history_ms: int) -> int:

@@ -7,15 +7,15 @@ import pytest
 from rescaling import KEYS, Contents, States, every_kind
 from statestore.errors import (
     KeyPlacementError,
-    RescaleCheckError,
-    RescaleError,
-    RescaleTargetError,
+    NewStateError,
+    StateCheckError,
+    TargetNotEmptyError,
     UnknownRecordKeyError,
 )
 from statestore.recovery import rescale as rescale_module
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import METADATA_NAME, read_metadata
-from statestore.recovery.rescale_target import MARKER_NAME
+from statestore.recovery.new_state import MARKER_NAME
 
 GLOBAL = "rates"
 
@@ -142,7 +142,7 @@ def test_a_location_that_holds_something_else_is_refused(tmp_path: Path, strange
     file = tmp_path / "new" / stranger
     file.parent.mkdir(parents=True)
     file.write_bytes(b"{}")
-    with pytest.raises(RescaleTargetError, match=r"holds .*Give an empty one"):
+    with pytest.raises(TargetNotEmptyError, match=r"holds .*Give an empty one"):
         states.rescaled(3)
     assert [path for path in (tmp_path / "new").rglob("*") if path.is_file()] == [file]
 
@@ -150,7 +150,7 @@ def test_a_location_that_holds_something_else_is_refused(tmp_path: Path, strange
 def test_a_finished_state_is_not_rescaled_into(tmp_path: Path) -> None:
     states = filled(tmp_path, 2)
     states.rescaled(3)
-    with pytest.raises(RescaleTargetError, match=r"statestore\.json"):
+    with pytest.raises(TargetNotEmptyError, match=r"statestore\.json"):
         states.rescaled(3)
 
 
@@ -202,7 +202,7 @@ def test_shards_by_partition_can_be_joined_and_not_divided(tmp_path: Path) -> No
     states.rescaled(2)
     after = [sorted(entry.key for entry in shard["plain"]) for shard in states.opened().contents()]
     assert after == [[b"of 0", b"of 2"], [b"of 1", b"of 3"]]
-    with pytest.raises(RescaleError, match="by their partition"):
+    with pytest.raises(NewStateError, match="by their partition"):
         states.rescaled(3, "other")
 
 
@@ -210,7 +210,7 @@ def test_keys_of_two_shards_that_would_be_one_are_refused(tmp_path: Path) -> Non
     states = States(tmp_path, every_kind(), 2, shard_by="partition")
     for shard in range(2):
         states.run(shard, lambda stores, shard=shard: stores["plain"].put("same", str(shard)))
-    with pytest.raises(RescaleCheckError, match=r"store 'plain', shard 0: expected were 2 entries .* found were 1"):
+    with pytest.raises(StateCheckError, match=r"store 'plain', shard 0: expected were 2 entries .* found were 1"):
         states.rescaled(1)
     assert read_metadata(DurableLocation(tmp_path / "new")) is None
 
@@ -219,7 +219,7 @@ def test_copies_of_a_global_store_that_differ_are_refused(tmp_path: Path) -> Non
     states = States(tmp_path, every_kind(), 2)
     states.run(0, lambda stores: stores["rates"].put("eur", "1"))
     states.run(1, lambda stores: stores["rates"].put("eur", "2"))
-    with pytest.raises(RescaleCheckError, match="store 'rates'"):
+    with pytest.raises(StateCheckError, match="store 'rates'"):
         states.rescaled(3)
 
 
@@ -231,6 +231,6 @@ def test_what_was_written_is_compared_with_what_was_read(tmp_path: Path, monkeyp
         put(self, shard, store, writes[:-1] if store == "sessions" else writes, size_bytes)
 
     monkeypatch.setattr(rescale_module.TargetShards, "put", loses_the_last)
-    with pytest.raises(RescaleCheckError, match="store 'sessions'"):
+    with pytest.raises(StateCheckError, match="store 'sessions'"):
         states.rescaled(3)
     assert read_metadata(DurableLocation(tmp_path / "new")) is None

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from orders import expected_totals, seeded_orders
 from queries import SHARDS, OrderQuery
-from statestore.errors import RecoveryError, RescalePointersError
+from statestore.errors import RecoveryError, StatePointersError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import METADATA_NAME, read_metadata
 from statestore.recovery.pointer import CommitPointer
@@ -136,7 +136,7 @@ def test_a_checkpoint_of_another_state_is_refused(stopped: OrderQuery, spark: Sp
     metadata = read_metadata(DurableLocation(home / "state"))
     assert metadata is not None
     path.write_text(path.read_text().replace(metadata.state_id, "0" * 32))
-    with pytest.raises(RescalePointersError, match=f"is of state {'0' * 32}"):
+    with pytest.raises(StatePointersError, match=f"is of state {'0' * 32}"):
         rescale(
             spark,
             checkpoint_location=home / "checkpoint",

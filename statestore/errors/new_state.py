@@ -1,27 +1,26 @@
-"""Errors of turning a state into one with another number of shards."""
+"""Errors of making a state in a new location: from another state, from files, from a topic."""
 
 from __future__ import annotations
 
 from statestore.errors.root import StateStoreError
 
 
-class RescaleError(StateStoreError):
-    """A state can't be turned into one with another number of shards; the old state was not changed."""
+class NewStateError(StateStoreError):
+    """A state can't be made in a new location; what it was to be made from was not changed."""
 
 
-class RescaleTargetError(RescaleError):
-    """The new location holds what the rescaling did not write; nothing was changed."""
+class TargetNotEmptyError(NewStateError):
+    """The new location holds something already; nothing was changed."""
 
     def __init__(self, location: str, *, found: str) -> None:
         super().__init__(
-            f"state location {location} holds {found}: a state is rescaled into a location of its own. Give an "
-            "empty one"
+            f"state location {location} holds {found}: a new state gets a location of its own. Give an empty one"
         )
         self.location = location
         self.found = found
 
 
-class RescalePointersError(RescaleError):
+class StatePointersError(NewStateError):
     """The commit pointers given are not those of the state's shards; `problem` says which is wrong."""
 
     def __init__(self, location: str, *, problem: str) -> None:
@@ -30,7 +29,7 @@ class RescalePointersError(RescaleError):
         self.problem = problem
 
 
-class KeyPlacementError(RescaleError):
+class KeyPlacementError(NewStateError):
     """An entry does not belong to the shard that it was found in, by the record key it is taken to have.
 
     `key` is the store's key as hex, `expected_shard` where its record key would be placed.
@@ -48,7 +47,7 @@ class KeyPlacementError(RescaleError):
         self.expected_shard = expected_shard
 
 
-class UnknownRecordKeyError(RescaleError):
+class UnknownRecordKeyError(NewStateError):
     """It can't be told which record keys the entries of `store` belong to."""
 
     def __init__(self, store: str, *, problem: str) -> None:
@@ -57,13 +56,13 @@ class UnknownRecordKeyError(RescaleError):
         self.problem = problem
 
 
-class RescaleCheckError(RescaleError):
+class StateCheckError(NewStateError):
     """What was written is not what there was: `expected` and `found` say how many entries of `store` there are."""
 
     def __init__(self, store: str, *, shard: int, expected: str, found: str) -> None:
         super().__init__(
             f"store {store!r}, shard {shard}: expected were {expected}, found were {found}. No state was made. If "
-            "two of the old shards held entries with the same key, they can't be told apart in one shard"
+            "there are two entries with the same key, as in two old shards, one shard can't hold both"
         )
         self.store = store
         self.shard = shard

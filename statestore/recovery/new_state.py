@@ -1,10 +1,11 @@
-"""The new location of a state that is rescaled: filled delta by delta, and a state only once all of it is there.
+"""A new state in a location of its own: filled delta by delta, and a state only once all of it is there.
 
-    rescale.json         {"format": 1, "from": state_id, "state_id": str, "shards": int}; there while it is being filled
+    unfinished.json      {"format": 1, "from": str, "state_id": str, "shards": int}; there while it is being filled
     shards/NNNN/...      deltas and initial pointers
     statestore.json      written last: a location without it is not a state
 
-So a rescaling that was killed leaves what no query takes for a state, and the next one clears it away.
+So what a tool leaves that was killed is no state to any query, and the next tool clears it away. `from` says in words
+what the state is made of.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 
 from statestore.bytestore.record_context import NoRecord
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.errors import DurableFileCorruptedError, RescaleTargetError
+from statestore.errors import DurableFileCorruptedError, TargetNotEmptyError
 from statestore.recovery.changelog import BatchChangelog, EveryWrite, LastWrites
 from statestore.recovery.delta import DeltaInfo, encode_delta
 from statestore.recovery.initial_state import initial_name, write_initial_pointer
@@ -29,7 +30,7 @@ from statestore.recovery.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.shard_files import delta_directory, new_delta_name
 
 _LOG = logging.getLogger(__name__)
-MARKER_NAME: Final = "rescale.json"
+MARKER_NAME: Final = "unfinished.json"
 _MARKER_FORMAT: Final = 1
 _DIRECTORIES_OF_STATES: Final = ("owners", "shards")
 _EPOCH: Final = 0
@@ -39,24 +40,24 @@ _OVERHEAD_BYTES: Final = 200
 DELTA_TARGET_BYTES: Final = 32 << 20
 
 
-def claim_target(location: DurableLocation, old: StateMetadata, new: StateMetadata) -> None:
-    """Take an empty location, or one that an earlier rescaling left half filled, which is cleared.
+def claim_target(location: DurableLocation, made_from: str, new: StateMetadata) -> None:
+    """Take an empty location, or one that was left half filled, which is cleared. `made_from` is for whoever looks.
 
-    Raises RescaleTargetError if there is anything else, and LocationNotWritableError.
+    Raises TargetNotEmptyError if there is anything else, and LocationNotWritableError.
     """
     if location.read(METADATA_NAME) is not None:
-        raise RescaleTargetError(str(location), found=f"a state ({METADATA_NAME})")
+        raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
     left_behind = _shards_left_behind(location)
     if left_behind is None:
         strangers = [entry.name for entry in location.entries("") if not entry.is_partial]
         strangers += [name for name in location.directories("") if name in _DIRECTORIES_OF_STATES]
         if strangers:
-            raise RescaleTargetError(str(location), found=repr(strangers[0]))
+            raise TargetNotEmptyError(str(location), found=repr(strangers[0]))
     else:
-        _LOG.info("%s: removing what a rescaling that did not end had written", location)
+        _LOG.info("%s: removing what was written of a state that was not finished", location)
         for shard in range(left_behind):
             location.delete_all([initial_name(shard), *location.names(delta_directory(shard))])
-    marker = {"format": _MARKER_FORMAT, "from": old.state_id, "state_id": new.state_id, "shards": new.shards}
+    marker = {"format": _MARKER_FORMAT, "from": made_from, "state_id": new.state_id, "shards": new.shards}
     location.write(MARKER_NAME, json.dumps(marker).encode())
 
 
@@ -68,7 +69,7 @@ def _shards_left_behind(location: DurableLocation) -> int | None:
         return whole_number(json.loads(data.to_pybytes())["shards"], 1)
     except MALFORMED as cause:
         raise DurableFileCorruptedError(
-            location.path(MARKER_NAME), problem=f"does not say what was rescaled ({cause!r})"
+            location.path(MARKER_NAME), problem=f"does not say what was begun ({cause!r})"
         ) from cause
 
 

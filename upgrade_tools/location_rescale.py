@@ -6,9 +6,9 @@ import sys
 
 from statestore.operators.record_keys import record_keys
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.rescale import committed_pointers, rescale, state_to_rescale
 from statestore.recovery.rescale_report import RescaleProgress
-from upgrade_tools.pointers_file import read_pointers_file
 
 
 def rescale_location(
@@ -16,18 +16,17 @@ def rescale_location(
     target: str,
     *,
     shards: int,
-    pointers_file: str,
+    recorded: list[CommitPointer],
     work_dir: str | None,
     trust_keys: bool,
     dry_run: bool,
 ) -> bool:
     """Rescale, say how far it is on stderr, print what was made, and return True.
 
-    `pointers_file` has a commit pointer a line; "-" is stdin. Raises StateStoreError.
+    `recorded` is what Spark's checkpoint has. Raises StateStoreError.
     """
     location = DurableLocation(source)
     metadata = state_to_rescale(location)
-    recorded = read_pointers_file(source, pointers_file)
     report = rescale(
         location,
         DurableLocation(target),

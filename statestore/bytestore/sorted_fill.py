@@ -1,0 +1,74 @@
+"""Fills a column family with entries that come in the order of their keys, as fast as tables can be written.
+
+Each table is made beside the database, and RocksDB takes it as it is: no buffer in memory, no compaction. The last key
+that is there says how far it is, so what was cut off goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+import rocksdict
+
+from statestore.bytestore.protocol import Pair
+from statestore.bytestore.rocksdb import RocksDBDatabase, database_options, engine_errors
+
+DEFAULT_TABLE_BYTES: Final = 64 << 20
+_ENTRIES_PER_STEP: Final = 10_000
+_UNFINISHED: Final = "next-table"
+
+
+class SortedFill:
+    """Fills the family `family` of an open database, of which nobody else writes to that family meanwhile.
+
+    `table_bytes` is about how large a table gets, and so how much is done again of what was cut off.
+    """
+
+    def __init__(self, database: RocksDBDatabase, family: str, *, table_bytes: int = DEFAULT_TABLE_BYTES) -> None:
+        self._database = database
+        self._family = family
+        self._table_bytes = table_bytes
+        self._unfinished = os.path.join(database.path, _UNFINISHED)
+
+    @property
+    def last_key(self) -> bytes | None:
+        """The greatest key that is there, None if there is none: what is put next must be greater."""
+        last = next(self._database.family(self._family).range(None, None, reverse=True), None)
+        return None if last is None else last[0]
+
+    def put_all(self, pairs: Iterable[Pair], on_entries: Callable[[int], None] | None = None) -> int:
+        """Put entries with ascending keys; return how many there were. `on_entries` is told of each step's.
+
+        Raises StoreError if they are not in order, and LocalDiskFullError. All before a failure is kept, but for the
+        last table.
+        """
+        steps = iter(pairs)
+        entries = 0
+        while step := list(islice(steps, _ENTRIES_PER_STEP)):
+            entries += self._put_table(step, steps, on_entries)
+        return entries
+
+    def _put_table(self, step: list[Pair], steps: Iterator[Pair], on_entries: Callable[[int], None] | None) -> int:
+        """Make one table of `step` and what comes next of `steps`, and add it to the database."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._unfinished)  # of a process that was killed
+        entries = 0
+        with engine_errors(self._family, self._database.path):
+            table = rocksdict.SstFileWriter(database_options())
+            table.open(self._unfinished)
+            while step:
+                for key, value in step:
+                    table[key] = value
+                entries += len(step)
+                if on_entries is not None:
+                    on_entries(len(step))
+                if table.file_size() >= self._table_bytes:
+                    break
+                step = list(islice(steps, _ENTRIES_PER_STEP))
+            table.finish()
+        self._database.ingest(self._family, self._unfinished)
+        return entries

@@ -1,0 +1,63 @@
+"""Errors of the Spark data source: of its options, its change feed, and the rows that a new state is made of."""
+
+from __future__ import annotations
+
+from statestore.errors.new_state import NewStateError
+from statestore.errors.root import StateStoreError
+from statestore.errors.run import InputError
+from statestore.errors.state import RecoveryError
+
+
+class DataSourceOptionError(StateStoreError):
+    """An option of the data source is missing, or has a value that it can't have."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(f"option {option!r} of the data source headerstate {problem}")
+        self.option = option
+        self.problem = problem
+
+
+class DataFrameReusedError(StateStoreError):
+    """A DataFrame that pushes filters down was used with other filters before, and Spark would mix them up."""
+
+    def __init__(self, *, before: str, now: str) -> None:
+        super().__init__(
+            f"this DataFrame was read with the filters {before} before, now with {now}: Spark keeps one read function "
+            "for both, and would give rows of the one to the other. Call load() once for each filter, or leave out the "
+            "option pushFilters"
+        )
+        self.before = before
+        self.now = now
+
+
+class ChangesUnavailableError(RecoveryError):
+    """The changes of a shard between two batches are not all there; `where` is the state location."""
+
+    def __init__(self, where: str, *, shard: int, problem: str) -> None:
+        super().__init__(where, f"the changes of shard {shard} can't be read: {problem}")
+        self.shard = shard
+
+
+class ShardOverlapError(NewStateError):
+    """Several tasks wrote to the same shard, whose entries would be mixed up."""
+
+    def __init__(self, location: str, *, shards: list[int]) -> None:
+        super().__init__(
+            f"state location {location}: several partitions of the DataFrame have rows of the shards {shards}, and "
+            "each shard must be written by one task. Use write_initial_state(), which sees to that, or write one "
+            "partition: df.coalesce(1). No state was made"
+        )
+        self.location = location
+        self.shards = shards
+
+
+class StateRowError(InputError):
+    """A row can't be an entry of the store that it is meant for; `key` is its key as hex, None if that is null."""
+
+    def __init__(self, store: str, *, column: str, key: str | None, problem: str) -> None:
+        of_key = "a row without a key" if key is None else f"the row with key 0x{key}"
+        super().__init__(f"store {store!r}: {of_key} {problem} (column {column!r}). No state was made")
+        self.store = store
+        self.column = column
+        self.key = key
+        self.problem = problem

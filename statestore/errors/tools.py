@@ -1,0 +1,255 @@
+"""Errors of offline tools: what a directory of state can't be read or changed for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from statestore.errors.root import StateStoreError
+
+
+class StateDirectoryError(StateStoreError):
+    """The directory or location at `path` can't be read or changed as asked; it was left as it was."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path} {message}")
+        self.path = path
+
+
+class UnknownLayoutError(StateDirectoryError):
+    """There is no state at `path` that is known; `found` says what is there."""
+
+    def __init__(self, path: str, *, found: str) -> None:
+        super().__init__(
+            path,
+            f"holds {found}, which is no state that is known. Name a task directory of Kafka Streams "
+            "(STATE_DIR/APPLICATION_ID/0_0), the directory of an application with such ones, a shard's local copy "
+            "(LOCAL_DIR/STATE_ID/shard-0000/copy-0), or a state location",
+        )
+        self.found = found
+
+
+class StoreNotFoundError(StateDirectoryError):
+    """There is no such store at `path`, or several and none was named; `known` are those that are there."""
+
+    def __init__(self, path: str, *, store: str | None, known: Sequence[str]) -> None:
+        asked = "several stores" if store is None else f"no store {store!r}"
+        super().__init__(path, f"has {asked}: name one of {sorted(known)} with --store")
+        self.store = store
+        self.known = known
+
+
+class UnknownKindError(StateDirectoryError):
+    """The files of `path` do not tell what must be known to read them; `remedy` says which option does."""
+
+    def __init__(self, path: str, *, problem: str, remedy: str) -> None:
+        super().__init__(path, f"does not tell {problem}: {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+class DirectoryInUseError(StateDirectoryError):
+    """A running application holds `lock`, a file at `path`."""
+
+    def __init__(self, path: str, *, lock: str) -> None:
+        super().__init__(path, f"is in use: a running application holds {lock}. Stop it, and run this again")
+        self.lock = lock
+
+
+class DirectoryDamagedError(StateDirectoryError):
+    """Files at `path` are missing, cut or damaged, as `cause` says."""
+
+    def __init__(self, path: str, *, cause: str) -> None:
+        super().__init__(
+            path,
+            f"is damaged, or was copied while it was in use, or in part ({cause}). Copy all of it again while nothing "
+            "runs on it; or have the store restored from its changelog",
+        )
+        self.cause = cause
+
+
+class DirectoryNotAccessibleError(StateDirectoryError):
+    """The operating system refuses access to something at `path`."""
+
+    def __init__(self, path: str, *, cause: str) -> None:
+        super().__init__(path, f"can't be accessed ({cause}). Run this as the user that the application runs as")
+        self.cause = cause
+
+
+class RowFileError(StateStoreError):
+    """The file of rows at `path` can't be read; nothing was made of it."""
+
+    def __init__(self, path: str, *, problem: str) -> None:
+        super().__init__(f"{path} can't be imported: {problem}. No state was made")
+        self.path = path
+        self.problem = problem
+
+
+class ChangelogError(StateStoreError):
+    """Changelog topics of Kafka Streams can't be read or written as asked; of what was refused nothing was changed."""
+
+
+class KafkaUnavailableError(ChangelogError):
+    """No broker answers at `servers`, or the one that does refuses what was asked."""
+
+    def __init__(self, servers: str, *, cause: str) -> None:
+        super().__init__(
+            f"Kafka at {servers}: {cause}. Check the address and that a broker runs there; what its listeners ask for, "
+            "such as SASL, goes into a file of client properties that --client-config names"
+        )
+        self.servers = servers
+        self.cause = cause
+
+
+class ApplicationRunningError(ChangelogError):
+    """Members of the application are still in its consumer group, so its state would change meanwhile."""
+
+    def __init__(self, application_id: str, *, state: str) -> None:
+        super().__init__(
+            f"the application {application_id} runs: its consumer group is {state}. Stop all of its instances, wait "
+            "until the group is empty (session.timeout.ms, if they were killed), and run this again"
+        )
+        self.application_id = application_id
+        self.state = state
+
+
+class ChangelogMissingError(ChangelogError):
+    """There is no such topic; `known` are the changelog topics that there are."""
+
+    def __init__(self, topic: str, *, known: list[str]) -> None:
+        there = f"There are {', '.join(sorted(known))}" if known else "There is no changelog topic at all"
+        super().__init__(
+            f"there is no topic {topic}. {there}: the name is APPLICATION_ID-STORE-changelog, so check "
+            "--application-id and --store"
+        )
+        self.topic = topic
+        self.known = known
+
+
+class ChangelogPartitionsError(ChangelogError):
+    """A topic has another number of partitions than what it belongs to."""
+
+    def __init__(self, topic: str, *, found: int, expected: int, of: str) -> None:
+        super().__init__(
+            f"{topic} has {found} partitions, and {of} has {expected}. Stores of one task have as many partitions as "
+            "its input: name only stores that belong together, or give the state as many shards with rescale first"
+        )
+        self.topic = topic
+        self.found = found
+        self.expected = expected
+        self.of = of
+
+
+class ChangelogIncompleteError(ChangelogError):
+    """The log of a partition has not all that a store must be restored from."""
+
+    def __init__(self, topic: str, *, partition: int, problem: str, remedy: str) -> None:
+        super().__init__(f"{topic}, partition {partition}: {problem}. {remedy}")
+        self.topic = topic
+        self.partition = partition
+        self.problem = problem
+        self.remedy = remedy
+
+
+class ChangelogRecordError(ChangelogError):
+    """A record is none that a store of the kind that was said has written; nothing was made."""
+
+    def __init__(self, topic: str, *, partition: int, offset: int, problem: str) -> None:
+        super().__init__(
+            f"{topic}, partition {partition}, offset {offset}: {problem}. Check the kind that was said of the store; "
+            "if it is right, something else has written to the topic, and the store can't be restored from it"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.problem = problem
+
+
+class ChangelogPlacementError(ChangelogError):
+    """A key stands in another partition than Kafka's partitioner places it in, by the key of the store."""
+
+    def __init__(self, topic: str, *, partition: int, key: str, expected_partition: int) -> None:
+        super().__init__(
+            f"{topic}: the key 0x{key} stands in partition {partition}, and Kafka's partitioner would place it in "
+            f"{expected_partition}: the store's keys are not those of the records, or a partitioner of its own has "
+            "placed them. Make the state with --shard-by partition, and start the query with that, too"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.key = key
+        self.expected_partition = expected_partition
+
+
+class ChangelogNotEmptyError(ChangelogError):
+    """A changelog topic that was to be written has records, which the state can't just be added to."""
+
+    def __init__(self, topic: str, *, problem: str, remedy: str) -> None:
+        super().__init__(f"{topic} {problem}. {remedy}; nothing was written to it")
+        self.topic = topic
+        self.problem = problem
+        self.remedy = remedy
+
+
+class ChangelogConfigError(ChangelogError):
+    """A topic is set up such that it would not keep what a store needs."""
+
+    def __init__(self, topic: str, *, problem: str, remedy: str) -> None:
+        super().__init__(f"{topic} {problem}. {remedy}")
+        self.topic = topic
+        self.problem = problem
+        self.remedy = remedy
+
+
+class ChangelogWriteError(ChangelogError):
+    """The broker did not take a record, or what was written does not read back as the state."""
+
+    def __init__(self, topic: str, *, problem: str) -> None:
+        super().__init__(
+            f"{topic}: {problem}. What was written before stays there; run this again with --append, which adds what "
+            "is missing, before the application is started"
+        )
+        self.topic = topic
+        self.problem = problem
+
+
+class GroupOffsetsError(ChangelogError):
+    """Offsets can't become those of the application's consumer group; none was set."""
+
+    def __init__(self, application_id: str, *, problem: str) -> None:
+        super().__init__(f"offsets of the consumer group {application_id}: {problem}. None was set")
+        self.application_id = application_id
+        self.problem = problem
+
+
+class MigrationRefusedError(StateDirectoryError):
+    """What was asked for is no migration, or its target is taken; `remedy` says what to run instead."""
+
+    def __init__(self, path: str, *, problem: str, remedy: str) -> None:
+        super().__init__(path, f"{problem}: {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+class MigrationCheckError(StateDirectoryError):
+    """What was written of `database` is not what it was made from; nothing of it counts."""
+
+    def __init__(self, path: str, *, database: str, problem: str) -> None:
+        super().__init__(
+            path,
+            f"can't be migrated: what was written of {database} does not read back as what it was made from "
+            f"({problem}). The source is as it was. Check the disk and its memory, and run this again",
+        )
+        self.database = database
+        self.problem = problem
+
+
+class NoRoomError(StateDirectoryError):
+    """There is not the room at `path` that a tool needs."""
+
+    def __init__(self, path: str, *, needed_bytes: int, free_bytes: int) -> None:
+        super().__init__(
+            path,
+            f"has no room: about {needed_bytes:,} bytes are needed, and {free_bytes:,} are free. Make room, or name a "
+            "target on another disk",
+        )
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes

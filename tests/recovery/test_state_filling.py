@@ -1,0 +1,185 @@
+"""A state that a tool makes of entries: whole or not there, checked, and taken over by the first query."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from golden_tool_made import HEADERS, STORES, TOTALS, WINDOWS, fill, writes_of
+from statestore.errors import (
+    FormatError,
+    ShardCountChangedError,
+    StateCheckError,
+    StoreFormatError,
+    TargetNotEmptyError,
+    TopologyChangedError,
+)
+from statestore.format.store_format import StoreFormat
+from statestore.recovery.initial_state import initial_pointer
+from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.metadata import (
+    METADATA_NAME,
+    StateMetadata,
+    metadata_of_stores,
+    read_metadata,
+    settle_metadata,
+)
+from statestore.recovery.new_state import MARKER_NAME, claim_target
+from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.state_filling import StateFiller, check_filled, complete_filled
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "tool-made-1"
+NODE = {"name": "node", "type": "processor", "parents": [], "stores": [spec.name for spec in STORES]}
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> DurableLocation:
+    return DurableLocation(tmp_path / "state")
+
+
+@pytest.fixture
+def metadata() -> StateMetadata:
+    return metadata_of_stores(STORES, 3, "key")
+
+
+def contents(
+    location: DurableLocation, metadata: StateMetadata, shard: int, home: Path
+) -> dict[str, list[LogicalWrite]]:
+    """Return what a shard holds, from where it starts."""
+    pointer = initial_pointer(location, metadata.state_id, shard)
+    state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory(str(home)))
+    with state.open(pointer) as batch:
+        return {
+            name: [
+                write
+                for step in logical_writes(store.spec, store.bytes, pointer.store_times_ms.get(name, -1))
+                for write in step
+            ]
+            for name, store in batch.stores.items()
+        }
+
+
+def test_what_was_filled_is_the_state(location: DurableLocation, metadata: StateMetadata, tmp_path: Path) -> None:
+    claim_target(location, "a test", metadata)
+    filled = fill(location, metadata)
+    assert [shard.entries for shard in filled] == [6, 6, 6]
+    for shard in filled:
+        check_filled(location, metadata, shard, work_dir=str(tmp_path))
+    assert read_metadata(location) is None, "it is no state yet"
+    complete_filled(location, metadata, filled)
+    assert read_metadata(location) == metadata
+    assert not location.names(MARKER_NAME)
+    for shard in range(3):
+        assert contents(location, metadata, shard, tmp_path / "local") == writes_of(shard)
+    assert initial_pointer(location, metadata.state_id, 1).store_times_ms == {
+        "windows": 60_005,
+        "sessions": 60_012,
+        "versions": 60_007,
+    }
+
+
+def test_a_tool_made_state_of_format_1_is_read(tmp_path: Path) -> None:
+    location = DurableLocation(GOLDEN)
+    metadata = read_metadata(location)
+    assert metadata is not None
+    assert metadata == replace(
+        metadata_of_stores(STORES, 2, "partition"), state_id=metadata.state_id, routing=metadata.routing
+    )
+    assert [contents(location, metadata, shard, tmp_path) for shard in range(2)] == [writes_of(0), writes_of(1)]
+
+
+def test_shards_that_got_nothing_begin_empty(
+    location: DurableLocation, metadata: StateMetadata, tmp_path: Path
+) -> None:
+    claim_target(location, "a test", metadata)
+    filler = StateFiller(location, metadata)
+    filler.put(1, "totals", writes_of(1)["totals"])
+    filler.put(2, "totals", [])
+    complete_filled(location, metadata, filler.finish())
+    assert [len(contents(location, metadata, shard, tmp_path)["totals"]) for shard in range(3)] == [0, 1, 0]
+
+
+def test_two_entries_with_one_key_are_found(location: DurableLocation, metadata: StateMetadata) -> None:
+    filler = StateFiller(location, metadata)
+    filler.put(0, "totals", writes_of(0)["totals"] * 2)
+    (filled,) = filler.finish()
+    with pytest.raises(StateCheckError, match=r"expected were 2 entries .* found were 1 entries"):
+        check_filled(location, metadata, filled)
+
+
+def test_a_window_key_that_is_none_is_refused(location: DurableLocation, metadata: StateMetadata) -> None:
+    with pytest.raises(FormatError, match="window key"):
+        StateFiller(location, metadata).put(0, "windows", [LogicalWrite(b"short", HEADERS, None)])
+
+
+def test_a_shard_is_filled_once(location: DurableLocation, metadata: StateMetadata) -> None:
+    filled = fill(location, metadata)
+    with pytest.raises(ValueError, match="filled twice"):
+        complete_filled(location, metadata, [*filled, filled[0]])
+    assert read_metadata(location) is None
+
+
+def test_what_was_left_half_filled_is_cleared(location: DurableLocation, metadata: StateMetadata) -> None:
+    claim_target(location, "a test", metadata)
+    fill(location, metadata)
+    claim_target(location, "another", metadata)
+    assert not location.names("shards/0000/deltas")
+    complete_filled(location, metadata, [])
+    with pytest.raises(TargetNotEmptyError, match=r"statestore\.json"):
+        claim_target(location, "a third", metadata)
+
+
+class TestFirstStart:
+    """The first query that starts on such a state."""
+
+    @pytest.fixture
+    def made(self, location: DurableLocation, metadata: StateMetadata) -> StateMetadata:
+        complete_filled(location, metadata, fill(location, metadata))
+        return metadata
+
+    @pytest.fixture
+    def asked(self) -> StateMetadata:
+        return StateMetadata("query", 3, "key", (7, 8, 9), STORES, (NODE,), wall_clock=True)
+
+    def test_takes_the_state_and_records_the_rest(
+        self, location: DurableLocation, made: StateMetadata, asked: StateMetadata
+    ) -> None:
+        settled = settle_metadata(location, asked)
+        assert settled == replace(asked, state_id=made.state_id, initial_state=True)
+        assert read_metadata(location) == settled
+        assert settle_metadata(location, replace(asked, routing=(1, 2, 3))) == settled, (
+            "the second start changes nothing"
+        )
+
+    def test_may_ask_for_a_newer_format(self, location: DurableLocation, asked: StateMetadata) -> None:
+        legacy = [replace(spec, format=StoreFormat.PLAIN) for spec in (TOTALS, WINDOWS)]
+        complete_filled(location, metadata_of_stores(legacy, 3, "key"), [])
+        settled = settle_metadata(location, replace(asked, stores=(TOTALS, WINDOWS)))
+        assert settled.stores == (TOTALS, WINDOWS)
+
+    @pytest.mark.usefixtures("made")
+    def test_is_refused_with_another_number_of_shards(self, location: DurableLocation, asked: StateMetadata) -> None:
+        with pytest.raises(ShardCountChangedError):
+            settle_metadata(location, replace(asked, shards=4))
+        with pytest.raises(TopologyChangedError, match="placed by key, now by partition"):
+            settle_metadata(location, replace(asked, shard_by="partition"))
+
+    @pytest.mark.usefixtures("made")
+    def test_is_refused_without_one_of_the_stores(self, location: DurableLocation, asked: StateMetadata) -> None:
+        with pytest.raises(TopologyChangedError, match=r"'totals'.*is gone"):
+            settle_metadata(location, replace(asked, stores=STORES[1:]))
+        changed = replace(WINDOWS, window_size_ms=20_000)
+        with pytest.raises(StoreFormatError, match="windows of 20000 ms"):
+            settle_metadata(location, replace(asked, stores=(STORES[0], changed, *STORES[2:])))
+
+    def test_is_told_of_what_changes_afterwards(
+        self, location: DurableLocation, made: StateMetadata, asked: StateMetadata
+    ) -> None:
+        settle_metadata(location, asked)
+        with pytest.raises(TopologyChangedError):
+            settle_metadata(location, replace(asked, topology=(NODE, {**NODE, "name": "other"})))
+        recorded = location.read(METADATA_NAME)
+        assert recorded is not None
+        assert made.state_id.encode() in recorded.to_pybytes()

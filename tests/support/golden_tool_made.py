@@ -1,0 +1,64 @@
+"""Writes tests/golden/tool-made-N: a state's location as a tool makes it, of stores alone.
+
+Run once for each format, never again for one that was released: `python tests/support/golden_tool_made.py DIRECTORY`.
+"""
+
+import sys
+from pathlib import Path
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.format.header_bytes import encode_headers
+from statestore.format.session_key import encode_session_key
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import join_stored
+from statestore.format.window_key import encode_window_key
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.logical_writes import LogicalWrite
+from statestore.recovery.metadata import StateMetadata, metadata_of_stores
+from statestore.recovery.new_state import claim_target
+from statestore.recovery.state_filling import FilledShard, StateFiller, check_filled, complete_filled
+
+TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
+WINDOWS = StoreSpec("windows", StoreKind.WINDOW, StoreFormat.TIMESTAMPED_WITH_HEADERS, 120_000, 60_000, 10_000)
+SESSIONS = StoreSpec("sessions", StoreKind.SESSION, StoreFormat.WITH_HEADERS, 120_000, 60_000)
+VERSIONS = StoreSpec("versions", StoreKind.VERSIONED, StoreFormat.PLAIN, 300_000, 100_000)
+STORES = (TOTALS, WINDOWS, SESSIONS, VERSIONS)
+HEADERS = encode_headers([("tenant", b"eu"), ("trace-id", None), ("tenant", b"us")])
+
+Writes = dict[str, list[LogicalWrite]]
+
+
+def writes_of(number: int) -> Writes:
+    """Return what each store of shard `number` is to hold; versioned is a value, a tombstone and a value."""
+    key, time_ms = f"key-{number}".encode(), 60_000 * number + 5
+    headed = join_stored(StoreFormat.TIMESTAMPED_WITH_HEADERS, b"value", time_ms, HEADERS)
+    session = join_stored(StoreFormat.WITH_HEADERS, b"session", 0, HEADERS)
+    return {
+        "totals": [LogicalWrite(key, headed, None)],
+        "windows": [LogicalWrite(encode_window_key(key, time_ms), headed, None)],
+        "sessions": [LogicalWrite(encode_session_key(key, time_ms, time_ms + 7), session, None)],
+        "versions": [LogicalWrite(key, stored, time_ms + step) for step, stored in enumerate((b"old", None, b"new"))],
+    }
+
+
+def fill(location: DurableLocation, metadata: StateMetadata) -> list[FilledShard]:
+    """Put `writes_of` each shard into it."""
+    filler = StateFiller(location, metadata)
+    for shard in range(metadata.shards):
+        for store, writes in writes_of(shard).items():
+            filler.put(shard, store, writes)
+    return filler.finish()
+
+
+def main(directory: Path) -> None:
+    """Write a state of two shards."""
+    location, metadata = DurableLocation(directory), metadata_of_stores(STORES, 2, "partition")
+    claim_target(location, "nothing", metadata)
+    filled = fill(location, metadata)
+    for shard in filled:
+        check_filled(location, metadata, shard)
+    complete_filled(location, metadata, filled)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

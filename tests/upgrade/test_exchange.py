@@ -1,0 +1,207 @@
+"""`export` and `import`: what a file of rows holds is the state that it is of, and becomes it again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from golden_state import HEADERS
+from kafka_streams_golden import FIXTURES, load_fixture
+from rescaling import KEYS, States, every_kind
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.metadata import read_metadata
+from upgrade_tools.cli import main
+from upgrade_tools.kinds import Kind
+from upgrade_tools.rows import ROWS
+from upgrade_tools.states import State, StateOptions, open_state
+
+FORMATS = ("parquet", "jsonl")
+
+
+def writes_of(state: State) -> list[tuple[int, str, LogicalWrite]]:
+    """Return all that is in a state."""
+    found = []
+    for part in state.parts:
+        specs = state.specs()
+        with state.open(part, specs) as stores:
+            for spec in specs:
+                store = stores[spec.name]
+                steps = logical_writes(spec, store.bytes, store.stream_time_ms)
+                found.extend((part, spec.name, write) for step in steps for write in step)
+    return found
+
+
+@pytest.fixture
+def states(tmp_path: Path) -> States:
+    made = States(tmp_path, every_kind(), 3)
+    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
+    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
+    return made
+
+
+def exported(states: States, name: str, *more: str) -> Path:
+    """Export the state into a file of its home."""
+    file = states.home / name
+    assert main(["export", str(states.home / "old"), str(file), "--pointers", f"{states.home}/pointers", *more]) == 0
+    return file
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize("name", FIXTURES)
+def test_every_golden_directory_comes_back(name: str, file_format: str, tmp_path: Path) -> None:
+    fixture = load_fixture(name).fixture
+    task = load_fixture(name).unpack(tmp_path)
+    file, made = tmp_path / f"rows.{file_format}", tmp_path / "made"
+    kind = ["--kind", fixture["kind"], "--window-size-ms", str(fixture["windowSizeMs"])]
+    assert main(["export", str(task), str(file), *kind]) == 0
+    retention_ms = fixture["historyRetentionMs"] if "versioned" in name else fixture["retentionMs"]
+    assert main(["import", str(file), str(made), "--retention-ms", str(retention_ms)]) == 0
+    options = StateOptions(kind=Kind(fixture["kind"]), window_size_ms=fixture["windowSizeMs"])
+    expected = writes_of(open_state(str(task), options))
+    assert len(expected) >= 2
+    assert sorted(writes_of(open_state(str(made))), key=repr) == sorted(expected, key=repr)
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_state_location_comes_back_shard_by_shard(states: States, file_format: str) -> None:
+    file = exported(states, f"rows.{file_format}")
+    assert main(["import", str(file), str(states.home / "new")]) == 0
+    metadata = read_metadata(DurableLocation(states.home / "new"))
+    assert metadata is not None
+    assert (metadata.shards, metadata.shard_by, metadata.topology) == (3, "key", ())
+    assert sorted(metadata.stores, key=str) == sorted(states.metadata.stores, key=str)
+    assert states.opened().contents() == states.contents()
+
+
+def test_rows_say_what_an_entry_is(states: States) -> None:
+    rows = pq.read_table(exported(states, "rows.parquet"))
+    assert rows.schema.remove_metadata() == ROWS
+    key = KEYS[3]
+    found = {row["store"]: row for row in rows.to_pylist() if row["key"] == key.encode()}
+    time_ms = 53
+    assert found["headed"]["timestamp_ms"] == time_ms
+    assert [header["key"] for header in found["headed"]["headers"]] == [key for key, _ in HEADERS]
+    assert (found["sessions"]["start_ms"], found["sessions"]["end_ms"]) == (time_ms - 10, time_ms)
+    assert found["windows"]["start_ms"] == time_ms
+    versions = [row for row in rows.to_pylist() if row["store"] == "versions" and row["key"] == key.encode()]
+    assert [(row["start_ms"], row["value"]) for row in versions] == [
+        (time_ms, b"from 53"),
+        (time_ms + 3, None),
+        (time_ms + 8, b"again"),
+    ]
+
+
+def test_one_store_of_many_is_placed_by_key_among_new_shards(states: States) -> None:
+    file = exported(states, "headed.jsonl", "--store", "headed")
+    assert main(["import", str(file), str(states.home / "new"), "--shards", "5"]) == 0
+    made = open_state(str(states.home / "new"))
+    assert made.parts == (0, 1, 2, 3, 4)
+    found = writes_of(made)
+    expected = writes_of(
+        open_state(str(states.home / "old"), StateOptions("headed", pointers=list(states.pointers.values())))
+    )
+    assert {write for _, _, write in found} == {write for _, _, write in expected}
+    five = States(states.home, every_kind(), 5, name="other")
+    assert {part for part, _, _ in found} == {five.shard_of(key) for key in KEYS}
+    assert all(part == five.shard_of(write.key.decode()) for part, _, write in found)
+
+
+def test_a_file_is_there_once_it_is_whole(states: States, capsys: pytest.CaptureFixture[str]) -> None:
+    next((states.home / "old" / "shards" / "0002" / "deltas").iterdir()).unlink()
+    file = states.home / "rows.jsonl"
+    assert main(["export", str(states.home / "old"), str(file), "--pointers", f"{states.home}/pointers"]) == 5
+    assert "is missing" in capsys.readouterr().err
+    assert not list(states.home.glob("rows.*"))
+
+
+def test_results_as_json(states: States, capsys: pytest.CaptureFixture[str]) -> None:
+    file = exported(states, "rows.parquet", "--store", "headed", "--json")
+    assert json.loads(capsys.readouterr().out) == {
+        "path": str(file),
+        "rows": {"headed": len(KEYS)},
+        "parts": 3,
+        "state_id": None,
+    }
+    assert main(["import", str(file), str(states.home / "new"), "--json"]) == 0
+    metadata = read_metadata(DurableLocation(states.home / "new"))
+    assert metadata is not None
+    assert json.loads(capsys.readouterr().out)["state_id"] == metadata.state_id
+
+
+def _lines(change: Callable[[list[str]], None]) -> Callable[[Path], None]:
+    def apply(file: Path) -> None:
+        lines = file.read_text().splitlines()
+        change(lines)
+        file.write_text("\n".join(lines) + "\n")
+
+    return apply
+
+
+def _row(**fields: object) -> Callable[[Path], None]:
+    def change(lines: list[str]) -> None:
+        lines[-1] = json.dumps({**json.loads(lines[-1]), **fields})
+
+    return _lines(change)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_lines(lambda lines: lines.pop(0)), "does not say what stores it holds"),
+        (_lines(lambda lines: lines.append('{"part": 0, "sto')), "line 42 is no row"),
+        (_lines(lambda lines: lines.append("[]")), "line 42 is no row"),
+        (_row(store="other"), "a row of store 'other'"),
+        (_row(part=3), "a row of part 3, and the file says 3 parts"),
+        (_row(part=None), "part None"),
+        (_row(key=None), "it has no key"),
+        (_row(key="0x"), "line 41 is no row"),
+        (_row(key=7), "line 41 is no row"),
+        (_row(value=None), "only versions have tombstones"),
+        (_row(timestamp_ms=None), "it has no timestamp_ms"),
+        (_row(timestamp_ms="now"), "a field of another type"),
+        (_row(extra=1), "unknown field 'extra'"),
+        (_row(headers=[["k"]]), "line 41 is no row"),
+    ],
+)
+def test_a_bad_file_makes_no_state(
+    states: States, damage: Callable[[Path], None], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = exported(states, "headed.jsonl", "--store", "headed")
+    damage(file)
+    capsys.readouterr()
+    assert main(["import", str(file), str(states.home / "new")]) == 5
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert read_metadata(DurableLocation(states.home / "new")) is None
+
+
+def test_a_foreign_parquet_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"key": [b"k"]}), tmp_path / "other.parquet")
+    assert main(["import", str(tmp_path / "other.parquet"), str(tmp_path / "new")]) == 5
+    assert "was not made by export" in capsys.readouterr().err
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "other.parquet").read_bytes()[:-20])
+    assert main(["import", str(tmp_path / "cut.parquet"), str(tmp_path / "new")]) == 5
+    assert "no Parquet file, or cut" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_two_rows_of_one_key_are_no_state(states: States, capsys: pytest.CaptureFixture[str]) -> None:
+    file = exported(states, "headed.jsonl", "--store", "headed")
+    _lines(lambda lines: lines.append(lines[-1]))(file)
+    assert main(["import", str(file), str(states.home / "new")]) == 5
+    assert "two entries with the same key" in capsys.readouterr().err
+    assert read_metadata(DurableLocation(states.home / "new")) is None
+
+
+def test_what_must_be_said_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = load_fixture("headers-window").unpack(tmp_path)
+    assert main(["export", str(task), str(tmp_path / "rows.parquet")]) == 2
+    assert "say it with --window-size-ms" in capsys.readouterr().err
+    assert main(["export", str(task), str(tmp_path / "rows"), "--window-size-ms", "10000"]) == 2
+    assert "say --format parquet or jsonl" in capsys.readouterr().err
+    assert main(["export", str(task), str(tmp_path / "rows.parquet"), "--window-size-ms", "10000"]) == 0
+    assert main(["import", str(tmp_path / "rows.parquet"), str(tmp_path / "new")]) == 2
+    assert "say it with --retention-ms" in capsys.readouterr().err

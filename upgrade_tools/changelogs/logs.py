@@ -1,0 +1,69 @@
+"""What the log of a changelog's partition is, and the records that are read of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from statestore.errors import ChangelogIncompleteError, ChangelogRecordError
+from statestore.recovery.changelog import ChangelogRecord
+
+
+class LogRecord(NamedTuple):
+    """A record as it stands in a partition's log."""
+
+    offset: int
+    record: ChangelogRecord
+
+
+@dataclass(frozen=True)
+class PartitionLog:
+    """The log of one partition of a changelog topic, from `first_offset` up to `end_offset`, which is exclusive."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
+    may_have_gaps: bool
+    """Whether offsets may be missing between: compaction removes records, and transactions end in ones of their own."""
+
+    @property
+    def span(self) -> int:
+        """How many offsets there are: no fewer than there are records."""
+        return self.end_offset - self.first_offset
+
+
+class OffsetCheck:
+    """Watches over the offsets of a log's records: they go up, and none is missing that should be there."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self.last_offset = log.first_offset - 1
+        """Of the record that was seen last."""
+
+    def see(self, offset: int) -> None:
+        """Note a record's offset. Raises ChangelogRecordError, ChangelogIncompleteError."""
+        if offset <= self.last_offset:
+            raise ChangelogRecordError(
+                self._log.topic,
+                partition=self._log.partition,
+                offset=offset,
+                problem=f"comes after offset {self.last_offset}, so these are not the records of a log in their order",
+            )
+        self._refuse_gap(offset)
+        self.last_offset = offset
+
+    def finish(self) -> None:
+        """Note that there are no more records. Raises ChangelogIncompleteError."""
+        self._refuse_gap(self._log.end_offset)
+
+    def _refuse_gap(self, offset: int) -> None:
+        if offset > self.last_offset + 1 and not self._log.may_have_gaps:
+            raise ChangelogIncompleteError(
+                self._log.topic,
+                partition=self._log.partition,
+                problem=f"there are no records from offset {self.last_offset + 1} to {offset - 1}, and the topic is not "
+                "compacted",
+                remedy="If the application processes exactly once, its transactions leave such gaps: say so with "
+                "--transactional. If not, records are lost, and only a copy of the local state has them",
+            )

@@ -1,0 +1,139 @@
+"""Stores restored from the records of their changelogs, by the rules of Kafka Streams.
+
+A record becomes the store's entry in the format that the store has now, whatever it had when the record was written:
+its timestamp and its headers are taken if the format has room for them (RecordConverters). The last record of a key
+counts, a null value deletes, and what is older than the retention by the log's own time is left out
+(RocksDBStore.restoreBatch, AbstractRocksDBSegmentedBytesStore, RocksDBVersionedStore).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.segments import NO_STREAM_TIME, Segments, segment_of
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.task_directory import TaskDirectory
+from statestore.errors import ChangelogRecordError, FormatError
+from statestore.format.session_key import split_session_key
+from statestore.format.window_key import split_window_key
+from statestore.recovery.changelog import ChangelogRecord, restored_changes
+from statestore.recovery.restore import replay_versions
+from upgrade_tools.changelogs.logs import LogRecord, OffsetCheck, PartitionLog
+
+_RECORDS_AT_ONCE = 5_000
+
+OnRecords = Callable[[int], None]
+"""Is told of every some thousand records that were restored."""
+
+
+@dataclass
+class RestoredStore:
+    """What came of restoring a store."""
+
+    records: int = 0
+    stream_time_ms: int = NO_STREAM_TIME
+    """The latest time of a window, session or version in the log; -1 for key-value stores."""
+    last_offset: int | None = None
+    """Of the last record; None if there was none."""
+
+
+def restore_task_directory(
+    task: Path,
+    application_id: str,
+    sources: Mapping[StoreSpec, tuple[PartitionLog, Iterable[LogRecord]]],
+    on_records: OnRecords | None = None,
+) -> dict[str, RestoredStore]:
+    """Make the stores of a task from the records of their changelogs' partition, which all have the same number.
+
+    They are closed cleanly, and their changelog offsets are those of the last records, so that Kafka Streams goes on
+    from there. Returns what came of each store, by name. Raises ChangelogRecordError, ChangelogIncompleteError.
+    """
+    (partition,) = {log.partition for log, _ in sources.values()}
+    restored = {}
+    with TaskDirectory(task, application_id, partition) as directory:
+        for spec, (log, records) in sources.items():
+            store = restore_store(spec, directory.open_store(spec), log, records, on_records)
+            directory.commit(spec.name, store.last_offset, {})
+            restored[spec.name] = store
+    return restored
+
+
+def restore_store(
+    spec: StoreSpec,
+    store: ByteStore,
+    log: PartitionLog,
+    records: Iterable[LogRecord],
+    on_records: OnRecords | None = None,
+) -> RestoredStore:
+    """Restore an empty store from all records of a log. Raises ChangelogRecordError, ChangelogIncompleteError."""
+    restored, offsets, restorer = RestoredStore(), OffsetCheck(log), Restorer(spec, store)
+    left = iter(records)
+    while step := list(islice(left, _RECORDS_AT_ONCE)):
+        for offset, record in step:
+            offsets.see(offset)
+            _check(spec, log, offset, record)
+        restorer.apply([record for _, record in step])
+        restored.records += len(step)
+        restored.last_offset = offsets.last_offset
+        if on_records is not None:
+            on_records(len(step))
+    offsets.finish()
+    restored.stream_time_ms = restorer.stream_time_ms
+    return restored
+
+
+class Restorer:
+    """Brings changelog records into a store, as Kafka Streams restores them."""
+
+    def __init__(self, spec: StoreSpec, store: ByteStore) -> None:
+        self._spec = spec
+        self._store = store
+        self._segments = Segments(store, *spec.retention) if spec.kind.is_segmented else None
+        self._versions_time_ms = NO_STREAM_TIME
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The latest time of all records so far; -1 for key-value stores."""
+        return max(self._versions_time_ms, NO_STREAM_TIME if self._segments is None else self._segments.stream_time_ms)
+
+    def apply(self, records: list[ChangelogRecord]) -> None:
+        """Restore some records, later than all before. Raises FormatError for the key of a window that is none."""
+        spec = self._spec
+        if spec.kind is StoreKind.VERSIONED:
+            self._versions_time_ms = replay_versions(spec, self._store, spec.format, self._versions_time_ms, records)
+            return
+        changes = restored_changes(spec, spec.format, records)
+        if self._segments is None:
+            self._store.write(changes)
+            return
+        live = []
+        self._segments.advance(max(time_of(spec, record.key) for record in records))
+        for key, stored in changes:
+            segment_id = segment_of(key)
+            if self._segments.is_live(segment_id):
+                self._segments.used(segment_id)
+                live.append((key, stored))
+        self._store.write(live)
+
+
+def time_of(spec: StoreSpec, key: bytes) -> int:
+    """Return the time by which a window or session expires, from its key. Raises FormatError."""
+    return split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]
+
+
+def _check(spec: StoreSpec, log: PartitionLog, offset: int, record: ChangelogRecord) -> None:
+    """Raise ChangelogRecordError for what no store of this kind has written."""
+    problem = None
+    if spec.kind in (StoreKind.WINDOW, StoreKind.SESSION):
+        try:
+            time_of(spec, record.key)
+        except FormatError as cause:
+            problem = f"its key 0x{record.key.hex()} is not that of a {spec.kind.value} ({cause})"
+    elif spec.kind is StoreKind.VERSIONED and record.timestamp_ms < 0:
+        problem = f"a version can't begin at {record.timestamp_ms} ms"
+    if problem is not None:
+        raise ChangelogRecordError(log.topic, partition=log.partition, offset=offset, problem=problem)

@@ -1,0 +1,64 @@
+"""The application: its commands, in groups, and how each of them ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import typer
+
+from statestore.errors import StateStoreError
+from upgrade_tools.cli import checking, exchange, locations, looking
+from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
+from upgrade_tools.cli.output import errors
+
+_HELP = """
+Look into state, check it, and move it: between Kafka Streams and Spark, and from legacy formats to headers.
+
+DIR is a task directory of Kafka Streams (STATE_DIR/APPLICATION_ID/0_0), the directory of an application, or a shard's
+local copy; LOCATION is the path or URI of a state location. What is only read is never changed.
+
+Begin with [bold]inspect[/bold], which says what is there.
+"""
+_EPILOG = (
+    "Exit codes: 0 done · 1 problems or differences were found · 2 wrong usage, or an option is missing that the "
+    "message names · 3 in use · 4 unknown layout, or another kind of store than was said · 5 damaged · 6 no access · "
+    "130 interrupted"
+)
+
+app = typer.Typer(
+    name="upgrade-tools",
+    help=_HELP,
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for group in (looking, checking, exchange, locations):
+    group.register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command, of `arguments` or else of the command line; return its exit code, an `ExitCode`.
+
+    Without standalone mode, so that errors are ours to show: a StateStoreError is one sentence on stderr.
+    """
+    try:
+        ended = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except StateStoreError as error:
+        errors().print(f"[bold red]error:[/bold red] {_plain(str(error))}", soft_wrap=True)
+        return exit_code_of(error)
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        errors().print("interrupted")
+        return ExitCode.INTERRUPTED
+    return int(ended) if isinstance(ended, int) else ExitCode.OK
+
+
+def _plain(text: str) -> str:
+    """Return text whose brackets are no markup."""
+    return text.replace("[", "\\[")

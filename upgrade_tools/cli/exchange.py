@@ -1,0 +1,147 @@
+"""Commands that take state out into files and back in, and back in time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from statestore.errors import UnknownKindError
+from statestore.recovery.location import DurableLocation
+from upgrade_tools.cli import options as o
+from upgrade_tools.cli.output import print_json, progress_bar, results
+from upgrade_tools.exchange import Exchanged, ImportOptions, export_state, import_state
+from upgrade_tools.location_rollback import roll_back
+from upgrade_tools.row_files import FileFormat, row_count
+
+_GROUP = "Out, in and back"
+FormatOption = Annotated[
+    FileFormat | None, typer.Option("--format", help="Of the file (default: what its name ends with).")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("export", rich_help_panel=_GROUP)(export)
+    app.command("import", rich_help_panel=_GROUP)(import_)
+    app.command("rollback", rich_help_panel=_GROUP)(rollback)
+
+
+def export(
+    where: o.Where,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, .parquet or .jsonl.")],
+    file_format: FormatOption = None,
+    store: o.StoreOption = None,
+    kind: o.KindOption = None,
+    window_size_ms: o.WindowSizeOption = None,
+    retention_ms: o.RetentionOption = None,
+    segment_interval_ms: o.SegmentIntervalOption = None,
+    subtopology: o.SubtopologyOption = None,
+    pointers: o.PointersOption = None,
+    checkpoint: o.CheckpointOption = None,
+    work_dir: o.WorkDirOption = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Write all stores, or one, to a file of Parquet or JSON lines, from which `import` makes a state again.
+
+    A row is an entry; of versioned stores a version, or a tombstone, whose value is null.
+    """
+    state = o.state_at(
+        where,
+        store=store,
+        kind=kind,
+        window_size_ms=window_size_ms,
+        retention_ms=retention_ms,
+        segment_interval_ms=segment_interval_ms,
+        subtopology=subtopology,
+        pointers=pointers,
+        checkpoint=checkpoint,
+        work_dir=work_dir,
+    )
+    with progress_bar() as progress:
+        task = progress.add_task("exporting", total=None)
+        done = export_state(state, file, _format_of(file, file_format), lambda rows: progress.advance(task, rows))
+    _show(done, "exported to", as_json)
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, help="A file that `export` wrote.")],
+    location: Annotated[str, typer.Argument(help="Path or URI of an empty location.")],
+    file_format: FormatOption = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Place entries by their keys among so many shards: for stores whose keys are those of records "
+            "(default: they stay in the shards or partitions that they are from).",
+        ),
+    ] = None,
+    retention_ms: o.RetentionOption = None,
+    segment_interval_ms: o.SegmentIntervalOption = None,
+    work_dir: o.WorkDirOption = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Make a state location of an exported file, and check it. A query that starts on it goes on from there."""
+    chosen = _format_of(file, file_format)
+    options = ImportOptions(shards, retention_ms, segment_interval_ms, work_dir)
+    with progress_bar() as progress:
+        task = progress.add_task("importing", total=row_count(file, chosen))
+        done = import_state(file, chosen, DurableLocation(location), options, lambda rows: progress.advance(task, rows))
+    _show(done, "imported into", as_json)
+
+
+def rollback(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="Path or URI of the state location; not changed.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Path or URI of an empty location.")],
+    checkpoint: o.CheckpointOption = None,
+    batch_id: Annotated[
+        int | None, typer.Option("--batch-id", min=0, help="The batch after which the state is wanted.")
+    ] = None,
+    pointers: o.PointersOption = None,
+    work_dir: o.WorkDirOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read all that is needed, and write nothing.")] = False,
+) -> None:
+    """Take a state back to a batch that Spark still retains, as a new state; the old one is not changed.
+
+    Start a query on it with a new checkpoint, at the offsets that `python -m statestore.spark offsets CHECKPOINT
+    --batch-id N` prints.
+    """
+    if (checkpoint is None) is (pointers is None) or (checkpoint is not None) is not (batch_id is not None):
+        raise UnknownKindError(
+            source,
+            problem="which version is wanted",
+            remedy="say --checkpoint with --batch-id, or --pointers with the pointers of that batch",
+        )
+    if checkpoint is not None:
+        recorded = o.pointers_of_checkpoint(source, checkpoint, batch_id)
+    else:
+        recorded = o.read_pointers(source, pointers, None) or []
+    with progress_bar() as progress:
+        task = progress.add_task("rolling back", total=None)
+        report = roll_back(
+            source,
+            target,
+            recorded,
+            complete=checkpoint is not None,
+            work_dir=work_dir,
+            dry_run=dry_run,
+            on_progress=lambda now: progress.update(task, description=now.phase, completed=now.entries),
+        )
+    results().print(str(report), markup=False)
+
+
+def _format_of(file: Path, chosen: FileFormat | None) -> FileFormat:
+    found = chosen or FileFormat.of(file)
+    if found is None:
+        raise UnknownKindError(str(file), problem="its format by its name", remedy="say --format parquet or jsonl")
+    return found
+
+
+def _show(done: Exchanged, what: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"path": done.path, "rows": done.rows, "parts": done.parts, "state_id": done.state_id})
+        return
+    total = sum(done.rows.values())
+    counts = ", ".join(f"{name} {rows:,}" for name, rows in done.rows.items())
+    results().print(f"{total:,} rows {what} {done.path}: {counts}", markup=False, soft_wrap=True)

@@ -1,0 +1,95 @@
+"""The options that commands share, and what they become."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from statestore.errors import StatePointersError
+from statestore.recovery.pointer import CommitPointer
+from upgrade_tools.kinds import Kind
+from upgrade_tools.pointers_file import parse_pointers, read_pointers_file
+from upgrade_tools.states import State, StateOptions, open_state
+
+_WHAT = "What to read"
+_SPARK = "What is committed of a state location"
+
+Where = Annotated[
+    str, typer.Argument(metavar="DIR|LOCATION", help="A directory, or the path or URI of a state location.")
+]
+StoreOption = Annotated[str | None, typer.Option("--store", help="One store of several.", rich_help_panel=_WHAT)]
+KindOption = Annotated[
+    Kind | None,
+    typer.Option("--kind", help="The kind of the store, where its files do not tell.", rich_help_panel=_WHAT),
+]
+WindowSizeOption = Annotated[
+    int | None,
+    typer.Option("--window-size-ms", min=0, help="How large windows are: not in the files.", rich_help_panel=_WHAT),
+]
+RetentionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--retention-ms", min=0, help="How long windows, sessions and versions are kept.", rich_help_panel=_WHAT
+    ),
+]
+SegmentIntervalOption = Annotated[
+    int | None,
+    typer.Option("--segment-interval-ms", min=1, help="How much time a segment spans.", rich_help_panel=_WHAT),
+]
+SubtopologyOption = Annotated[
+    int | None,
+    typer.Option("--subtopology", min=0, help="Whose tasks, of an application's directory.", rich_help_panel=_WHAT),
+]
+ApplicationIdOption = Annotated[
+    str | None,
+    typer.Option("--application-id", help="Of Kafka Streams, if the files do not tell.", rich_help_panel=_WHAT),
+]
+PointersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pointers",
+        metavar="FILE",
+        help="What `python -m statestore.spark pointers CHECKPOINT` prints; - is stdin.",
+        rich_help_panel=_SPARK,
+    ),
+]
+CheckpointOption = Annotated[
+    str | None,
+    typer.Option("--checkpoint", help="The query's checkpoint; read with Spark.", rich_help_panel=_SPARK),
+]
+WorkDirOption = Annotated[
+    str | None,
+    typer.Option("--work-dir", metavar="DIR", help="Has room for one shard (default: a temporary directory)."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+def read_pointers(location: str, pointers: str | None, checkpoint: str | None) -> list[CommitPointer] | None:
+    """Return the commit pointers in a file, or in a checkpoint, None if neither is named. Raises StatePointersError."""
+    if pointers is not None:
+        return read_pointers_file(location, pointers)
+    return None if checkpoint is None else pointers_of_checkpoint(location, checkpoint)
+
+
+def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None = None) -> list[CommitPointer]:
+    """Return the commit pointers in a checkpoint, after the last batch or an earlier one.
+
+    Only Spark can read it, so that is done in a process of its own. Raises StatePointersError.
+    """
+    command = [sys.executable, "-m", "statestore.spark", "pointers", checkpoint]
+    if batch_id is not None:
+        command += ["--batch-id", str(batch_id)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.startswith("error:")] or done.stderr.splitlines()[-1:]
+        raise StatePointersError(location, problem=f"Spark can't read the checkpoint {checkpoint} ({' '.join(said)})")
+    return parse_pointers(done.stdout)
+
+
+def state_at(path: str, **chosen: Any) -> State:
+    """Return the state at a path or URI with what was said of it, as `StateOptions` calls it."""
+    pointers = read_pointers(path, chosen.pop("pointers", None), chosen.pop("checkpoint", None))
+    return open_state(path, StateOptions(pointers=pointers, **chosen))

@@ -1,0 +1,62 @@
+"""Where commands write to: results to stdout, progress and errors to stderr, so that a script can read the first."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+
+def results() -> Console:
+    """Return the console for results. Made anew, as tests and pipes change what stdout is."""
+    return Console(file=sys.stdout, highlight=False)
+
+
+def errors() -> Console:
+    """Return the console for everything that is no result."""
+    return Console(file=sys.stderr, highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """Print one document, as `--json` promises it: on a line of its own, nothing else on stdout."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+class _RateColumn(ProgressColumn):
+    """How many entries a second there are."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, nothing before there is one."""
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "", style="progress.data.speed")
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Hand out a progress bar on stderr, with rate and time left; on a pipe it shows nothing until it ends."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("[progress.description]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _RateColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors(), transient=True) as progress:
+        yield progress

@@ -1,0 +1,141 @@
+"""Export of a state to a file of rows, and import: a new state location from such a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import FormatError, RowFileError
+from statestore.format.partitioner import partition_column
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.logical_writes import LogicalWrite, logical_writes, plain_key
+from statestore.recovery.metadata import metadata_of_stores
+from statestore.recovery.new_state import claim_target
+from statestore.recovery.state_filling import StateFiller, check_filled, complete_filled
+from upgrade_tools.row_files import FileFormat, RowFileHead, read_head, read_rows, write_rows
+from upgrade_tools.rows import by_store, to_rows, to_writes
+from upgrade_tools.states import State, StateOptions
+from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, durable_spec
+
+OnRows = Callable[[int], None]
+_PLACEHOLDERS: Final = {"retention_ms": READING_RETENTION_MS, "segment_interval_ms": READING_INTERVAL_MS}
+"""Stand in a store that is only read for what nobody knows."""
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """What was written: rows of each store, and where they are now."""
+
+    path: str
+    rows: Mapping[str, int]
+    parts: int
+    state_id: str | None = None
+    """Of an import, the identity of the new state."""
+
+
+def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnRows) -> Exchanged:
+    """Write the stores of a state to a file, which has its name only once it is whole.
+
+    `on_rows` is told of rows as they are written. Raises StateStoreError, OSError.
+    """
+    specs = state.specs()
+    shard_by = state.metadata.shard_by if isinstance(state, LocationState) else None
+    head = RowFileHead(max(state.parts, default=0) + 1, shard_by, tuple(_recorded(spec) for spec in specs))
+    counts = {spec.name: 0 for spec in specs}
+    with write_rows(path, file_format, head) as file:
+        for part in state.parts:
+            with state.open(part, specs) as stores:
+                for spec in specs:
+                    store = stores[spec.name]
+                    for writes in logical_writes(spec, store.bytes, store.stream_time_ms):
+                        file.write(to_rows(part, spec, writes))
+                        counts[spec.name] += len(writes)
+                        on_rows(len(writes))
+    return Exchanged(str(path), counts, head.parts)
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What a user says of an import; None is what the file says."""
+
+    shards: int | None = None
+    """Rows are placed by their key among so many; None keeps them in the parts that they are from."""
+    retention_ms: int | None = None
+    segment_interval_ms: int | None = None
+    work_dir: str | None = None
+
+
+def import_state(
+    path: Path, file_format: FileFormat, target: DurableLocation, options: ImportOptions, on_rows: OnRows
+) -> Exchanged:
+    """Make a state of a file in an empty location, and check it entry by entry.
+
+    Raises RowFileError if it must be said how long a store keeps its entries, NewStateError and
+    LocationError: then the location holds no state.
+    """
+    head = read_head(path, file_format)
+    specs = {spec.name: spec for spec in (_spec(store, path, options) for store in head.stores)}
+    placed_by_key = options.shards is not None
+    shards = options.shards or head.parts
+    metadata = metadata_of_stores(specs.values(), shards, "key" if placed_by_key else head.shard_by or "partition")
+    claim_target(target, f"the file {path.name}", metadata)
+    filler = StateFiller(target, metadata)
+    counts = dict.fromkeys(specs, 0)
+    for part, spec, rows in _rows_of_stores(path, file_format, specs):
+        try:
+            writes = to_writes(spec, rows)
+        except FormatError as cause:
+            raise RowFileError(str(path), problem=str(cause)) from cause
+        if not placed_by_key and not 0 <= part < shards:
+            raise RowFileError(str(path), problem=f"there is a row of part {part}, and the file says {shards} parts")
+        for shard, belonging in _placed(spec, writes, shards) if placed_by_key else [(part, writes)]:
+            filler.put(shard, spec.name, belonging)
+        counts[spec.name] += len(writes)
+        on_rows(len(writes))
+    filled = filler.finish()
+    for shard_filled in filled:
+        check_filled(target, metadata, shard_filled, work_dir=options.work_dir)
+    complete_filled(target, metadata, filled)
+    return Exchanged(str(target), counts, shards, metadata.state_id)
+
+
+def _placed(spec: StoreSpec, writes: list[LogicalWrite], shards: int) -> Iterator[tuple[int, list[LogicalWrite]]]:
+    """Yield which writes go to which shard, by the keys that they have without times, as those of records."""
+    plain = plain_key(spec)
+    places = partition_column(pa.array([plain(write.key) for write in writes], pa.binary()), shards).tolist()
+    for shard in sorted(set(places)):
+        yield shard, [write for write, place in zip(writes, places, strict=True) if place == shard]
+
+
+def _rows_of_stores(
+    path: Path, file_format: FileFormat, specs: Mapping[str, StoreSpec]
+) -> Iterator[tuple[int, StoreSpec, pa.RecordBatch]]:
+    for batch in read_rows(path, file_format):
+        for part, store, rows in by_store(batch):
+            if store not in specs or part is None:
+                raise RowFileError(
+                    str(path), problem=f"there is a row of store {store!r} and part {part}; it says {sorted(specs)}"
+                )
+            yield part, specs[store], rows
+
+
+def _recorded(spec: StoreSpec) -> dict[str, object]:
+    """Return a spec as JSON, without what only stands for what nobody knew."""
+    return {name: value for name, value in spec.to_json().items() if (name, value) not in _PLACEHOLDERS.items()}
+
+
+def _spec(recorded: dict[str, object], path: Path, options: ImportOptions) -> StoreSpec:
+    """Return the spec of a store in a file, with what options say of it."""
+    try:
+        segmented = StoreKind(recorded.get("kind")).is_segmented
+        spec = StoreSpec.from_json({**_PLACEHOLDERS, **recorded} if segmented else recorded)
+    except (FormatError, ValueError) as cause:
+        raise RowFileError(str(path), problem=f"a store in it is none that is known ({cause})") from cause
+    said = StateOptions(retention_ms=options.retention_ms, segment_interval_ms=options.segment_interval_ms)
+    return durable_spec(spec, said, str(path))

@@ -1,0 +1,225 @@
+"""Files of rows: Parquet, and JSON lines. Both say what stores they hold, so that they can be read back alone.
+
+Parquet has the columns of `rows.ROWS`, and in its schema's metadata under `statestore` a JSON object. In a file of JSON
+lines that object is the first line, and every other line a row: keys, values and header values in lower-case hex.
+
+    {"format": 1, "parts": int, "shard_by": "key" | "partition" | null, "stores": [StoreSpec as JSON, ...]}
+
+`retention_ms` and `segment_interval_ms` of a store are missing if nobody knew them when the file was written.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from statestore.errors import RowFileError
+from statestore.recovery.json_fields import MALFORMED, whole_number
+from upgrade_tools.rows import ROWS
+
+_FORMAT: Final = 1
+_METADATA_KEY: Final = b"statestore"
+_BATCH_ROWS: Final = 10_000
+_ROW_GROUP_ROWS: Final = 100_000
+_LINE_LIMIT_BYTES: Final = 256 << 20
+_BYTES: Final = ("key", "value")
+
+
+class FileFormat(str, Enum):
+    """What a file of rows can be."""
+
+    PARQUET = "parquet"
+    JSON_LINES = "jsonl"
+
+    @classmethod
+    def of(cls, path: Path) -> FileFormat | None:
+        """Return the format that a file's name says, None if it says none."""
+        return {".parquet": cls.PARQUET, ".jsonl": cls.JSON_LINES, ".ndjson": cls.JSON_LINES}.get(path.suffix.lower())
+
+
+@dataclass(frozen=True)
+class RowFileHead:
+    """What a file says of itself."""
+
+    parts: int
+    shard_by: str | None
+    stores: tuple[dict[str, Any], ...]
+    """Of each store its StoreSpec as JSON, without what was not known."""
+
+    def to_json(self) -> str:
+        """Return the JSON object."""
+        fields = {"format": _FORMAT, "parts": self.parts, "shard_by": self.shard_by, "stores": self.stores}
+        return json.dumps(fields, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str) -> RowFileHead:
+        """Return what `to_json` gave. Raises RowFileError."""
+        try:
+            fields = json.loads(text)
+            if fields["format"] != _FORMAT:
+                raise ValueError(f"format {fields['format']!r}; this release knows {_FORMAT}")
+            stores = tuple(dict(store) for store in fields["stores"])
+            if not all(isinstance(store["name"], str) for store in stores):
+                raise ValueError("a store without a name")
+            return cls(whole_number(fields["parts"], 1), fields["shard_by"], stores)
+        except MALFORMED as cause:
+            raise RowFileError(where, problem=f"it does not say what stores it holds ({cause!r})") from cause
+
+
+class RowWriter(ABC):
+    """Writes a file; it has its name only once all of it is there. Use it as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._partial = path.with_name(f"{path.name}.partial")
+
+    @abstractmethod
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Add rows in the schema ROWS."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what is left."""
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if kind is None:
+            self._partial.replace(self._path)
+        else:
+            self._partial.unlink(missing_ok=True)
+
+
+class _ParquetWriter(RowWriter):
+    def __init__(self, path: Path, head: RowFileHead) -> None:
+        super().__init__(path)
+        schema = ROWS.with_metadata({_METADATA_KEY: head.to_json().encode()})
+        self._writer = pq.ParquetWriter(self._partial, schema, compression="zstd")
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._held.append(rows)
+        self._held_rows += rows.num_rows
+        if self._held_rows >= _ROW_GROUP_ROWS:
+            self._write_group()
+
+    def close(self) -> None:
+        self._write_group()
+        self._writer.close()
+
+    def _write_group(self) -> None:
+        if self._held:
+            self._writer.write_table(pa.Table.from_batches(self._held), row_group_size=_ROW_GROUP_ROWS)
+        self._held, self._held_rows = [], 0
+
+
+class _JsonLinesWriter(RowWriter):
+    def __init__(self, path: Path, head: RowFileHead) -> None:
+        super().__init__(path)
+        self._file: IO[str] = open(self._partial, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed in close()
+        self._file.write(head.to_json() + "\n")
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._file.writelines(json.dumps(_to_json(row), ensure_ascii=False) + "\n" for row in rows.to_pylist())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def write_rows(path: Path, file_format: FileFormat, head: RowFileHead) -> RowWriter:
+    """Return what writes the file `path`. Raises OSError."""
+    return (_ParquetWriter if file_format is FileFormat.PARQUET else _JsonLinesWriter)(path, head)
+
+
+def read_head(path: Path, file_format: FileFormat) -> RowFileHead:
+    """Return what a file says of itself. Raises RowFileError, OSError."""
+    if file_format is FileFormat.PARQUET:
+        schema = _parquet(path).schema_arrow
+        if schema.metadata is None or _METADATA_KEY not in schema.metadata:
+            raise RowFileError(str(path), problem="it does not say what stores it holds: it was not made by export")
+        if schema.remove_metadata() != ROWS:
+            raise RowFileError(str(path), problem=f"its columns are {schema.names}, not {ROWS.names} with their types")
+        return RowFileHead.from_json(schema.metadata[_METADATA_KEY], str(path))
+    with open(path, "rb") as file:
+        return RowFileHead.from_json(file.readline(_LINE_LIMIT_BYTES), str(path))
+
+
+def read_rows(path: Path, file_format: FileFormat) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file, some thousand at a time. Raises RowFileError, OSError."""
+    if file_format is FileFormat.PARQUET:
+        try:
+            yield from _parquet(path).iter_batches(_BATCH_ROWS)
+        except pa.ArrowException as cause:
+            raise RowFileError(str(path), problem=f"it can't be read ({cause})") from cause
+        return
+    with open(path, "rb") as file:
+        file.readline(_LINE_LIMIT_BYTES)
+        held: list[dict[str, Any]] = []
+        number = 1
+        while line := file.readline(_LINE_LIMIT_BYTES):
+            number += 1
+            try:
+                held.append(_from_json(json.loads(line)))
+            except (*MALFORMED, UnicodeDecodeError) as cause:
+                raise RowFileError(str(path), problem=f"line {number} is no row ({cause!r})") from cause
+            if len(held) == _BATCH_ROWS:
+                yield _batch(held, path, number)
+                held = []
+        if held:
+            yield _batch(held, path, number)
+
+
+def row_count(path: Path, file_format: FileFormat) -> int | None:
+    """Return how many rows a file has, None if only reading it would tell."""
+    return int(_parquet(path).metadata.num_rows) if file_format is FileFormat.PARQUET else None
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except pa.ArrowException as cause:
+        raise RowFileError(str(path), problem=f"it is no Parquet file, or cut ({cause})") from cause
+
+
+def _batch(rows: list[dict[str, Any]], path: Path, last_line: int) -> pa.RecordBatch:
+    try:
+        return pa.RecordBatch.from_pylist(rows, schema=ROWS)
+    except (pa.ArrowException, TypeError, OverflowError) as cause:
+        problem = f"a row in the {len(rows)} lines up to {last_line} has a field of another type ({cause})"
+        raise RowFileError(str(path), problem=problem) from cause
+
+
+def _to_json(row: dict[str, Any]) -> dict[str, Any]:
+    row.update({name: row[name].hex() for name in _BYTES if row[name] is not None})
+    if row["headers"] is not None:
+        row["headers"] = [
+            [header["key"], None if header["value"] is None else header["value"].hex()] for header in row["headers"]
+        ]
+    return {name: cell for name, cell in row.items() if cell is not None or name == "value"}
+
+
+def _from_json(row: dict[str, Any]) -> dict[str, Any]:
+    unknown = row.keys() - set(ROWS.names)
+    if unknown:
+        raise ValueError(f"unknown field {min(unknown)!r}")
+    read = dict(row)
+    read.update({name: bytes.fromhex(row[name]) for name in _BYTES if row.get(name) is not None})
+    if row.get("headers") is not None:
+        read["headers"] = [
+            {"key": key, "value": None if value is None else bytes.fromhex(value)} for key, value in row["headers"]
+        ]
+    return read

@@ -1,0 +1,228 @@
+"""Which entries of a store are asked for, read with as little as the layout allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Final, NamedTuple
+
+from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.segments import LATEST_SEGMENT, Segments, segment_prefix
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.format.header_bytes import decode_headers
+from statestore.format.session_key import SESSION_SUFFIX_SIZE
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import split_stored
+from statestore.format.versioned_row import decode_latest_row, decode_segment_row
+from statestore.format.window_key import WINDOW_SUFFIX_SIZE
+from statestore.recovery.contents import StoredEntry, entries_of_pair
+from statestore.recovery.logical_writes import Interval, intervals_by_key
+from upgrade_tools.states import OpenStore
+
+_MAX_SEGMENT_ID: Final = 2**63 - 1
+_WITH_HEADERS: Final = (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS)
+_REPLACEMENT: Final = "\ufffd"
+
+
+class HeaderCondition(NamedTuple):
+    """A header that an entry must have: with this key, and with this value unless that is None."""
+
+    key: str
+    value: bytes | None = None
+
+    def holds(self, headers: Iterable[tuple[str, bytes | None]]) -> bool:
+        """Return whether one of the headers is as asked for."""
+        return any(key == self.key and self.value in (None, value) for key, value in headers)
+
+    def may_hold(self, header_bytes: bytes) -> bool:
+        """Return whether unparsed headers may have it: their bytes have its key and value in them somewhere."""
+        # A key that is not UTF-8 is read with replacement characters, which do not stand in its bytes.
+        has_key = _REPLACEMENT in self.key or self.key.encode(errors="surrogatepass") in header_bytes
+        return has_key and (self.value is None or self.value in header_bytes)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What an entry must be; None and () ask for nothing. All times are milliseconds since the epoch, ends inclusive.
+
+    The time of an entry is the start of its window, the end of its session, from when its version is valid, or the
+    timestamp of its value in a key-value store.
+    """
+
+    key: bytes | None = None
+    prefix: bytes | None = None
+    """What the key begins with."""
+    time_from_ms: int | None = None
+    time_to_ms: int | None = None
+    window_start_ms: int | None = None
+    version_at_ms: int | None = None
+    """A time at which the version is valid."""
+    headers: Sequence[HeaderCondition] = ()
+    limit: int | None = None
+    """How many entries; of versioned stores keys, with all their versions."""
+
+    def check(self, spec: StoreSpec) -> None:
+        """Raise ValueError if a store of `spec` has no such entries, whatever is in it."""
+        if self.window_start_ms is not None and spec.kind is not StoreKind.WINDOW:
+            raise ValueError(f"store {spec.name!r} has no windows to be found by their start: {spec.describe()}")
+        if self.version_at_ms is not None and spec.kind is not StoreKind.VERSIONED:
+            raise ValueError(f"store {spec.name!r} has no versions: {spec.describe()}")
+        if self.headers and spec.format not in _WITH_HEADERS:
+            raise ValueError(f"store {spec.name!r} has no headers: {spec.describe()}")
+        if self.asks_for_time and spec.kind is StoreKind.KEY_VALUE and spec.format is StoreFormat.PLAIN:
+            raise ValueError(f"store {spec.name!r} has no times: {spec.describe()}")
+
+    @property
+    def asks_for_time(self) -> bool:
+        """Whether entries of some time are asked for."""
+        return self.time_from_ms is not None or self.time_to_ms is not None
+
+    def matches(self, spec: StoreSpec, entry: StoredEntry) -> bool:
+        """Return whether an entry of a store is asked for. Headers are looked at last. Raises FormatError for theirs."""
+        return (
+            self.matches_key(entry.key)
+            and self._matches_times(spec, entry)
+            and (not self.headers or self._matches_headers(entry.header_bytes or b""))
+        )
+
+    def matches_key(self, key: bytes) -> bool:
+        """Return whether this is the key asked for, or begins as asked for."""
+        return (self.key is None or key == self.key) and (self.prefix is None or key.startswith(self.prefix))
+
+    def _matches_times(self, spec: StoreSpec, entry: StoredEntry) -> bool:
+        if self.window_start_ms is not None and entry.start_ms != self.window_start_ms:
+            return False
+        at_ms = self.version_at_ms
+        if at_ms is not None:
+            assert entry.start_ms is not None  # `check` was called: these are versions
+            if not entry.start_ms <= at_ms or (entry.end_ms is not None and at_ms >= entry.end_ms):
+                return False
+        if not self.asks_for_time:
+            return True
+        time_ms = _time_of(spec, entry)
+        return (self.time_from_ms is None or self.time_from_ms <= time_ms) and (
+            self.time_to_ms is None or time_ms <= self.time_to_ms
+        )
+
+    def _matches_headers(self, header_bytes: bytes) -> bool:
+        if not all(condition.may_hold(header_bytes) for condition in self.headers):
+            return False
+        found = decode_headers(header_bytes)
+        return all(condition.holds(found) for condition in self.headers)
+
+    def may_be_in_segment(self, start_ms: int, next_start_ms: int | None) -> bool:
+        """Return whether windows or sessions are asked for that may stand in a segment, up to where the next begins."""
+        latest_ms = min(time for time in (self.time_to_ms, self.window_start_ms, _MAX_SEGMENT_ID) if time is not None)
+        earliest_ms = max(time for time in (self.time_from_ms, self.window_start_ms, 0) if time is not None)
+        return start_ms <= latest_ms and (next_start_ms is None or earliest_ms < next_start_ms)
+
+
+def selected_entries(store: OpenStore, selection: Selection) -> Iterator[StoredEntry]:
+    """Yield what is asked for of a store that is not versioned, in the order of its bytes. Raises FormatError."""
+    pairs = _pairs(store, selection)
+    found = (entry for pair in pairs for entry in entries_of_pair(store.spec, *pair))
+    return islice((entry for entry in found if selection.matches(store.spec, entry)), selection.limit)
+
+
+def selected_versions(store: OpenStore, selection: Selection) -> Iterator[tuple[bytes, list[StoredEntry]]]:
+    """Yield what is asked for of a versioned store: keys in order, with their versions, oldest first.
+
+    A key without a version that is asked for is left out, unless nothing but the key is. Raises FormatError.
+    """
+    return islice(_matching_versions(store, selection), selection.limit)
+
+
+def _matching_versions(store: OpenStore, selection: Selection) -> Iterator[tuple[bytes, list[StoredEntry]]]:
+    for_versions = selection.version_at_ms is not None or selection.headers or selection.asks_for_time
+    for key, intervals in _intervals(store, selection):
+        if not selection.matches_key(key):
+            continue
+        versions = [
+            entry
+            for interval in intervals
+            if interval.stored is not None
+            and selection.matches(store.spec, entry := _version(store.spec, key, interval, interval.stored))
+        ]
+        if versions or not for_versions:
+            yield key, versions
+
+
+def _intervals(store: OpenStore, selection: Selection) -> Iterator[tuple[bytes, list[Interval]]]:
+    if selection.key is None:
+        return intervals_by_key(store.spec, store.bytes)
+    found = []
+    for segment_id in (*_segment_ids(store), LATEST_SEGMENT):
+        row = store.bytes.get(segment_prefix(segment_id) + selection.key)
+        if row is not None:
+            found.extend(_intervals_of_row(segment_id, row))
+    return iter([(selection.key, sorted(found, key=lambda interval: interval.valid_from_ms))] if found else [])
+
+
+def _intervals_of_row(segment_id: int, row: bytes) -> Iterator[Interval]:
+    if segment_id == LATEST_SEGMENT:
+        valid_from_ms, value = decode_latest_row(row)
+        yield Interval(valid_from_ms, None, value)
+        return
+    for version, valid_to_ms in decode_segment_row(row).intervals():
+        yield Interval(version.valid_from_ms, valid_to_ms, version.value)
+
+
+def _version(spec: StoreSpec, key: bytes, interval: Interval, stored: bytes) -> StoredEntry:
+    return StoredEntry(key, interval.valid_from_ms, interval.valid_to_ms, *split_stored(spec.format, stored))
+
+
+def _pairs(store: OpenStore, selection: Selection) -> Iterator[Pair]:
+    """Yield the pairs of a store that is not versioned that may be asked for: by key and segment, nothing else."""
+    if store.spec.kind is not StoreKind.KEY_VALUE:
+        for prefix in _segments(store, selection):
+            yield from _pairs_below(store.bytes, prefix, selection, _suffix_size(store.spec))
+        return
+    if selection.key is None:
+        yield from _pairs_below(store.bytes, b"", selection, 0)
+        return
+    value = store.bytes.get(selection.key)
+    if value is not None:
+        yield selection.key, value
+
+
+def _pairs_below(store: ByteStore, segment: bytes, selection: Selection, suffix_size: int) -> Iterator[Pair]:
+    """Yield the pairs of a segment whose keys may be those asked for; among them some others."""
+    if selection.key is not None:
+        # Keys of other lengths stand between the windows of one.
+        first = segment + selection.key + bytes(suffix_size)
+        last = segment + selection.key + b"\xff" * suffix_size
+        wanted = len(first)
+        yield from (pair for pair in store.range(first, last) if len(pair[0]) == wanted)
+        return
+    begin = segment + (selection.prefix or b"")
+    yield from takewhile(lambda pair: pair[0].startswith(begin), store.range(begin or None, None))
+
+
+def _segments(store: OpenStore, selection: Selection) -> Iterator[bytes]:
+    """Yield what the keys of those segments begin with that may hold what is asked for."""
+    ids = _segment_ids(store)
+    _, interval_ms = store.spec.retention
+    for segment_id, next_id in zip(ids, [*ids[1:], None], strict=True):
+        next_start_ms = None if next_id is None else next_id * interval_ms
+        if not store.knows_segments or selection.may_be_in_segment(segment_id * interval_ms, next_start_ms):
+            yield segment_prefix(segment_id)
+
+
+def _segment_ids(store: OpenStore) -> list[int]:
+    return Segments(store.bytes, *store.spec.retention).existing(0, _MAX_SEGMENT_ID)
+
+
+def _suffix_size(spec: StoreSpec) -> int:
+    return WINDOW_SUFFIX_SIZE if spec.kind is StoreKind.WINDOW else SESSION_SUFFIX_SIZE
+
+
+def _time_of(spec: StoreSpec, entry: StoredEntry) -> int:
+    time_ms = {
+        StoreKind.WINDOW: entry.start_ms,
+        StoreKind.SESSION: entry.end_ms,
+        StoreKind.VERSIONED: entry.start_ms,
+        StoreKind.KEY_VALUE: entry.timestamp_ms,
+    }[spec.kind]
+    assert time_ms is not None  # `check` was called
+    return time_ms

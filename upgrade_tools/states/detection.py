@@ -1,0 +1,78 @@
+"""Which layout a path or URI has: told by the files that only one layout has, never guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from statestore.bytestore.kafka_streams_layout import CHECKPOINT_FILE, database_directory
+from statestore.bytestore.task_contents import task_stores
+from statestore.errors import DirectoryDamagedError, FormatError, UnknownKindError, UnknownLayoutError
+from statestore.recovery.local_marker import read_marker
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import read_metadata
+from upgrade_tools.states.copy import CopyState
+from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import Layout, State, StateOptions
+from upgrade_tools.states.task import TASK_NAME, TaskState, accessible
+
+
+def open_state(path: str, options: StateOptions | None = None) -> State:
+    """Return the state at a path or URI.
+
+    Raises UnknownLayoutError if there is none, DirectoryDamagedError if what marks it is damaged, and
+    DirectoryNotAccessibleError.
+    """
+    options = options or StateOptions()
+    directory = None if "://" in path else Path(path)
+    if directory is not None:
+        with accessible(path):
+            if not directory.is_dir():
+                raise UnknownLayoutError(path, found="a file" if directory.exists() else "nothing")
+            found = _local_state(directory, options)
+        if found is not None:
+            return found
+    location = DurableLocation(path)
+    metadata = read_metadata(location)
+    if metadata is not None:
+        return LocationState(location, metadata, options)
+    raise UnknownLayoutError(path, found="nothing that is known" if directory is None else _entries(directory))
+
+
+def _local_state(directory: Path, options: StateOptions) -> State | None:
+    try:
+        marker = read_marker(directory)
+    except FormatError as cause:
+        raise DirectoryDamagedError(str(directory), cause=str(cause)) from cause
+    if marker is not None:
+        if marker.applying is not None:
+            raise DirectoryDamagedError(str(directory), cause="the task that was changing this local copy was killed")
+        return CopyState(directory, marker, options)
+    if task_stores(directory) or (directory / CHECKPOINT_FILE).exists() or database_directory(directory, "").is_dir():
+        name = TASK_NAME.fullmatch(directory.name)
+        return TaskState(directory, {int(name["partition"]) if name else 0: directory}, Layout.TASK, options)
+    tasks = _tasks_of(directory, options.subtopology)
+    return TaskState(directory, tasks, Layout.APPLICATION, options) if tasks else None
+
+
+def _tasks_of(directory: Path, subtopology: int | None) -> dict[int, Path]:
+    """Return the task directories of one subtopology of an application, by partition."""
+    by_subtopology: dict[int, dict[int, Path]] = {}
+    for entry in sorted(directory.iterdir()):
+        name = TASK_NAME.fullmatch(entry.name)
+        if name is not None and entry.is_dir() and task_stores(entry):
+            by_subtopology.setdefault(int(name["subtopology"]), {})[int(name["partition"])] = entry
+    if subtopology is not None:
+        by_subtopology = {number: tasks for number, tasks in by_subtopology.items() if number == subtopology}
+    if len(by_subtopology) > 1:
+        raise UnknownKindError(
+            str(directory),
+            problem="which subtopology is meant",
+            remedy=f"say one of {sorted(by_subtopology)} with --subtopology",
+        )
+    return next(iter(by_subtopology.values()), {})
+
+
+def _entries(directory: Path) -> str:
+    names = sorted(entry.name for entry in directory.iterdir())
+    shown = ", ".join(names[:5])
+    return f"{len(names)} entries ({shown}{', ...' if len(names) > 5 else ''})" if names else "nothing"

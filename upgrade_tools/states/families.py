@@ -1,0 +1,28 @@
+"""What column families tell of a store, and what they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from statestore.bytestore.families import DEFAULT_FAMILY, FAMILIES
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from upgrade_tools.kinds import Kind, Meaning
+
+
+def kinds_by_families(
+    kinds: Sequence[StoreKind], families: Collection[str], recorded: StoreSpec | None = None
+) -> tuple[Kind, ...]:
+    """Return which of `kinds` a store may be that has these families, each in the newest format of which it has one.
+
+    Every database has the default family, so it tells nothing; any other one is never that of a kind that has it not.
+    """
+    duplicates = recorded is not None and recorded.retain_duplicates
+    newest: dict[StoreKind, Meaning] = {}
+    told = set()
+    for kind in kinds:
+        for store_format, family in sorted(FAMILIES[kind].items()):
+            if family == DEFAULT_FAMILY or family in families:
+                newest[kind] = Meaning(kind, store_format, duplicates)
+            if family != DEFAULT_FAMILY and family in families:
+                told.add(kind)
+    return tuple(Kind.with_meaning(meaning) for kind, meaning in newest.items() if kind in told or not told)

@@ -1,0 +1,201 @@
+"""What every layout of state offers to the tools, and what a user can say where its files do not tell."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, NamedTuple
+
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import StoreNotFoundError, UnknownKindError
+from statestore.format.position import Position
+from statestore.recovery.pointer import CommitPointer
+from statestore.stores.supplier import default_segment_interval_ms
+from upgrade_tools.kinds import Kind
+
+
+class Layout(Enum):
+    """How the files of a state lie; the values are what people read."""
+
+    TASK = "Kafka Streams task directory"
+    APPLICATION = "Kafka Streams application directory"
+    LOCAL_COPY = "local copy of a shard"
+    LOCATION = "state location"
+
+
+@dataclass(frozen=True)
+class StateOptions:
+    """What a user says of a state. None of it changes what is recorded; what contradicts it is refused."""
+
+    store: str | None = None
+    kind: Kind | None = None
+    """Of the one store that is read; may be of a newer format than what is there, which is then read as an upgrade."""
+    window_size_ms: int | None = None
+    retention_ms: int | None = None
+    segment_interval_ms: int | None = None
+    subtopology: int | None = None
+    """Whose tasks are read of an application's directory: the first number of their names."""
+    application_id: str | None = None
+    """Of Kafka Streams; None is what the changelog offsets in the directory say, or else the directory's name."""
+    pointers: Sequence[CommitPointer] | None = None
+    """What is committed of a state location."""
+    work_dir: str | None = None
+    """Where views and restored shards are, in temporary directories; None is that of the machine."""
+
+
+class OpenStore(NamedTuple):
+    """A store of one part, open for reading: what is written to it is lost."""
+
+    spec: StoreSpec
+    bytes: ByteStore
+    """Keys as in a shard: behind their segment's id, if the store is segmented."""
+    stream_time_ms: int
+    """The latest time put into it, if that is recorded; -1 if not."""
+    changelog_offset: int | None
+    position: Position
+
+
+@dataclass(frozen=True)
+class FoundStore:
+    """A store as its files show it."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    """What it may be; one if its files tell."""
+    recorded: StoreSpec | None = None
+    """What is recorded of it."""
+    families: tuple[str, ...] = ()
+    """Its column families."""
+    size_bytes: int = 0
+    """Of its files; 0 where stores have none of their own."""
+    databases: int = 0
+    """How many databases it has in all parts; 0 where it shares them."""
+
+
+READING_RETENTION_MS: Final = 0
+READING_INTERVAL_MS: Final = 1
+"""Of a store that is only read, which does not depend on them."""
+
+
+class State(ABC):
+    """A state that was found. Parts are numbered as partitions and shards are."""
+
+    def __init__(self, path: str, layout: Layout, parts: Sequence[int], options: StateOptions) -> None:
+        self.path = path
+        self.layout = layout
+        self.parts = tuple(parts)
+        self.options = options
+
+    @abstractmethod
+    def found_stores(self) -> list[FoundStore]:
+        """Return what there is, in the order of names. Raises StateDirectoryError for what can't be read."""
+
+    @abstractmethod
+    @contextmanager
+    def open(self, part: int, specs: Sequence[StoreSpec]) -> Iterator[Mapping[str, OpenStore]]:
+        """Hand out these stores of a part, in these formats; what is there in an older one is converted.
+
+        Raises StoreError for a store that is something else, StateDirectoryError, RecoveryError.
+        """
+
+    def store_names(self) -> list[str]:
+        """Return the names of all stores, in order."""
+        return [found.name for found in self.found_stores()]
+
+    def specs(self) -> list[StoreSpec]:
+        """Return what is to be read: the store that the options name, as the kind that they say, or all stores.
+
+        Raises StoreNotFoundError, and UnknownKindError for what neither the files nor the options tell.
+        """
+        found = {store.name: store for store in self.found_stores()}
+        if self.options.store is not None:
+            if self.options.store not in found:
+                raise StoreNotFoundError(self.path, store=self.options.store, known=list(found))
+            chosen = [found[self.options.store]]
+        elif self.options.kind is not None and len(found) > 1:
+            raise StoreNotFoundError(self.path, store=None, known=list(found))
+        else:
+            chosen = list(found.values())
+        return [self._spec_of(store) for store in chosen]
+
+    def the_spec(self) -> StoreSpec:
+        """Return what the one store is that is to be read. Raises StoreNotFoundError if there are several, or none."""
+        specs = self.specs()
+        if len(specs) != 1:
+            raise StoreNotFoundError(self.path, store=None, known=[spec.name for spec in specs])
+        return specs[0]
+
+    def _spec_of(self, found: FoundStore) -> StoreSpec:
+        kind = self.options.kind
+        if kind is None and len(found.kinds) != 1:
+            kinds = ", ".join(candidate.value for candidate in found.kinds)
+            raise UnknownKindError(
+                self.path,
+                problem=f"the kind of store {found.name!r}",
+                remedy=f"it may be {kinds}; say which with --kind",
+            )
+        return spec_as(found, kind or found.kinds[0], self.options, self.path)
+
+
+def spec_as(found: FoundStore, kind: Kind, options: StateOptions, path: str) -> StoreSpec:
+    """Return the spec of a store that is to be read as `kind`: what options say counts, then what is recorded.
+
+    Raises UnknownKindError if neither says how large windows are. Retention and segment interval may be READING_* then.
+    """
+    store_kind, store_format, duplicates = kind.meaning
+    window_size_ms, retention_ms, interval_ms = (
+        options.window_size_ms,
+        options.retention_ms,
+        options.segment_interval_ms,
+    )
+    if found.recorded is not None and found.recorded.kind is store_kind:
+        window_size_ms = _first(window_size_ms, found.recorded.window_size_ms)
+        retention_ms = _first(retention_ms, found.recorded.retention_ms)
+        interval_ms = _first(interval_ms, found.recorded.segment_interval_ms)
+    if store_kind is StoreKind.WINDOW and window_size_ms is None:
+        raise UnknownKindError(
+            path, problem=f"how large the windows of {found.name!r} are", remedy="say it with --window-size-ms"
+        )
+    if not store_kind.is_segmented:
+        return StoreSpec(found.name, store_kind, store_format)
+    return StoreSpec(
+        found.name,
+        store_kind,
+        store_format,
+        _first(retention_ms, READING_RETENTION_MS),
+        _first(interval_ms, READING_INTERVAL_MS),
+        window_size_ms if store_kind is StoreKind.WINDOW else None,
+        duplicates,
+    )
+
+
+def durable_spec(spec: StoreSpec, options: StateOptions, path: str) -> StoreSpec:
+    """Return the spec with which a store that was read is written to a place where entries expire.
+
+    Raises UnknownKindError if it is not known how long they are kept. Kafka's default segment interval if that is not.
+    """
+    if not spec.kind.is_segmented:
+        return spec
+    retention_ms = spec.retention_ms
+    if retention_ms == READING_RETENTION_MS:
+        retention_ms = options.retention_ms
+    if retention_ms is None:
+        raise UnknownKindError(
+            path,
+            problem=f"how long store {spec.name!r} keeps its entries",
+            remedy="say it with --retention-ms, as in the application that made it",
+        )
+    interval_ms = options.segment_interval_ms
+    if interval_ms is None and spec.segment_interval_ms != READING_INTERVAL_MS:
+        interval_ms = spec.segment_interval_ms
+    if interval_ms is None:
+        interval_ms = default_segment_interval_ms(spec.kind, retention_ms)
+    return replace(spec, retention_ms=retention_ms, segment_interval_ms=interval_ms)
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
