@@ -17,7 +17,8 @@ import pyarrow as pa
 from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.bytestore.spilling import SpillSpace
 from statestore.recovery.changelog import BatchChangelog
-from statestore.recovery.delta import DeltaInfo, DeltaWriter, LoggedStore, encode_delta, logged_stores
+from statestore.recovery.delta import DeltaInfo, DeltaWriter, LoggedStore, encode_counted_delta, logged_stores
+from statestore.recovery.figures import SpillFigures, StoreFigures
 from statestore.recovery.pointer import digest, new_digest
 
 
@@ -27,6 +28,8 @@ class FinishedDelta(NamedTuple):
     content: pa.Buffer | Path
     size_bytes: int
     digest: str
+    stores: Mapping[str, StoreFigures]
+    """The figures of the stores that it may have records of."""
 
 
 class BatchDelta:
@@ -81,13 +84,20 @@ class BatchDelta:
             return self._spilled.finish()
         if not any(len(changelog) for changelog in self._changelogs.values()):
             return None
-        data = encode_delta(self._info, self._changelogs, self._stream_times_ms)
-        return FinishedDelta(data, data.size, digest(data))
+        data, figures = encode_counted_delta(self._info, self._changelogs, self._stream_times_ms)
+        return FinishedDelta(data, data.size, digest(data), figures)
 
     @property
     def spilled_bytes(self) -> int:
         """What is on local disk of this batch, its write sets and its delta together."""
         return self._space.size_bytes
+
+    @property
+    def spilled(self) -> SpillFigures:
+        """The batch's spills so far."""
+        spills = self._space.pending.spills
+        # What there is on disk is not looked at in vain.
+        return SpillFigures(spills, self.spilled_bytes) if spills else SpillFigures()
 
     def close(self) -> None:
         """Let go of the file on local disk, if there is one; it goes with its SpillSpace."""
@@ -113,7 +123,7 @@ class _SpilledDelta:
         with self._disk_errors():
             self._writer.close()
             self._file.close()
-        return FinishedDelta(self._path, self._file.size_bytes, self._file.digest.hexdigest())
+        return FinishedDelta(self._path, self._file.size_bytes, self._file.digest.hexdigest(), self._writer.figures)
 
     def close(self) -> None:
         # A file that is on a full disk says so once more; what it should hold was given up already.

@@ -37,6 +37,7 @@ from statestore.recovery.changelog import (
     LoggedWrite,
     restored_changes,
 )
+from statestore.recovery.figures import StoreFigures, total
 from statestore.recovery.json_fields import MALFORMED, whole_number
 
 T = TypeVar("T")
@@ -97,6 +98,8 @@ class DeltaWriter:
             },
         }
         self._schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata).encode()})
+        self.figures: dict[str, StoreFigures] = {}
+        """What was written of each store."""
         self._names = pa.array(list(stores), pa.string())
         self._numbers = {name: number for number, name in enumerate(stores)}
         self._writer = pa.ipc.new_file(sink, self._schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
@@ -104,9 +107,15 @@ class DeltaWriter:
     def write(self, name: str, changelog: BatchChangelog) -> None:
         """Write the records that the changelog of the store `name` holds."""
         number = pa.scalar(self._numbers[name], pa.int32())
-        for columns in _columns(changelog):
-            store = pa.DictionaryArray.from_arrays(pa.repeat(number, len(columns[0])), self._names)
-            self._writer.write_batch(pa.record_batch([store, *columns], schema=self._schema))
+        figures = self.figures.get(name, StoreFigures())
+        for keys, values, timestamps, header_bytes in _columns(changelog):
+            store = pa.DictionaryArray.from_arrays(pa.repeat(number, len(keys)), self._names)
+            columns = [store, keys, values, timestamps, decode_header_column(header_bytes)]
+            self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+            sizes = [column.total_values_length for column in (keys, values, header_bytes)]
+            counted = StoreFigures(len(keys) - values.null_count, values.null_count, *sizes)
+            figures = total(StoreFigures, (figures, counted))
+        self.figures[name] = figures
 
     def close(self) -> None:
         """Write the end of the file. The sink is its owner's to close."""
@@ -120,13 +129,20 @@ def encode_delta(
 
     `stream_times_ms` are those of the segmented stores before the batch; a store that is not there had none.
     """
+    return encode_counted_delta(info, changelogs, stream_times_ms)[0]
+
+
+def encode_counted_delta(
+    info: DeltaInfo, changelogs: Mapping[str, BatchChangelog], stream_times_ms: Mapping[str, int]
+) -> tuple[pa.Buffer, Mapping[str, StoreFigures]]:
+    """Return what `encode_delta` does, and the figures of the stores that it has records of."""
     written = {name: changelog for name, changelog in changelogs.items() if len(changelog)}
     sink = pa.BufferOutputStream()
     writer = DeltaWriter(sink, info, logged_stores(written, stream_times_ms))
     for name, changelog in written.items():
         writer.write(name, changelog)
     writer.close()
-    return sink.getvalue()
+    return sink.getvalue(), writer.figures
 
 
 def logged_stores(
@@ -140,7 +156,7 @@ def logged_stores(
 
 
 def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
-    """Yield the columns of the changelog's records behind `store`, a record batch at a time."""
+    """Yield keys, values, timestamps and header bytes of the changelog's records, a record batch at a time."""
     if isinstance(changelog, LastWrites) and changelog.spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
         for writes in _bounded(changelog.writes.items(), _size_of_write):
             yield _columns_of_stored_values(writes)
@@ -151,7 +167,7 @@ def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
             pa.array(keys, pa.binary()),
             pa.array(values, pa.binary()),
             pa.array(timestamps, pa.int64()),
-            decode_header_column(pa.array(header_bytes, pa.binary())),
+            pa.array(header_bytes, pa.binary()),
         ]
 
 
@@ -164,7 +180,7 @@ def _columns_of_stored_values(writes: Sequence[tuple[bytes, bytes | LoggedWrite]
         timestamps = pa.compute.coalesce(timestamps, pa.array([timestamp for timestamp, _ in deletes], pa.int64()))
         header_bytes = pa.compute.coalesce(header_bytes, pa.array([headers for _, headers in deletes], pa.binary()))
     keys = pa.array([key for key, _ in writes], pa.binary())
-    return [keys, values, timestamps, decode_header_column(header_bytes)]
+    return [keys, values, timestamps, header_bytes]
 
 
 def _bounded(rows: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:

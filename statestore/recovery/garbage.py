@@ -17,6 +17,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from statestore.errors import DurableFileMissingError
 from statestore.recovery.durable_files import DurableEntry
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
@@ -63,9 +64,18 @@ def find_garbage(
         written = parse_delta_name(entry.name.rsplit(".", 2)[0] if entry.is_partial else entry.name)
         if is_past(written):
             garbage.append(GarbageFile(entry.name, entry.size_bytes, f"no retained version needs deltas up to {floor}"))
-    needed = {snapshot.manifest.name for snapshot in pointer.snapshots}
-    for snapshot in pointer.snapshots:
-        needed.update(file.durable.name for file in read_manifest(location, pointer, snapshot).files)
+    # The pointer names older ones until the next is made.
+    retained = [snapshot for snapshot in pointer.snapshots if snapshot.version >= floor]
+    needed = {snapshot.manifest.name for snapshot in retained}
+    for snapshot in retained:
+        try:
+            manifest = read_manifest(location, pointer, snapshot)
+        except DurableFileMissingError:
+            if snapshot in pointer.snapshots[-2:]:
+                raise
+            # Collected since, by a later pointer than this. What is shared with newer ones stands in theirs, too.
+            continue
+        needed.update(file.durable.name for file in manifest.files)
     for directory in location.directories(snapshot_directory(pointer.shard)):
         if is_past(parse_snapshot_name(directory)):
             files = (entry for entry in location.entries(directory) if entry.name not in needed)

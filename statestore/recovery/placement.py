@@ -1,7 +1,4 @@
-"""Where the entries of a state go when it gets another number of shards, and proof that this is known.
-
-With the same number every entry stays in its shard, and nothing is to be proved.
-"""
+"""Where the entries of a state go when it gets another number of shards, and proof that this is known."""
 
 from __future__ import annotations
 
@@ -28,13 +25,14 @@ class Placement:
 
     `key_of` says how to find the record's key in those stores where that is known. Of any other it is taken to be the
     store's own key, which the data proves: each entry must stand in the shard of that key. One old shard proves
-    nothing, so there `trust_keys` must say it.
+    nothing, so there `trust_keys` must say it. If the state keeps its shards, nothing is to be proved.
     """
 
     metadata: StateMetadata
     shards: int
     key_of: Mapping[str, KeyOf]
     trust_keys: bool = False
+    keeps_shards: bool = False
 
     def check(self) -> None:
         """Raise NewStateError if records were placed by partition, and theirs can't be told from the old shards."""
@@ -50,7 +48,7 @@ class Placement:
         Raises KeyPlacementError for an entry that does not belong there, and UnknownRecordKeyError.
         """
         old = self.metadata
-        if old.shards == self.shards:
+        if self.keeps_shards:
             return [shard] * len(writes)
         if old.shard_by == "partition":
             return [shard % self.shards] * len(writes)
@@ -67,7 +65,7 @@ class Placement:
 
     def check_new(self, spec: StoreSpec, shard: int, writes: list[LogicalWrite]) -> None:
         """Raise KeyPlacementError if an entry does not belong to the new shard that it was found in."""
-        if self.metadata.shard_by != "partition" and self.metadata.shards != self.shards:
+        if self.metadata.shard_by != "partition" and not self.keeps_shards:
             self._check_place(spec, shard, writes, self._hashes(spec, writes) % self.shards)
 
     def _hashes(self, spec: StoreSpec, writes: list[LogicalWrite]) -> Partitions:

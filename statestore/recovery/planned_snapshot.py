@@ -1,6 +1,7 @@
 """A snapshot on its way, as files in the shard's local directory.
 
     digests.json              checksums of tables that were uploaded: tables never change
+    snapshot-failures         a byte for each time that it went wrong, until a batch counts them
     snapshot/checkpoint/      the database, as hard links
     snapshot/plan.json        what it is, where it goes, and which files belong to it
     snapshot/uploaded.jsonl   what is there already: an upload that was cut off goes on behind it
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from statestore.errors import FormatError
+from statestore.recovery.figures import SnapshotFigures
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.local_json import checked_json, parse_checked_json, read_checked_json, write_checked_json
 from statestore.recovery.pointer import CommitPointer, DurableFile, file_digest
@@ -76,6 +78,7 @@ class PlannedSnapshot:
         self._uploaded = self._home / "uploaded.jsonl"
         self._result = self._home / "result.json"
         self._digests = shard_dir / "digests.json"
+        self._failures = shard_dir / "snapshot-failures"
 
     @property
     def is_there(self) -> bool:
@@ -148,6 +151,26 @@ class PlannedSnapshot:
             return None
         except MALFORMED as damage:
             raise FormatError("result of a snapshot", f"{self._result} has other fields: {damage!r}") from damage
+
+    def figures(self, manifest: DurableFile) -> SnapshotFigures:
+        """Return the figures of a snapshot that is complete."""
+        uploaded_bytes = manifest.size_bytes + sum(file.size_bytes for file in self.uploaded())
+        elapsed_ns = self._result.stat().st_mtime_ns - self._plan.stat().st_mtime_ns
+        return SnapshotFigures(finished=1, uploaded_bytes=uploaded_bytes, elapsed_ms=max(0, elapsed_ns) / 1e6)
+
+    def note_failure(self) -> None:
+        """Remember, for `take_failures`, that it went wrong once more."""
+        with open(self._failures, "ab") as failures:
+            failures.write(b"!")
+
+    def take_failures(self) -> int:
+        """Return how often it went wrong since this was last asked."""
+        try:
+            count = self._failures.stat().st_size
+            self._failures.unlink()
+        except FileNotFoundError:
+            return 0
+        return count
 
     def clear(self) -> None:
         """Give up the snapshot that is under way; what was uploaded is garbage."""

@@ -135,11 +135,6 @@ class CommitPointer:
         known = [snapshot for snapshot in self.snapshots if snapshot.since <= self.version - retained_versions]
         return known[-2].version if len(known) > 1 else 0
 
-    def outgrew_files(self, retained_versions: int) -> bool:
-        """Return whether this version is the first with which some files are no longer needed."""
-        expires = self.version - retained_versions
-        return any(snapshot.since == expires for snapshot in self.snapshots[1:])
-
     def advance(
         self,
         delta: DurableFile | None,

@@ -69,13 +69,14 @@ def committed_pointers(
         )
     for shard in range(metadata.shards):
         if shard not in found:
-            found[shard] = _where_it_began(location, metadata, shard)
+            found[shard] = where_it_began(location, metadata, shard)
             if not complete:
                 _check_untouched(location, found[shard])
     return [found[shard] for shard in range(metadata.shards)]
 
 
-def _where_it_began(location: DurableLocation, metadata: StateMetadata, shard: int) -> CommitPointer:
+def where_it_began(location: DurableLocation, metadata: StateMetadata, shard: int) -> CommitPointer:
+    """Return what a shard starts from of which nothing is recorded. Raises what `initial_pointer` raises."""
     if metadata.initial_state:
         return initial_pointer(location, metadata.state_id, shard)
     return CommitPointer(metadata.state_id, shard)
@@ -130,7 +131,7 @@ def rescale(
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
     started = time.monotonic()
     old = state_to_rescale(source)
-    placement = Placement(old, shards, key_of, trust_keys)
+    placement = Placement(old, shards, key_of, trust_keys, keeps_shards=shards == old.shards)
     placement.check()
     numbers = routing_numbers(shards, shards) if routing is None else tuple(routing)
     if len(set(numbers)) != shards:

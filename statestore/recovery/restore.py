@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +19,7 @@ from statestore.bytestore.write_set import WriteSet
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import restore_stored
+from statestore.recovery.changelog import ChangelogRecord
 from statestore.recovery.delta import Delta, DeltaInfo, changelog_records
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, DurableFile, check_content, digest, file_digest
@@ -56,6 +57,8 @@ def restore(
     for version, file in enumerate(missing, first_version):
         with open_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version), space) as delta:
             _apply(delta, stores, progress)
+        if progress is not None:
+            progress.read(file.size_bytes)
     if missing:
         for name, time_ms in pointer.store_times_ms.items():
             if name in stores:
@@ -98,7 +101,8 @@ def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: Restore
         started_ns = time.perf_counter_ns()
         try:
             if store.spec.kind is StoreKind.VERSIONED:
-                times_ms[name] = _replay_versions(store, delta.logged(name).format, times_ms[name], batch)
+                written_as, records = delta.logged(name).format, changelog_records(batch)
+                times_ms[name] = replay_versions(store.spec, store.bytes, written_as, times_ms[name], records)
             else:
                 store.bytes.write(delta.changes(store.spec, batch))
         except FormatError as cause:
@@ -111,13 +115,19 @@ def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: Restore
         store.restore_ns += time.perf_counter_ns() - started_ns
 
 
-def _replay_versions(store: CommittedStore, written_as: StoreFormat, stream_time_ms: int, batch: pa.RecordBatch) -> int:
+def replay_versions(
+    spec: StoreSpec,
+    store: ByteStore,
+    written_as: StoreFormat,
+    stream_time_ms: int,
+    records: Iterable[ChangelogRecord],
+) -> int:
     """Put versions as they were put when they were logged; return the store's stream time after them."""
-    pending = WriteSet(store.bytes)
-    segments = Segments(pending, *store.spec.retention, stream_time_ms)
+    pending = WriteSet(store)
+    segments = Segments(pending, *spec.retention, stream_time_ms)
     rows = VersionedRows(pending, segments)
-    for key, value, timestamp_ms, header_bytes in changelog_records(batch):
-        stored = restore_stored(written_as, store.spec.format, value, timestamp_ms, header_bytes)
+    for key, value, timestamp_ms, header_bytes in records:
+        stored = restore_stored(written_as, spec.format, value, timestamp_ms, header_bytes)
         rows.put(key, stored, timestamp_ms)
-    pending.apply_to(store.bytes)
+    pending.apply_to(store)
     return segments.stream_time_ms

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
+from statestore.recovery.figures import RestoreFigures
+
 _LOG = logging.getLogger(__name__)
 _LOG_EVERY_S = 5.0
 
@@ -36,6 +38,9 @@ class StateRestoreListener(Protocol):
 class RestoreProgress:
     """One restore of some stores of a shard. Bytes may be reported from several threads."""
 
+    figures = RestoreFigures()
+    """What it came to; nothing before its end."""
+
     def __init__(
         self,
         shard: int,
@@ -50,6 +55,7 @@ class RestoreProgress:
         self._listener = listener
         self._lock = threading.Lock()
         self._bytes = 0
+        self._delta_bytes = 0
         self._started_s = self._logged_s = time.monotonic()
         if listener is not None:
             for store in self._restored:
@@ -80,6 +86,10 @@ class RestoreProgress:
                 rate,
             )
 
+    def read(self, size_bytes: int) -> None:
+        """Count bytes of a delta."""
+        self._delta_bytes += size_bytes
+
     def end(self) -> None:
         """Say that all is restored."""
         elapsed_s = time.monotonic() - self._started_s
@@ -92,6 +102,7 @@ class RestoreProgress:
             entries,
             self._bytes / 1e6,
         )
+        self.figures = RestoreFigures(1, entries, self._bytes + self._delta_bytes, elapsed_s * 1e3)
         if self._listener is not None:
             for store, total in self._restored.items():
                 self._listener.on_restore_end(self._shard, store, total)

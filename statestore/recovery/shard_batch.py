@@ -18,7 +18,7 @@ from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.bytestore.spilling import SpillSpace
 from statestore.bytestore.spilling_write_set import SpillingWriteSet
 from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.upgrading import upgradable
+from statestore.bytestore.upgrading import sum_of, upgradable
 from statestore.bytestore.write_set import WriteSet
 from statestore.errors import (
     CommitPointerError,
@@ -30,6 +30,7 @@ from statestore.recovery.batch_delta import BatchDelta, FinishedDelta
 from statestore.recovery.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.delta import DeltaInfo
 from statestore.recovery.fence import RunFences
+from statestore.recovery.figures import CommitFigures, DeltaFigures, UpgradeFigures
 from statestore.recovery.file_lock import locked
 from statestore.recovery.initial_state import initial_pointer
 from statestore.recovery.local_copy import LocalCopy, open_local_copy
@@ -113,7 +114,10 @@ class ShardedState:
             delta = opened.enter_context(closing(BatchDelta(info, changelogs, pointer.store_times_ms, space)))
             for store in stores.values():
                 opened.callback(store.bytes.close)
-            yield ShardBatch(self, pointer, stores, delta, copy)
+            batch = ShardBatch(self, pointer, stores, delta, copy)
+            if copy is not None and copy.restoring is not None:
+                batch.figures.restore = copy.restoring.figures
+            yield batch
 
     @contextmanager
     def _spill_space(self, shard: int) -> Iterator[SpillSpace]:
@@ -152,6 +156,7 @@ class ShardBatch:
     """The local copy, None if the stores are all in memory and need none."""
     stream_times_ms: dict[str, int] = field(default_factory=dict)
     """The stream time of each segmented store after the batch; who writes to the stores sets it."""
+    figures: CommitFigures = field(default_factory=CommitFigures)
 
     def commit(
         self,
@@ -181,20 +186,30 @@ class ShardBatch:
         epoch = fences.hold(self.pointer)
         committed = advance(self._upload(written, epoch))
         shard_dir = state.local.shard(state.state_id, self.pointer.shard)
-        return SnapshotStep(state.location, shard_dir, state.recovery, self.pointer, epoch).take(committed, self.copy)
+        step = SnapshotStep(state.location, shard_dir, state.recovery, self.pointer, epoch)
+        committed, self.figures.snapshot = step.take(committed, self.copy)
+        self.figures.stores = written.stores
+        self.figures.delta = DeltaFigures(1, written.size_bytes)
+        self.figures.spill = self.delta.spilled
+        return committed
 
     def finish_upgrades(self, budget_ms: float) -> None:
         """Move entries of older formats in the local copy for about `budget_ms`; what is committed is not touched."""
         deadline = time.monotonic() + budget_ms / 1000
+        all_progress = []
         for name, store in self.stores.items():
             upgrading = upgradable(store.bytes)
-            if upgrading is None or upgrading.upgrade_progress().is_finished:
+            if upgrading is None:
                 continue
+            progress = upgrading.upgrade_progress()
             left_ms = (deadline - time.monotonic()) * 1000
-            if left_ms <= 0:
-                return
-            progress = upgrading.finish_upgrade(left_ms)
-            _LOG.info("shard %d: upgrade of store %s: about %d left", self.pointer.shard, name, progress.entries_left)
+            if left_ms > 0 and not progress.is_finished:
+                progress = upgrading.finish_upgrade(left_ms)
+                left = progress.entries_left
+                _LOG.info("shard %d: upgrade of store %s: about %d left", self.pointer.shard, name, left)
+            all_progress.append(progress)
+        upgrade = sum_of(all_progress)
+        self.figures.upgrade = UpgradeFigures(upgrade.entries_moved, upgrade.entries_left)
 
     def _upload(self, written: FinishedDelta, epoch: int) -> DurableFile:
         name = new_delta_name(self.pointer.shard, self.pointer.version + 1, epoch)

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from statestore.bytestore.table_files import unreadable_tables
@@ -69,8 +69,8 @@ class SnapshotUpload:
             if upload._lock is not None:  # else a thread has it now
                 lock.release()
 
-    def start(self, plan: UploadPlan, pointer: CommitPointer, before: Callable[[], None]) -> None:
-        """Upload what `plan` says, in a thread that holds the lock until it is done; first it calls `before`.
+    def start(self, pointer: CommitPointer, plan: UploadPlan | None, before: Callable[[], None]) -> None:
+        """Call `before`, and upload what `plan` says, in a thread that holds the lock until it is done.
 
         Raises RuntimeError if the machine has no thread to give.
         """
@@ -79,24 +79,32 @@ class SnapshotUpload:
         def run() -> None:
             try:
                 before()
-                self._upload(plan, pointer)
+                if plan is not None:
+                    self._upload(plan, pointer)
             except _ProcessEndsError:
-                _LOG.info("shard %d: the upload of a snapshot goes on in another process", plan.shard)
+                _LOG.info("shard %d: the upload of a snapshot goes on in another process", pointer.shard)
             except (StateStoreError, OSError) as failure:
                 # No harm is done: the deltas are there. A later batch takes it up again.
-                _LOG.warning("shard %d: no snapshot of version %d yet: %s", plan.shard, plan.version, failure)
+                _LOG.warning("shard %d: no snapshot yet after version %d: %s", pointer.shard, pointer.version, failure)
+                self._note_failure()
             except Exception:
-                _LOG.exception("shard %d: giving up the snapshot of version %d", plan.shard, plan.version)
+                _LOG.exception("shard %d: giving up the snapshot after version %d", pointer.shard, pointer.version)
+                self._note_failure()
                 self.planned.clear()
             finally:
                 if lock is not None:
                     lock.release()
 
         # No daemon: one that is in the middle of a call when Python ends brings the process down.
-        thread = threading.Thread(target=run, name=f"statestore-snapshot-{plan.shard}")
+        thread = threading.Thread(target=run, name=f"statestore-snapshot-{pointer.shard}")
         thread.start()
         self._lock = None
         _running[shard_dir] = thread
+
+    def _note_failure(self) -> None:
+        # It was logged, and the disk may be what failed.
+        with suppress(OSError):
+            self.planned.note_failure()
 
     def _upload(self, plan: UploadPlan, pointer: CommitPointer) -> None:
         planned = self.planned

@@ -35,6 +35,8 @@ OUTPUT = pa.schema(
         pa.field("headers", pa.binary(), nullable=False),
     ]
 )
+BLOB = "blob"
+"""The column that blobs are in, before the shard call and behind it."""
 POSITION = ["topic", "partition", "offset"]
 
 
@@ -78,6 +80,8 @@ class OutputBlobs:
     """Takes what the sinks are sent and packs it into blobs of `records_each` records: bytes, not objects, wait."""
 
     def __init__(self, records_each: int) -> None:
+        self.record_count = 0
+        """How many records the blobs have that were packed so far."""
         self._records_each = records_each
         self._records: list[SinkRecord] = []
         self._blobs: list[bytes] = []
@@ -102,6 +106,7 @@ class OutputBlobs:
 
     def _pack(self) -> None:
         self._blobs.append(output_blob(self._records))
+        self.record_count += len(self._records)
         self._records.clear()
 
 

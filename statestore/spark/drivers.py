@@ -7,6 +7,7 @@ shard and micro-batch: with the shard's input or, if a punctuator on the wall cl
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
@@ -18,9 +19,11 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from statestore.errors import StateStoreError
+from statestore.spark.blobs import BLOB
+from statestore.spark.figures import FIGURES
 from statestore.spark.shard_call import ShardCall, ShardResult
 
-_OUTPUT_SCHEMA = "blob binary"
+_OUTPUT_SCHEMA = f"{BLOB} binary, {FIGURES} string"
 POINTER_VARIABLE = "pointer"
 _POINTER_SCHEMA = f"{POINTER_VARIABLE} string"
 _NOW = "now_ms"
@@ -92,18 +95,25 @@ class _ShardProcessor(StatefulProcessor):
 def _frames(
     call: ShardCall, route: Any, blobs: Iterable[bytes], recorded: str | None, now_ms: int
 ) -> Generator[pd.DataFrame, None, ShardResult]:
-    """Yield the call's output blobs as frames of one row, and return what to record."""
-    run = call.run(int(route), blobs, recorded, _query_id(), now_ms)
-    try:
+    """Yield the call's output blobs as frames of one row, the last one with its figures; return what to record."""
+    held_back: list[bytes] = []
+    with closing(call.run(int(route), blobs, recorded, _query_id(), now_ms)) as run:
         while True:
             try:
                 blob = next(run)
             except StopIteration as end:
                 result: ShardResult = end.value
-                return result
-            yield pd.DataFrame({"blob": [blob]})
-    finally:
-        run.close()
+                break
+            # One at a time: a frame for the figures alone would cost as much as one more blob.
+            if held_back:
+                yield _frame(held_back.pop(), None)
+            held_back.append(blob)
+    yield _frame(held_back.pop() if held_back else None, result.figures.to_json())
+    return result
+
+
+def _frame(blob: bytes | None, figures: str | None) -> pd.DataFrame:
+    return pd.DataFrame({BLOB: [blob], FIGURES: [figures]})
 
 
 def _query_id() -> str:

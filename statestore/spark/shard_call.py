@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -11,12 +11,16 @@ from typing import NamedTuple
 from statestore.errors import TopologyError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.ingest import IngestHook, ingested
+from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import build_stores, settle_stores
 from statestore.processor.topology import Topology
+from statestore.recovery.figures import Stopwatch
 from statestore.recovery.ownership import claim
-from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.punctuations import RecordedPunctuations
+from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.blobs import BlobSpool, OutputBlobs
+from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
 from statestore.spark.record_order import records_in_order
 
 _LOG = logging.getLogger(__name__)
@@ -30,6 +34,15 @@ class ShardResult(NamedTuple):
     """What a shard call leaves to Spark: the pointer to record, and when to call again at the latest; None is never."""
 
     pointer: str
+    wake_up_ms: int | None
+    figures: ShardFigures
+
+
+class _Processed(NamedTuple):
+    """What came of a batch's records, beside output."""
+
+    records: RecordFigures
+    punctuations: RecordedPunctuations
     wake_up_ms: int | None
 
 
@@ -62,51 +75,69 @@ class ShardCall:
         with BlobSpool(self.input_memory_bytes) as spool:
             for blob in blobs:
                 spool.add(blob)
+            watch = Stopwatch()
             with self.state.open(pointer) as batch:
-                stores = build_stores(self.topology, batch, context)
-                outputs = OutputBlobs(_RECORDS_PER_OUTPUT_BLOB)
-                task = Task(
-                    self.topology,
-                    shard,
-                    stores,
-                    context,
-                    on_deserialization_error=self.on_deserialization_error,
-                    punctuations=pointer.punctuations,
-                    send=outputs.add,
-                )
-                try:
-                    yield from self._process(task, outputs, spool, now_ms)
-                    # Before the processors are closed: one that cancels its schedules then does not mean for good.
-                    punctuations, wake_up_ms = task.punctuations(), task.next_wall_clock_ms
-                except BaseException:
-                    task.abandon()
-                    raise
-                task.close()
-                if wake_up_ms is not None and not self.wall_clock:
-                    raise TopologyError(
-                        "a processor scheduled punctuation by the wall clock in this batch, but did not when the query "
-                        "was started: init() must schedule the same every time"
-                    )
-                settle_stores(stores, batch)
+                open_ms = watch.lap_ms()
+                processed = yield from self._process(batch, context, spool, watch)
+                process_ms = watch.lap_ms()
                 committed = batch.commit(
-                    skipped_records=task.skipped_records,
+                    skipped_records=processed.records.dropped_records_total,
                     stream_time_ms=context.stream_time_ms,
-                    punctuations=punctuations,
+                    punctuations=processed.punctuations,
                 )
+                commit_ms = watch.lap_ms()
                 # After the delta was written, so that no time is spent on a batch that fails.
                 batch.finish_upgrades(self.upgrade_budget_ms)
-                return ShardResult(committed.to_json(), wake_up_ms)
+                upgrade_ms = watch.lap_ms()
+            times = TimeFigures(open_ms, process_ms, commit_ms, upgrade_ms, watch.lap_ms())
+        figures = ShardFigures.of(shard, committed.version, processed.records, times, batch.figures)
+        return ShardResult(committed.to_json(), processed.wake_up_ms, figures)
 
-    def _process(self, task: Task, outputs: OutputBlobs, spool: BlobSpool, now_ms: int) -> Generator[bytes, None, None]:
-        records = records_in_order(spool.blobs, frozenset(self.topology.global_stores.values()))
-        if self.on_ingest is not None:
-            records = ingested(records, self.on_ingest)
-        while task.process(islice(records, _RECORDS_PER_STEP)):
-            yield from outputs.take()
-        task.end_batch(now_ms)
-        yield from outputs.take_all()
+    def _process(
+        self, batch: ShardBatch, context: TaskRecordContext, spool: BlobSpool, watch: Stopwatch
+    ) -> Generator[bytes, None, _Processed]:
+        """Run the records of the spool through the topology; the batch can be committed then."""
+        stores = build_stores(self.topology, batch, context)
+        outputs = OutputBlobs(_RECORDS_PER_OUTPUT_BLOB)
+        task = Task(
+            self.topology,
+            batch.pointer.shard,
+            stores,
+            context,
+            on_deserialization_error=self.on_deserialization_error,
+            punctuations=batch.pointer.punctuations,
+            send=outputs.add,
+        )
+        now_ms, processed = context.system_time_ms, 0
+        try:
+            records = iter(self._records(spool))
+            while count := task.process(islice(records, _RECORDS_PER_STEP)):
+                processed += count
+                with watch.paused():
+                    yield from outputs.take()
+            task.end_batch(now_ms)
+            with watch.paused():
+                yield from outputs.take_all()
+            # Before the processors are closed: one that cancels its schedules then does not mean for good.
+            punctuations, wake_up_ms = task.punctuations(), task.next_wall_clock_ms
+        except BaseException:
+            task.abandon()
+            raise
+        task.close()
         if task.skipped_records:
             _LOG.warning("shard %d: skipped %d records that no serde could read", task.shard, task.skipped_records)
+        if wake_up_ms is not None and not self.wall_clock:
+            raise TopologyError(
+                "a processor scheduled punctuation by the wall clock in this batch, but did not when the query "
+                "was started: init() must schedule the same every time"
+            )
+        settle_stores(stores, batch)
+        counted = RecordFigures(processed, task.skipped_records, task.punctuation_count, outputs.record_count)
+        return _Processed(counted, punctuations, wake_up_ms)
+
+    def _records(self, spool: BlobSpool) -> Iterator[SourceRecord]:
+        records = records_in_order(spool.blobs, frozenset(self.topology.global_stores.values()))
+        return records if self.on_ingest is None else ingested(records, self.on_ingest)
 
     def _claim(self, query_id: str) -> None:
         claimed = (str(self.state.location), query_id)

@@ -23,7 +23,9 @@ from statestore.recovery.metadata import StateMetadata, new_state_id, settle_met
 from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.recovery.routing import routing_numbers
 from statestore.recovery.shard_batch import ShardedState
+from statestore.spark.blobs import BLOB
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
+from statestore.spark.figures import observed
 from statestore.spark.pack import PACKED_SCHEMA, Pack
 from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
 from statestore.spark.shard_call import ShardCall
@@ -139,7 +141,8 @@ def stateful(
     )
     pack = Pack(shards, shard_by, metadata.routing, tuple(topology.global_stores.values()), metadata.wall_clock)
     packed = records.mapInArrow(pack.__call__, PACKED_SCHEMA)
-    return _DRIVERS[via](packed, call).mapInArrow(unpack, OUTPUT_SCHEMA)
+    output = observed(_DRIVERS[via](packed, call), metadata.state_id, str(location))
+    return output.select(BLOB).mapInArrow(unpack, OUTPUT_SCHEMA)
 
 
 def _asked(spark: SparkSession, topology: Topology, shards: int, shard_by: str) -> StateMetadata:

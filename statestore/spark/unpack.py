@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from statestore.format.header_columns import decode_header_column
-from statestore.spark.blobs import decode_blob
+from statestore.spark.blobs import BLOB, decode_blob
 
 _NAMES = ["key", "value", "topic", "timestamp", "headers"]
 
@@ -15,7 +15,8 @@ _NAMES = ["key", "value", "topic", "timestamp", "headers"]
 def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the records of all blobs as rows of OUTPUT_SCHEMA, in order."""
     for batch in batches:
-        for blob in batch.column("blob"):
+        # A row that brings the figures of a shard may have no blob.
+        for blob in batch.column(BLOB).drop_null():
             for records in decode_blob(blob.as_buffer()):
                 yield _rows(records)
 

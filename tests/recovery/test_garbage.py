@@ -73,6 +73,21 @@ def test_every_retained_version_can_be_restored_and_nothing_older_is_left(shard:
     assert all(any(directory.iterdir()) for directory in directories), "none is left empty"
 
 
+def test_what_is_no_longer_needed_goes_with_the_next_batch(tmp_path: Path) -> None:
+    """It used to go with the next snapshot: up to that, the location held more than the retained history."""
+    rare = RecoveryOptions(snapshot_every_deltas=10, snapshot_budget_ms=60_000, retained_versions=RETAINED)
+    shard = Shard(tmp_path, recovery=rare)
+    pointers = [shard.start()]
+    removed = 0
+    for _ in range(50):
+        opened_at = pointers[-1]
+        before = all_files(shard)
+        run_batches(shard, pointers, 1)
+        removed += len(before - all_files(shard))
+        assert not garbage_names(shard, opened_at), f"after version {pointers[-1].version}"
+    assert removed > 20
+
+
 def test_the_other_way_to_restore_stays_for_every_retained_version(shard: Shard) -> None:
     pointers = [shard.start()]
     run_batches(shard, pointers, 30)

@@ -69,5 +69,5 @@ def test_which_version_must_be_said(states: States, capsys: pytest.CaptureFixtur
         assert main([*command, *wrong]) == 2
         assert "say --checkpoint with --batch-id" in capsys.readouterr().err
     (states.home / "one").write_text(printed({0: states.pointers[0]}))
-    assert main([*command, "--pointers", f"{states.home}/one"]) == 1
+    assert main([*command, "--pointers", f"{states.home}/one"]) == 2
     assert "no commit pointer of shard 1 is given" in capsys.readouterr().err

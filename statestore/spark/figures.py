@@ -1,0 +1,241 @@
+"""Figures of every batch, on Spark's own way to the driver: observed metrics.
+
+    shard call ── ShardFigures, as JSON beside its last blob ──> observe(a list of them) ──> StreamingQueryProgress
+
+So they count what counts for Spark: of several attempts of a task the one that it took. Each `stateful()` operator has
+metrics of its own, named by its state, since names must be unique in a query. It is a list that is observed, and sums
+are made of it in Python, because every aggregate costs Spark milliseconds of planning and compiling, in each batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from statestore.recovery.figures import (
+    CommitFigures,
+    DeltaFigures,
+    RestoreFigures,
+    SnapshotFigures,
+    SpillFigures,
+    StoreFigures,
+    UpgradeFigures,
+    total,
+)
+
+FIGURES: Final = "figures"
+"""The column that has the figures of a shard as JSON, once for each shard call, else null."""
+METRICS_PREFIX: Final = "statestore-"
+"""Behind it, the name of observed metrics has the id of the state."""
+
+
+class RecordFigures(NamedTuple):
+    """What went through the topology."""
+
+    process_total: int = 0
+    """Records that came in, with those dropped."""
+    dropped_records_total: int = 0
+    """Records that no serde could read, left out by on_deserialization_error="skip"."""
+    punctuate_total: int = 0
+    """Calls of punctuators."""
+    records_produced_total: int = 0
+    """Records that sinks put out."""
+
+
+class TimeFigures(NamedTuple):
+    """Where the time of the shard calls went. Calls run side by side, so a sum may exceed the batch's duration."""
+
+    open_ms: float = 0.0
+    """To have the shard at the version it was committed at; with the time of a restore."""
+    process_ms: float = 0.0
+    """In the topology, without waiting for Spark."""
+    commit_ms: float = 0.0
+    """To write the delta, and for what is to be done about snapshots."""
+    upgrade_ms: float = 0.0
+    """To move entries of older formats that no record touches."""
+    close_ms: float = 0.0
+
+
+_KINDS: Final[Mapping[str, Any]] = {
+    "records": RecordFigures,
+    "times": TimeFigures,
+    "delta": DeltaFigures,
+    "restore": RestoreFigures,
+    "spill": SpillFigures,
+    "snapshot": SnapshotFigures,
+    "upgrade": UpgradeFigures,
+}
+
+
+@dataclass(frozen=True)
+class ShardFigures:
+    """The figures of one shard in one batch."""
+
+    shard: int
+    version: int
+    """The version of the shard that the batch commits; it grows by one with each batch that changes the shard."""
+    records: RecordFigures
+    times: TimeFigures
+    delta: DeltaFigures
+    restore: RestoreFigures
+    spill: SpillFigures
+    snapshot: SnapshotFigures
+    upgrade: UpgradeFigures
+    stores: Mapping[str, StoreFigures]
+    """Of the stores that were written to, by name."""
+
+    @classmethod
+    def of(
+        cls, shard: int, version: int, records: RecordFigures, times: TimeFigures, commit: CommitFigures
+    ) -> ShardFigures:
+        """Return what was counted of a shard's batch at its different places, together."""
+        return cls(
+            shard,
+            version,
+            records,
+            times,
+            commit.delta,
+            commit.restore,
+            commit.spill,
+            commit.snapshot,
+            commit.upgrade,
+            commit.stores,
+        )
+
+    @property
+    def elapsed_ms(self) -> float:
+        """What the shard call took, without waiting for Spark."""
+        return sum(self.times)
+
+    def to_json(self) -> str:
+        """Return them as a JSON object of objects; what is zero is left out."""
+        fields: dict[str, Any] = {"shard": self.shard, "version": self.version}
+        fields.update((name, _not_zero(getattr(self, name))) for name in _KINDS if any(getattr(self, name)))
+        fields["stores"] = {name: _not_zero(store) for name, store in self.stores.items() if any(store)}
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> ShardFigures:
+        """Return the figures that `to_json` gave."""
+        fields = json.loads(text)
+        topics = {name: kind(**fields.get(name, {})) for name, kind in _KINDS.items()}
+        stores = {name: StoreFigures(**store) for name, store in fields["stores"].items()}
+        return cls(fields["shard"], fields["version"], **topics, stores=stores)
+
+
+@dataclass(frozen=True)
+class BatchFigures:
+    """The figures of one `stateful()` operator in one micro-batch; those of all shards are sums."""
+
+    query_id: str
+    run_id: str
+    query_name: str | None
+    batch_id: int
+    timestamp: str
+    """When Spark began the batch, as it writes it (ISO 8601, UTC)."""
+    duration_ms: int
+    """What the whole batch took, with all that is not this operator's."""
+    state_id: str
+    state_location: str
+    shards: tuple[ShardFigures, ...]
+    """Of each shard that was called: because of records, or of a punctuation by the wall clock that was due."""
+
+    @property
+    def version(self) -> int:
+        """The highest version of a shard that was called, 0 if none was."""
+        return max((figures.version for figures in self.shards), default=0)
+
+    @property
+    def slowest(self) -> ShardFigures | None:
+        """The shard whose call took the longest, None if none was called."""
+        return max(self.shards, key=lambda figures: figures.elapsed_ms, default=None)
+
+    @property
+    def records(self) -> RecordFigures:
+        """What went through the topology."""
+        return total(RecordFigures, (figures.records for figures in self.shards))
+
+    @property
+    def times(self) -> TimeFigures:
+        """Where the time of the shard calls went."""
+        return total(TimeFigures, (figures.times for figures in self.shards))
+
+    @property
+    def delta(self) -> DeltaFigures:
+        """The deltas that were written."""
+        return total(DeltaFigures, (figures.delta for figures in self.shards))
+
+    @property
+    def restore(self) -> RestoreFigures:
+        """The shards that were restored."""
+        return total(RestoreFigures, (figures.restore for figures in self.shards))
+
+    @property
+    def spill(self) -> SpillFigures:
+        """What went to local disk because it was too much for memory."""
+        return total(SpillFigures, (figures.spill for figures in self.shards))
+
+    @property
+    def snapshot(self) -> SnapshotFigures:
+        """The snapshots that were begun, finished, and failed."""
+        return total(SnapshotFigures, (figures.snapshot for figures in self.shards))
+
+    @property
+    def upgrade(self) -> UpgradeFigures:
+        """How upgrades of stores come on, in the shards that were called."""
+        return total(UpgradeFigures, (figures.upgrade for figures in self.shards))
+
+    @property
+    def stores(self) -> dict[str, StoreFigures]:
+        """What was written to each store, by name; stores that nothing was written to are left out."""
+        names = sorted({name for figures in self.shards for name in figures.stores})
+        return {
+            name: total(StoreFigures, (figures.stores[name] for figures in self.shards if name in figures.stores))
+            for name in names
+        }
+
+
+def observed(output: DataFrame, state_id: str, state_location: str) -> DataFrame:
+    """Return what the shard calls put out, with the figures in it observed; a checkpoint knows nothing of that."""
+    return output.observe(
+        METRICS_PREFIX + state_id,
+        f.lit(state_location).alias("state_location"),
+        f.collect_list(FIGURES).alias("shards"),  # without the nulls
+    )
+
+
+def batch_figures(progress: StreamingQueryProgress) -> list[BatchFigures]:
+    """Return the figures of each `stateful()` operator in a progress of a query, as listeners and the query have it.
+
+    Empty for a trigger that ran no batch, and for queries without such an operator.
+    """
+    return [
+        _batch_figures(progress, name.removeprefix(METRICS_PREFIX), metrics)
+        for name, metrics in progress.observedMetrics.items()
+        if name.startswith(METRICS_PREFIX)
+    ]
+
+
+def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Row) -> BatchFigures:
+    shards = (ShardFigures.from_json(shard) for shard in metrics["shards"])
+    return BatchFigures(
+        query_id=str(progress.id),
+        run_id=str(progress.runId),
+        query_name=progress.name,
+        batch_id=progress.batchId,
+        timestamp=progress.timestamp,
+        duration_ms=progress.batchDuration,
+        state_id=state_id,
+        state_location=metrics["state_location"],
+        shards=tuple(sorted(shards, key=lambda figures: figures.shard)),
+    )
+
+
+def _not_zero(figures: Any) -> dict[str, int | float]:
+    return {name: round(figure, 3) for name, figure in figures._asdict().items() if figure}

@@ -1,0 +1,184 @@
+"""What the listener says of a batch, and that nothing harms the query. Progress is Spark's own, as it is in JSON."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
+
+from statestore.recovery.figures import (
+    CommitFigures,
+    DeltaFigures,
+    RestoreFigures,
+    SnapshotFigures,
+    SpillFigures,
+    StoreFigures,
+    UpgradeFigures,
+)
+from statestore.spark import BatchFigures, ShardFigures, StateStoreListener, batch_figures
+from statestore.spark.figures import METRICS_PREFIX, RecordFigures, TimeFigures
+
+QUERY, RUN = uuid.UUID(int=1), uuid.UUID(int=2)
+TIMES = TimeFigures(1.5, 2.0, 3.0, 0.5, 1.0)
+STORES = {"totals": StoreFigures(5, 1, 60, 4_000, 1_234)}
+
+
+def shard(number: int = 0, *, records: RecordFigures = RecordFigures(10, 0, 0, 9), **topics: Any) -> ShardFigures:  # noqa: B008
+    commit = CommitFigures(stores=STORES, delta=DeltaFigures(1, 2_900), **topics)
+    return ShardFigures.of(number, 7 + number, records, TIMES._replace(open_ms=number * 10.0), commit)
+
+
+def progress(*shards: ShardFigures, batch_id: int = 3, run: uuid.UUID = RUN, **fields: Any) -> QueryProgressEvent:
+    observed = {"state_location": "file:///state", "shards": [figures.to_json() for figures in shards]}
+    return QueryProgressEvent.fromJson(
+        {
+            "progress": {
+                "id": str(QUERY),
+                "runId": str(run),
+                "name": "orders",
+                "timestamp": "2026-01-02T03:04:05.678Z",
+                "batchId": batch_id,
+                "batchDuration": 432,
+                "stateOperators": [],
+                "sources": [],
+                "sink": {"description": "", "numOutputRows": -1},
+                "observedMetrics": {f"{METRICS_PREFIX}state-1": observed, "of-the-user": {"count": 1}},
+                **fields,
+            }
+        }
+    )
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+def test_figures_go_to_json_and_back() -> None:
+    figures = shard(
+        2,
+        restore=RestoreFigures(1, 2, 3, 4.5),
+        spill=SpillFigures(1, 2),
+        snapshot=SnapshotFigures(1, 1, 1, 5, 6.5),
+        upgrade=UpgradeFigures(1, 2),
+    )
+    assert ShardFigures.from_json(figures.to_json()) == figures
+    nothing = ShardFigures.of(0, 0, RecordFigures(), TimeFigures(), CommitFigures())
+    assert nothing.to_json() == '{"shard":0,"version":0,"stores":{}}', "there may be a thousand shards"
+    assert ShardFigures.from_json(nothing.to_json()) == nothing
+
+
+def test_a_batch_has_the_figures_of_its_shards_and_their_sums() -> None:
+    (figures,) = batch_figures(progress(shard(1), shard(0)).progress)
+    assert figures == BatchFigures(
+        query_id=str(QUERY),
+        run_id=str(RUN),
+        query_name="orders",
+        batch_id=3,
+        timestamp="2026-01-02T03:04:05.678Z",
+        duration_ms=432,
+        state_id="state-1",
+        state_location="file:///state",
+        shards=(shard(0), shard(1)),
+    )
+    assert (figures.version, figures.slowest) == (8, shard(1))
+    assert figures.records == RecordFigures(20, 0, 0, 18)
+    assert figures.times == TimeFigures(10.0, 4.0, 6.0, 1.0, 2.0)
+    assert figures.delta == DeltaFigures(2, 5_800)
+    assert figures.stores == {"totals": StoreFigures(10, 2, 120, 8_000, 2_468)}
+
+
+def test_a_batch_that_called_no_shard_and_a_trigger_without_a_batch(logged: pytest.LogCaptureFixture) -> None:
+    listener = StateStoreListener()
+    listener.onQueryProgress(progress())
+    listener.onQueryProgress(progress(observedMetrics={}))
+    (figures,) = listener.batches()
+    assert (figures.version, figures.slowest, figures.records) == (0, None, RecordFigures())
+    assert lines(logged) == [("INFO", "query orders, batch 3: no shard was called")]
+
+
+def test_a_batch_is_one_line(logged: pytest.LogCaptureFixture) -> None:
+    listener = StateStoreListener()
+    listener.onQueryProgress(progress(shard(0), shard(1)))
+    done = shard(upgrade=UpgradeFigures(4, 5), snapshot=SnapshotFigures(0, 1, 0, 3_210_000, 9.0))
+    listener.onQueryProgress(progress(done))
+    first = (
+        "query orders, batch 3: 20 records in, 18 out; 10 entries put, 2 deleted, 2.47 kB of headers, "
+        "5.8 kB of deltas; shards: 2, version 8, the slowest 1 (16 ms)"
+    )
+    second = (
+        "query orders, batch 3: 10 records in, 9 out; 5 entries put, 1 deleted, 1.23 kB of headers, 2.9 kB of deltas; "
+        "shards: 1, version 7, the slowest 0 (6 ms); snapshots finished: 1 (3.21 MB uploaded); "
+        "entries upgraded: 4 (about 5 left)"
+    )
+    assert lines(logged) == [("INFO", first), ("INFO", second)]
+
+
+@pytest.mark.parametrize(
+    ("figures", "trouble"),
+    [
+        (shard(records=RecordFigures(3, 2)), "records dropped that no serde could read: 2"),
+        (shard(spill=SpillFigures(1, 5_000_000)), "spilled 5 MB to local disk: more memory_bytes would be faster"),
+        (shard(snapshot=SnapshotFigures(failed=1)), "snapshots failed: 1; the logs of the executors say why"),
+    ],
+)
+def test_what_somebody_should_look_at_is_a_warning(
+    logged: pytest.LogCaptureFixture, figures: ShardFigures, trouble: str
+) -> None:
+    StateStoreListener().onQueryProgress(progress(figures))
+    ((level, line),) = lines(logged)
+    assert level == "WARNING"
+    assert line.endswith(f"the slowest 0 (6 ms); {trouble}")
+
+
+def test_a_restore_is_a_warning_but_in_the_first_batch_of_a_run(logged: pytest.LogCaptureFixture) -> None:
+    listener = StateStoreListener()
+    restored = shard(restore=RestoreFigures(1, 1_000, 2_000_000, 321.0))
+    listener.onQueryProgress(progress(restored))
+    listener.onQueryProgress(progress(restored, batch_id=4))
+    listener.onQueryTerminated(QueryTerminatedEvent(QUERY, RUN, None, None))
+    listener.onQueryProgress(progress(restored, batch_id=5))
+    listener.onQueryProgress(progress(restored, batch_id=6, run=uuid.UUID(int=9)))
+    levels = [level for level, _ in lines(logged)]
+    assert levels == ["INFO", "WARNING", "INFO", "INFO"]
+    assert "shards restored: 1 (1000 entries, 2 MB, 321 ms); restored while running" in lines(logged)[1][1]
+
+
+def test_history_is_bounded_and_asked_by_query() -> None:
+    listener = StateStoreListener(history=2)
+    for batch_id in range(4):
+        listener.onQueryProgress(progress(shard(), batch_id=batch_id))
+    assert [figures.batch_id for figures in listener.batches()] == [2, 3]
+    assert listener.batches(str(QUERY)) == listener.batches()
+    assert listener.batches("another") == []
+
+
+def test_a_callback_that_fails_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    called = []
+
+    def fail(figures: BatchFigures) -> None:
+        called.append(figures.batch_id)
+        raise ValueError("no such gauge")
+
+    listener = StateStoreListener(fail)
+    for batch_id in range(2):
+        listener.onQueryProgress(progress(shard(), batch_id=batch_id))
+    assert called == [figures.batch_id for figures in listener.batches()] == [0, 1]
+    assert caplog.text.count("ValueError: no such gauge") == 2
+    assert "on_batch failed on batch 1 of query" in caplog.text
+
+
+def test_figures_that_are_not_understood_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    listener = StateStoreListener()
+    strange = {f"{METRICS_PREFIX}state-1": {"state_location": "", "shards": ['{"version":1}']}}
+    listener.onQueryProgress(progress(observedMetrics=strange))
+    assert listener.batches() == []
+    assert f"no figures of batch 3 of query {QUERY}" in caplog.text
