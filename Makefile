@@ -33,8 +33,9 @@ demo: java $(INSTALLED) ## run the running total example, from files
 demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker of its own
 	@$(WITH_JAVA) $(BIN)/python docs/examples/kafka_running_total.py
 
-test: java $(INSTALLED) jars ## run all tests; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
-	@$(WITH_JAVA) $(BIN)/python -m pytest $(ARGS)
+# A file's tests run in one process, so that what its fixtures start is started once.
+test: java $(INSTALLED) jars ## run all tests, in 2 processes; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from SEED=s on; ARGS="--report file" as well
 	@$(WITH_JAVA) PYTHONPATH=tests/support:docs/examples:. $(BIN)/python -m statestore.testing.soak \

@@ -47,6 +47,10 @@ class SegmentDirectories:
         """The ids of the segments that have a database, in order."""
         return list(self._segments)
 
+    def segment(self, segment_id: int) -> ByteStore:
+        """Return the byte store of one segment, whose keys are without its id. Raises KeyError if it has none."""
+        return self._segments[segment_id]
+
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
         self._require_open()

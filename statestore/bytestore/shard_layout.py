@@ -19,3 +19,9 @@ from statestore.format.store_format import StoreFormat
 def column_family(spec: StoreSpec, store_format: StoreFormat | None = None) -> str:
     """Return the name of the column family that holds the entries of `spec`, in another format if one is given."""
     return f"{spec.name}:{FAMILIES[spec.kind][spec.format if store_format is None else store_format]}"
+
+
+def split_column_family(name: str) -> tuple[str, str]:
+    """Return store and FAMILY of a column family that is named as above; FAMILY is empty if it is not."""
+    store, _, family = name.partition(":")
+    return store, family

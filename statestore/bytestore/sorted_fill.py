@@ -10,28 +10,26 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import ClassVar, Final
 
 import rocksdict
 
 from statestore.bytestore.protocol import Pair
 from statestore.bytestore.rocksdb import RocksDBDatabase, database_options, engine_errors
 
-DEFAULT_TABLE_BYTES: Final = 64 << 20
 _ENTRIES_PER_STEP: Final = 10_000
 _UNFINISHED: Final = "next-table"
 
 
 class SortedFill:
-    """Fills the family `family` of an open database, of which nobody else writes to that family meanwhile.
+    """Fills the family `family` of an open database, of which nobody else writes to that family meanwhile."""
 
-    `table_bytes` is about how large a table gets, and so how much is done again of what was cut off.
-    """
+    table_bytes: ClassVar[int] = 64 << 20
+    """About how large a table gets, and so how much is done again of what was cut off."""
 
-    def __init__(self, database: RocksDBDatabase, family: str, *, table_bytes: int = DEFAULT_TABLE_BYTES) -> None:
+    def __init__(self, database: RocksDBDatabase, family: str) -> None:
         self._database = database
         self._family = family
-        self._table_bytes = table_bytes
         self._unfinished = os.path.join(database.path, _UNFINISHED)
 
     @property
@@ -66,7 +64,7 @@ class SortedFill:
                 entries += len(step)
                 if on_entries is not None:
                     on_entries(len(step))
-                if table.file_size() >= self._table_bytes:
+                if table.file_size() >= self.table_bytes:
                     break
                 step = list(islice(steps, _ENTRIES_PER_STEP))
             table.finish()

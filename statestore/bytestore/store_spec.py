@@ -36,11 +36,16 @@ def checked_store_name(name: str) -> str:
 
     Raises ValueError otherwise. Source: Kafka's Named.validate; names become topic, family and directory names.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (".", "..") or len(name) > _NAME_LIMIT:
+    if not isinstance(name, str) or not is_store_name(name):
         raise ValueError(
             f"illegal name {name!r}: use 1 to {_NAME_LIMIT} ASCII letters, digits, '.', '_', '-', and not '.' or '..'"
         )
     return name
+
+
+def is_store_name(name: str) -> bool:
+    """Return whether `name` is one that `checked_store_name` lets pass."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..") and len(name) <= _NAME_LIMIT
 
 
 @dataclass(frozen=True)

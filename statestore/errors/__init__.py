@@ -46,6 +46,7 @@ StateStoreError
 │   ├── UnknownKindError        its files do not tell what a store is
 │   ├── DirectoryInUseError     a running application holds it
 │   ├── DirectoryDamagedError   files are missing, cut or damaged
+│   ├── StoreUndecodableError   an entry is not one of the kind of store that it was read as
 │   ├── DirectoryNotAccessibleError  the operating system refuses access
 │   ├── MigrationRefusedError   what was asked for is no migration, or its target is taken
 │   ├── MigrationCheckError     what was written is not what it was made from
@@ -208,6 +209,7 @@ from statestore.errors.tools import (
     RowFileError,
     StateDirectoryError,
     StoreNotFoundError,
+    StoreUndecodableError,
     UnknownKindError,
     UnknownLayoutError,
 )
@@ -295,6 +297,7 @@ __all__ = [
     "StoreError",
     "StoreFormatError",
     "StoreNotFoundError",
+    "StoreUndecodableError",
     "TargetNotEmptyError",
     "TopologyChangedError",
     "TopologyError",

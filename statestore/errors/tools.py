@@ -67,12 +67,28 @@ class DirectoryDamagedError(StateDirectoryError):
         self.cause = cause
 
 
-class DirectoryNotAccessibleError(StateDirectoryError):
-    """The operating system refuses access to something at `path`."""
+class StoreUndecodableError(StateDirectoryError):
+    """There are entries at `path` that are none of the `stores`, each with the kind that it was read as."""
 
-    def __init__(self, path: str, *, cause: str) -> None:
-        super().__init__(path, f"can't be accessed ({cause}). Run this as the user that the application runs as")
+    def __init__(self, path: str, *, stores: Sequence[str], cause: str) -> None:
+        super().__init__(
+            path,
+            f"has an entry that is none of {', '.join(stores)} ({cause}). If a store is of another kind, say it with "
+            "--kind; if not it is damaged, and verify names all that is",
+        )
+        self.stores = stores
         self.cause = cause
+
+
+class DirectoryNotAccessibleError(StateDirectoryError):
+    """The operating system refuses access to something at `path`, or has no room for it."""
+
+    def __init__(
+        self, path: str, *, cause: str, remedy: str = "Run this as the user that the application runs as"
+    ) -> None:
+        super().__init__(path, f"can't be accessed ({cause}). {remedy}")
+        self.cause = cause
+        self.remedy = remedy
 
 
 class RowFileError(StateStoreError):
@@ -105,8 +121,9 @@ class ApplicationRunningError(ChangelogError):
 
     def __init__(self, application_id: str, *, state: str) -> None:
         super().__init__(
-            f"the application {application_id} runs: its consumer group is {state}. Stop all of its instances, wait "
-            "until the group is empty (session.timeout.ms, if they were killed), and run this again"
+            f"the application {application_id} runs, or has just stopped: its consumer group is {state}. Stop all of "
+            "its instances, wait for its session.timeout.ms (45 s if nothing is set), after which the group is empty, "
+            "and run this again"
         )
         self.application_id = application_id
         self.state = state
@@ -243,12 +260,13 @@ class MigrationCheckError(StateDirectoryError):
 
 
 class NoRoomError(StateDirectoryError):
-    """There is not the room at `path` that a tool needs."""
+    """There is not the room at `path` that a tool needs; `needed_bytes` of None is more than there was."""
 
-    def __init__(self, path: str, *, needed_bytes: int, free_bytes: int) -> None:
+    def __init__(self, path: str, *, needed_bytes: int | None, free_bytes: int) -> None:
+        needed = "more bytes" if needed_bytes is None else f"about {needed_bytes:,} bytes"
         super().__init__(
             path,
-            f"has no room: about {needed_bytes:,} bytes are needed, and {free_bytes:,} are free. Make room, or name a "
+            f"has no room: {needed} are needed, and {free_bytes:,} are free. Make room and run this again, or name a "
             "target on another disk",
         )
         self.needed_bytes = needed_bytes

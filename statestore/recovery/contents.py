@@ -36,11 +36,15 @@ def stored_entries(spec: StoreSpec, store: ByteStore) -> Iterator[StoredEntry]:
     Raises FormatError for bytes that are not of the store's kind and format.
     """
     for key, stored in store.range(None, None):
-        for entry_key, start_ms, end_ms, value in _parts(spec, key, stored):
+        for entry_key, start_ms, end_ms, value in entry_parts(spec, key, stored):
             yield StoredEntry(entry_key, start_ms, end_ms, *split_stored(spec.format, value))
 
 
-def _parts(spec: StoreSpec, key: bytes, stored: bytes) -> Iterator[tuple[bytes, int | None, int | None, bytes]]:
+def entry_parts(spec: StoreSpec, key: bytes, stored: bytes) -> Iterator[tuple[bytes, int | None, int | None, bytes]]:
+    """Yield key, start, end and stored value of each entry that one pair of a store's bytes holds.
+
+    Raises FormatError for bytes that are not of the store's kind.
+    """
     if spec.kind is StoreKind.KEY_VALUE:
         yield key, None, None, stored
         return

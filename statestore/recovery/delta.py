@@ -35,6 +35,7 @@ from statestore.recovery.changelog import (
     ChangelogRecord,
     LastWrites,
     LoggedWrite,
+    physical_key,
     restored_changes,
 )
 from statestore.recovery.figures import StoreFigures, total
@@ -255,11 +256,14 @@ class Delta:
     def changes(self, spec: StoreSpec, batch: pa.RecordBatch) -> Iterator[Change]:
         """Yield what the records of a batch change in a store that is not versioned, in its format and layout."""
         written_as = self.logged(spec.name).format
-        if spec.kind is StoreKind.KEY_VALUE and written_as is spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
+        if written_as is spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
             stored = join_columns(
                 batch.column("value"), batch.column("timestamp"), encode_header_column(batch.column("headers"))
             )
-            return zip(batch.column("key").to_pylist(), stored.to_pylist(), strict=True)
+            keys = batch.column("key").to_pylist()
+            if spec.kind is not StoreKind.KEY_VALUE:
+                keys = [physical_key(spec, key) for key in keys]
+            return zip(keys, stored.to_pylist(), strict=True)
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

@@ -34,6 +34,8 @@ from statestore.format.window_key import split_window_key
 
 _WRITES_PER_STEP: Final = 10_000
 _MAX_SEGMENT_ID: Final = 2**63 - 1
+_NO_HEADERS: Final = b"\0"
+"""What a value begins with, of a format with headers, that has none."""
 
 
 class LogicalWrite(NamedTuple):
@@ -72,6 +74,8 @@ def plain_key(spec: StoreSpec) -> Callable[[bytes], bytes]:
 def _with_shortest_headers(store_format: StoreFormat, writes: list[LogicalWrite]) -> list[LogicalWrite]:
     if store_format not in (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS):
         return writes
+    if all(write.stored is None or write.stored.startswith(_NO_HEADERS) for write in writes):
+        return writes  # as after an upgrade: no headers have no shorter form
     parts = [None if write.stored is None else split_stored(store_format, write.stored) for write in writes]
     header_bytes = pa.array([b"" if part is None else part.header_bytes for part in parts], pa.binary())
     shortest = encode_header_column(decode_header_column(header_bytes))

@@ -1,11 +1,13 @@
 """A new state in a location of its own: filled delta by delta, and a state only once all of it is there.
 
-    unfinished.json      {"format": 1, "from": str, "state_id": str, "shards": int}; there while it is being filled
+    unfinished.json      {"format": 1, "from": str, "state_id": str, "shards": int, "request": str}; there while it is
+                         being filled
     shards/NNNN/...      deltas and initial pointers
     statestore.json      written last: a location without it is not a state
 
 So what a tool leaves that was killed is no state to any query, and the next tool clears it away. `from` says in words
-what the state is made of.
+what the state is made of. `request`, which may be missing, says that the tool can go on with it, asked for the same:
+then no other one may take the location, and a shard that has an initial pointer is filled and checked.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ import json
 import logging
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from statestore.bytestore.record_context import NoRecord
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.errors import DurableFileCorruptedError, TargetNotEmptyError
 from statestore.recovery.changelog import BatchChangelog, EveryWrite, LastWrites
 from statestore.recovery.delta import DeltaInfo, encode_delta
-from statestore.recovery.initial_state import initial_name, write_initial_pointer
+from statestore.recovery.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.logical_writes import LogicalWrite
@@ -40,33 +42,91 @@ _OVERHEAD_BYTES: Final = 200
 DELTA_TARGET_BYTES: Final = 32 << 20
 
 
-def claim_target(location: DurableLocation, made_from: str, new: StateMetadata) -> None:
+class UnfinishedState(NamedTuple):
+    """What `unfinished.json` says."""
+
+    made_from: str
+    state_id: str
+    shards: int
+    request: str | None
+    is_complete: bool = False
+    """Whether it is a state by now, of which only the mark was left."""
+
+
+def claim_target(location: DurableLocation, made_from: str, new: StateMetadata, request: str | None = None) -> None:
     """Take an empty location, or one that was left half filled, which is cleared. `made_from` is for whoever looks.
 
-    Raises TargetNotEmptyError if there is anything else, and LocationNotWritableError.
+    With a `request` it is `resume_target` that goes on with it, and nobody else. Raises TargetNotEmptyError if there is
+    anything else, and LocationNotWritableError.
     """
     if location.read(METADATA_NAME) is not None:
         raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
-    left_behind = _shards_left_behind(location)
+    left_behind = _left_behind(location)
     if left_behind is None:
         strangers = [entry.name for entry in location.entries("") if not entry.is_partial]
         strangers += [name for name in location.directories("") if name in _DIRECTORIES_OF_STATES]
         if strangers:
             raise TargetNotEmptyError(str(location), found=repr(strangers[0]))
+    elif left_behind.request is not None:
+        raise TargetNotEmptyError(
+            str(location), found=f"what another command has begun to make of {left_behind.made_from}, as it was then"
+        )
     else:
         _LOG.info("%s: removing what was written of a state that was not finished", location)
-        for shard in range(left_behind):
-            location.delete_all([initial_name(shard), *location.names(delta_directory(shard))])
-    marker = {"format": _MARKER_FORMAT, "from": made_from, "state_id": new.state_id, "shards": new.shards}
+        for shard in range(left_behind.shards):
+            _clear_shard(location, shard)
+    marker: dict[str, Any] = {
+        "format": _MARKER_FORMAT,
+        "from": made_from,
+        "state_id": new.state_id,
+        "shards": new.shards,
+    }
+    if request is not None:
+        marker["request"] = request
     location.write(MARKER_NAME, json.dumps(marker).encode())
 
 
-def _shards_left_behind(location: DurableLocation) -> int | None:
+def resume_target(location: DurableLocation, request: str) -> UnfinishedState | None:
+    """Return what was claimed for the same request and not finished, None if nothing was.
+
+    Shards that are not finished are cleared; of the others `finished_shards` has the pointers. One that lacks nothing
+    but its end is ended: then the location is a state.
+    """
+    left_behind = _left_behind(location)
+    if left_behind is None or left_behind.request != request:
+        return None
+    if location.read(METADATA_NAME) is not None:
+        location.delete(MARKER_NAME)
+        return left_behind._replace(is_complete=True)
+    for shard in range(left_behind.shards):
+        if location.read(initial_name(shard)) is None:
+            _clear_shard(location, shard)
+    return left_behind
+
+
+def finished_shards(location: DurableLocation, state_id: str, shards: int) -> dict[int, CommitPointer]:
+    """Return from where those shards of an unfinished state start that are filled and checked, by shard."""
+    found = (shard for shard in range(shards) if location.read(initial_name(shard)) is not None)
+    return {shard: initial_pointer(location, state_id, shard) for shard in found}
+
+
+def _clear_shard(location: DurableLocation, shard: int) -> None:
+    location.delete_all([initial_name(shard), *location.names(delta_directory(shard))])
+
+
+def _left_behind(location: DurableLocation) -> UnfinishedState | None:
     data = location.read(MARKER_NAME)
     if data is None:
         return None
     try:
-        return whole_number(json.loads(data.to_pybytes())["shards"], 1)
+        fields = json.loads(data.to_pybytes())
+        request = fields.get("request")
+        return UnfinishedState(
+            str(fields.get("from", "something else")),
+            str(fields["state_id"]),
+            whole_number(fields["shards"], 1),
+            None if request is None else str(request),
+        )
     except MALFORMED as cause:
         raise DurableFileCorruptedError(
             location.path(MARKER_NAME), problem=f"does not say what was begun ({cause!r})"

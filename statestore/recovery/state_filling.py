@@ -96,15 +96,16 @@ def check_filled(
     metadata: StateMetadata,
     filled: FilledShard,
     *,
+    pointer: CommitPointer | None = None,
     work_dir: str | None = None,
     on_entries: Callable[[int], None] | None = None,
 ) -> None:
     """Read a shard as a query would; raise StateCheckError unless it holds exactly what was put.
 
-    `work_dir` has room for the shard, in a temporary directory; None means that of the machine. `on_entries` is told of
-    entries as they are read.
+    `pointer` is the one that it starts from, if that is not `filled.pointer`. `work_dir` has room for the shard, in a
+    temporary directory; None means that of the machine. `on_entries` is told of entries as they are read.
     """
-    pointer = filled.pointer(metadata.state_id)
+    pointer = pointer or filled.pointer(metadata.state_id)
     with TemporaryDirectory(prefix="statestore-check-", dir=work_dir) as directory:
         state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory(directory))
         with state.open(pointer) as batch:

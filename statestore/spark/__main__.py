@@ -1,7 +1,8 @@
 """`python -m statestore.spark`: what is read from a Spark checkpoint, for tools that have no Spark.
 
-pointers CHECKPOINT        the commit pointer of each shard in the last committed batch, one a line
-offsets CHECKPOINT         where the sources stood then, one a line: that of Kafka is what startingOffsets takes
+pointers CHECKPOINT [--batch-id N]   the commit pointer of each shard after a batch (the last committed one), one a line
+offsets CHECKPOINT [--batch-id N]    where the sources stood then, one a line: that of Kafka is what startingOffsets
+                                     takes
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from statestore.errors import StateStoreError
-from statestore.spark.reader import read_pointers
+from statestore.spark.reader import recorded_pointers
 from statestore.spark.source_offsets import read_source_offsets
 
 
@@ -21,16 +22,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return 0 if all is well, 1 if the checkpoint does not have it, 2 for wrong usage."""
     parser = argparse.ArgumentParser(prog="python -m statestore.spark", description="Look into a Spark checkpoint.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    pointers = commands.add_parser("pointers", help="print the commit pointers of the last committed batch")
+    pointers = commands.add_parser("pointers", help="print the commit pointers after a batch")
     pointers.set_defaults(lines=_pointers)
-    offsets = commands.add_parser("offsets", help="print where the sources stood in the last committed batch")
+    offsets = commands.add_parser("offsets", help="print where the sources stood after a batch")
     offsets.set_defaults(lines=_offsets)
     for command in (pointers, offsets):
         command.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation")
+        command.add_argument(
+            "--batch-id", type=int, metavar="N", help="a batch that Spark retains (default: the last committed one)"
+        )
     chosen = parser.parse_args(arguments)
     spark = SparkSession.builder.appName("statestore").config("spark.ui.enabled", "false").getOrCreate()
     try:
-        for line in chosen.lines(spark, chosen.checkpoint):
+        for line in chosen.lines(spark, chosen):
             print(line)
     except StateStoreError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -38,12 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _pointers(spark: SparkSession, checkpoint: str) -> list[str]:
-    return [row.pointer for row in read_pointers(spark, checkpoint).collect()]
+def _pointers(spark: SparkSession, chosen: argparse.Namespace) -> list[str]:
+    return recorded_pointers(spark, chosen.checkpoint, chosen.batch_id)
 
 
-def _offsets(spark: SparkSession, checkpoint: str) -> list[str]:
-    offsets = read_source_offsets(spark, checkpoint)
+def _offsets(spark: SparkSession, chosen: argparse.Namespace) -> list[str]:
+    offsets = read_source_offsets(spark, chosen.checkpoint, chosen.batch_id)
     if offsets.uncommitted_batch_id is not None:
         print(f"batch {offsets.uncommitted_batch_id} was not committed: its records come again", file=sys.stderr)
     return [source or "" for source in offsets.sources]

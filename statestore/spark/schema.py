@@ -35,19 +35,20 @@ def check_input_schema(schema: StructType) -> None:
         if name not in schema.names:
             hint = " Read from Kafka with .option('includeHeaders', 'true')" if name == "headers" else ""
             raise InputSchemaError(name, f"is missing; stateful() needs it as {wanted}.{hint}")
-        _check_type(name, schema[name], wanted)
+        check_column_type(schema[name], wanted)
 
 
-def _check_type(name: str, field: StructField, wanted: str) -> None:
-    if name == "headers":
+def check_column_type(field: StructField, wanted: str) -> None:
+    """Raise InputSchemaError unless a column has the type `wanted`, as Spark writes types."""
+    if wanted == HEADERS:
         if not _is_headers(field.dataType):
             raise InputSchemaError(
-                name,
+                field.name,
                 f"is {field.dataType.simpleString()}, not {wanted}: headers have an order and may repeat a key, which "
                 "a map can't keep. Take the column as Spark's Kafka source gives it",
             )
     elif field.dataType.simpleString() != wanted:
-        raise InputSchemaError(name, f"is {field.dataType.simpleString()}, not {wanted}; cast it before stateful()")
+        raise InputSchemaError(field.name, f"is {field.dataType.simpleString()}, not {wanted}; cast it")
 
 
 def _is_headers(found: DataType) -> bool:

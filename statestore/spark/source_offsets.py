@@ -23,7 +23,7 @@ _NO_OFFSET: Final = "-"
 
 
 class SourceOffsets(NamedTuple):
-    """Up to where the last committed batch has read, source by source, in the order in which Spark numbers them."""
+    """Up to where a committed batch has read, source by source, in the order in which Spark numbers them."""
 
     batch_id: int
     sources: tuple[str | None, ...]
@@ -32,14 +32,24 @@ class SourceOffsets(NamedTuple):
     """A batch that was planned and not committed; None if there is none. Its records are yet to be processed."""
 
 
-def read_source_offsets(spark: SparkSession, checkpoint_location: str | Path) -> SourceOffsets:
-    """Return where the sources of a query stand. Raises RecoveryError if that can't be read from its checkpoint."""
+def read_source_offsets(
+    spark: SparkSession, checkpoint_location: str | Path, batch_id: int | None = None
+) -> SourceOffsets:
+    """Return where the sources of a query stood after a batch, the last committed one if `batch_id` is None.
+
+    Raises RecoveryError if that can't be read from its checkpoint.
+    """
     checkpoint = str(checkpoint_location).rstrip("/")
     committed = _log(spark, f"{checkpoint}/commits")
     planned = _log(spark, f"{checkpoint}/offsets")
     if not committed:
         raise RecoveryError(checkpoint, "has no committed batch")
-    batch_id = max(committed)
+    if batch_id is None:
+        batch_id = max(committed)
+    elif batch_id not in committed:
+        raise RecoveryError(
+            checkpoint, f"has no commit of batch {batch_id}; retained are {min(committed)} to {max(committed)}"
+        )
     where = f"{checkpoint}/offsets/{batch_id}"
     if batch_id not in planned:
         raise RecoveryError(

@@ -27,8 +27,8 @@ def shard(tmp_path: Path) -> Shard:
 def pointer(shard: Shard) -> CommitPointer:
     """Make a state at version 22, with an attempt that did not count, and write its pointer to a file.
 
-    The last version is that of a run that retains only 5 versions. It has removed what version 21 does not need, that is
-    up to version 9; version 22 needs nothing up to 12.
+    The last version is that of a run that retains only 5 versions. It has removed what version 21 does not need, that
+    is up to version 9; version 22 needs nothing up to 12.
     """
     pointer = shard.start()
     for number in range(22):

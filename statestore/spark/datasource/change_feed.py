@@ -1,0 +1,158 @@
+"""The change feed: the records of the deltas that were committed between two batches, shard by shard.
+
+A delta is what one batch wrote to a shard. Those between two commit pointers are all there if the older one is on the
+newer one's chain. Within a shard, changes are ordered by version and position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import ChangesUnavailableError, DurableFileCorruptedError, FormatError
+from statestore.format.session_key import split_session_key
+from statestore.format.window_key import MAX_TIME_MS, split_window_key
+from statestore.recovery.delta import DeltaInfo
+from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import StateMetadata
+from statestore.recovery.pointer import CommitPointer, DurableFile
+from statestore.recovery.restore import open_delta
+from statestore.spark.datasource.store_columns import ENTRY_FIELDS
+from statestore.spark.schema import HEADERS
+
+CHANGE_SCHEMA: Final = ", ".join(
+    [
+        "shard int, version long, position long, batch_id long, change string, key binary, value binary",
+        f"timestamp_ms long, headers {HEADERS}, start_ms long, end_ms long",
+    ]
+)
+CHANGE_SCHEMA_WITHOUT_HEADERS: Final = CHANGE_SCHEMA.replace(f"headers {HEADERS}, ", "")
+_WITH_HEADERS: Final = pa.schema(
+    [
+        pa.field("shard", pa.int32()),
+        pa.field("version", pa.int64()),
+        pa.field("position", pa.int64()),
+        pa.field("batch_id", pa.int64()),
+        pa.field("change", pa.string()),
+        *ENTRY_FIELDS,
+    ]
+)
+_WITHOUT_HEADERS: Final = pa.schema([field for field in _WITH_HEADERS if field.name != "headers"])
+
+
+class ShardChanges(NamedTuple):
+    """The deltas of a shard that are asked for, oldest first."""
+
+    shard: int
+    first_version: int
+    deltas: tuple[DurableFile, ...]
+    first_batch_id: int | None
+    """The batch of the first delta, if each batch made one; None if it can't be told which batch made which."""
+
+
+def shard_changes(
+    location: DurableLocation, older: CommitPointer, newer: CommitPointer, batch_ids: range
+) -> ShardChanges:
+    """Return what the batches `batch_ids` changed, which lie between two pointers of a shard.
+
+    Raises ChangesUnavailableError unless all of it is there, from one to the other.
+    """
+    shard, behind = newer.shard, older.version - newer.base_version
+    if behind < 0:
+        raise ChangesUnavailableError(
+            str(location),
+            shard=shard,
+            problem=f"the deltas up to version {newer.base_version} were given up for snapshots, and they begin after "
+            f"version {older.version}. Begin with a later batch, or read the feed in steps of fewer batches",
+        )
+    if older.version > newer.version or newer.chain[behind] != older.head:
+        raise ChangesUnavailableError(
+            str(location),
+            shard=shard,
+            problem=f"version {older.version}, where they begin, is not one that version {newer.version} was made "
+            "from: the query went on from an older copy of its checkpoint, or on another state, in between",
+        )
+    deltas = newer.deltas[behind:]
+    return ShardChanges(shard, older.version + 1, deltas, batch_ids[0] if len(deltas) == len(batch_ids) else None)
+
+
+@dataclass(frozen=True)
+class ChangeScan:
+    """What to read of a store's changes. Travels to the executors."""
+
+    location: DurableLocation
+    metadata: StateMetadata
+    spec: StoreSpec
+    with_headers: bool = True
+    work_dir: str | None = None
+    """Has room for one delta; None means the temporary directory of the machine."""
+
+    @property
+    def is_global(self) -> bool:
+        """Whether each shard has all changes."""
+        return self.spec.name in self.metadata.global_stores
+
+    def read(self, changes: ShardChanges) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a shard in order, with the columns of CHANGE_SCHEMA."""
+        with TemporaryDirectory(prefix="statestore-changes-", dir=self.work_dir) as directory:
+            space_of = LocalDirectory(directory).spill_space
+            for number, file in enumerate(changes.deltas):
+                info = DeltaInfo(self.metadata.state_id, changes.shard, changes.first_version + number)
+                batch_id = None if changes.first_batch_id is None else changes.first_batch_id + number
+                with (
+                    space_of(Path(directory, str(number))) as space,
+                    open_delta(self.location, file, info, space) as delta,
+                ):
+                    position = 0
+                    for store, records in delta.batches():
+                        if store == self.spec.name:
+                            try:
+                                yield self._rows(info, batch_id, position, records)
+                            except FormatError as cause:
+                                problem = f"has a record that can't be one of store {store!r}: {cause}"
+                                raise DurableFileCorruptedError(delta.where, problem=problem) from cause
+                        position += records.num_rows
+
+    def _rows(self, info: DeltaInfo, batch_id: int | None, position: int, records: pa.RecordBatch) -> pa.RecordBatch:
+        count = records.num_rows
+        keys, starts_ms, ends_ms = self._places(records)
+        columns = {
+            "shard": pa.repeat(pa.scalar(info.shard, pa.int32()), count),
+            "version": pa.repeat(pa.scalar(info.version, pa.int64()), count),
+            "position": pa.array(range(position, position + count), pa.int64()),
+            "batch_id": pa.repeat(pa.scalar(batch_id, pa.int64()), count),
+            "change": pc.if_else(pc.is_null(records.column("value")), "delete", "put"),
+            "key": keys,
+            "value": records.column("value"),
+            "timestamp_ms": records.column("timestamp"),
+            "headers": records.column("headers"),
+            "start_ms": starts_ms,
+            "end_ms": ends_ms,
+        }
+        schema = _WITH_HEADERS if self.with_headers else _WITHOUT_HEADERS
+        return pa.record_batch([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+    def _places(self, records: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Return key, start and end of each record; of a version, from when it is valid."""
+        none = pa.nulls(records.num_rows, pa.int64())
+        if self.spec.kind is StoreKind.KEY_VALUE:
+            return records.column("key"), none, none
+        if self.spec.kind is StoreKind.VERSIONED:
+            return records.column("key"), records.column("timestamp"), none
+        places: Sequence[tuple[bytes, int, int]]
+        if self.spec.kind is StoreKind.SESSION:
+            places = [split_session_key(key) for key in records.column("key").to_pylist()]
+        else:
+            size_ms = self.spec.window_size_ms or 0
+            windows = map(split_window_key, records.column("key").to_pylist())
+            places = [(key, start_ms, min(start_ms + size_ms, MAX_TIME_MS)) for key, start_ms, _ in windows]
+        keys, starts_ms, ends_ms = zip(*places, strict=True)
+        return pa.array(keys, pa.binary()), pa.array(starts_ms, pa.int64()), pa.array(ends_ms, pa.int64())

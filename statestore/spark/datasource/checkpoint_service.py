@@ -1,0 +1,134 @@
+"""Lets the process that plans a read ask the driver what stands in a Spark checkpoint.
+
+Spark plans Python data sources in a process of its own, which has no session, and only Spark can read a checkpoint. So
+the driver listens on a socket of this machine, and answers one kind of question: which commit pointers a batch of a
+checkpoint has. Who asks must know a key that the driver made up. Address and key go to planning processes, which run
+on the driver's machine, and never to executors.
+
+    question := {"checkpoint": str, "batch_id": int | null}    which pointers does the batch have? null is the last one
+              | {"checkpoint": str}                            which batch is the last one?
+              | {"dataframe": str, "filters": str}             with which filters was this DataFrame read first?
+    answer   := {"pointers": [str, ...]} | {"batch_id": int} | {"before": str} | {"where": str, "problem": str}
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener
+from typing import Any, Final, NamedTuple
+
+from statestore.errors import DataFrameReusedError, RecoveryError, StateStoreError
+
+_LOG = logging.getLogger(__name__)
+_KEY_BYTES: Final = 32
+_MAX_QUESTION_BYTES: Final = 1 << 20
+_WAITING_QUESTIONS: Final = 16
+_KNOWN_DATAFRAMES: Final = 10_000
+
+ReadPointers = Callable[[str, "int | None"], list[str]]
+"""From a checkpoint and a batch, None for the last one, to its commit pointers. Raises RecoveryError."""
+ReadLastBatch = Callable[[str], int]
+"""From a checkpoint to its last committed batch. Raises RecoveryError."""
+
+
+class DriverAddress(NamedTuple):
+    """Where the driver answers, and what shows that one may ask."""
+
+    address: str
+    key: bytes
+
+    def pointers(self, checkpoint: str, batch_id: int | None) -> list[str]:
+        """Return the commit pointers of a batch. Raises RecoveryError."""
+        answer = self._ask({"checkpoint": checkpoint, "batch_id": batch_id})
+        return [str(pointer) for pointer in answer["pointers"]]
+
+    def last_batch_id(self, checkpoint: str) -> int:
+        """Return the last committed batch of a checkpoint. Raises RecoveryError."""
+        return int(self._ask({"checkpoint": checkpoint})["batch_id"])
+
+    def check_filters(self, dataframe: str, filters: str) -> None:
+        """Raise DataFrameReusedError if a DataFrame was planned with other filters before."""
+        before = self._ask({"dataframe": dataframe, "filters": filters})["before"]
+        if before != filters:
+            raise DataFrameReusedError(before=before, now=filters)
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with Client(self.address, authkey=self.key) as connection:
+                connection.send_bytes(json.dumps(question).encode())
+                answer: dict[str, Any] = json.loads(connection.recv_bytes())
+        except (OSError, EOFError, AuthenticationError) as cause:
+            where = str(question.get("checkpoint", "headerstate"))
+            raise RecoveryError(
+                where,
+                f"the driver does not answer ({cause!r}). Call register_data_source(spark) in the session that reads",
+            ) from cause
+        if "problem" in answer:
+            raise RecoveryError(str(answer["where"]), str(answer["problem"]))
+        return answer
+
+
+class CheckpointService:
+    """Answers from a thread of the driver, one question after the other, until `close`."""
+
+    def __init__(self, read_pointers: ReadPointers, read_last_batch: ReadLastBatch) -> None:
+        key = secrets.token_bytes(_KEY_BYTES)
+        self._read_pointers = read_pointers
+        self._read_last_batch = read_last_batch
+        self._filters: dict[str, str] = {}
+        # Where there are Unix sockets, one in a directory that only this user can enter.
+        self._listener = Listener(backlog=_WAITING_QUESTIONS, authkey=key)
+        self._closed = threading.Event()
+        self.address = DriverAddress(str(self._listener.address), key)
+        self._thread = threading.Thread(target=self._serve, name="statestore-checkpoints", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._closed.set()
+        # Nothing else wakes a thread that waits for a connection.
+        with suppress(OSError, EOFError, AuthenticationError):
+            Client(self.address.address, authkey=self.address.key).close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        with self._listener:
+            while not self._closed.is_set():
+                try:
+                    with self._listener.accept() as connection:
+                        self._answer(connection)
+                except AuthenticationError:
+                    _LOG.warning("a process that is none of ours asked for the commit pointers of a checkpoint")
+                except (EOFError, OSError) as cause:
+                    if not self._closed.is_set():
+                        _LOG.info("a process that planned a read ended before it had its answer (%r)", cause)
+
+    def _answer(self, connection: Connection) -> None:
+        question = json.loads(connection.recv_bytes(_MAX_QUESTION_BYTES))
+        connection.send_bytes(json.dumps(self._found(question)).encode())
+
+    def _found(self, question: dict[str, Any]) -> dict[str, Any]:
+        if "dataframe" in question:
+            before = self._filters.setdefault(question["dataframe"], question["filters"])
+            if len(self._filters) > _KNOWN_DATAFRAMES:
+                del self._filters[next(iter(self._filters))]
+            return {"before": before}
+        checkpoint = question["checkpoint"]
+        try:
+            if "batch_id" not in question:
+                return {"batch_id": self._read_last_batch(checkpoint)}
+            return {"pointers": self._read_pointers(checkpoint, question["batch_id"])}
+        except RecoveryError as error:
+            return {"where": error.where, "problem": error.problem}
+        except StateStoreError as error:
+            return {"where": checkpoint, "problem": str(error)}
+        except Exception as error:
+            # Whatever Spark raised: it is raised again where it was asked for.
+            _LOG.info("reading the checkpoint %s failed", checkpoint, exc_info=True)
+            return {"where": checkpoint, "problem": f"can't be read ({type(error).__name__}: {error})"}

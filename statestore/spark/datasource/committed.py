@@ -1,0 +1,126 @@
+"""Which state is to be read: its metadata, one of its stores, and where each shard stood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.errors import DataSourceOptionError, FormatError, RecoveryError
+from statestore.format.partitioner import partition_column
+from statestore.operators.record_keys import record_keys
+from statestore.recovery.initial_state import initial_pointer
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, read_metadata
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.rescale import committed_pointers, where_it_began
+from statestore.spark.datasource.change_feed import ShardChanges, shard_changes
+from statestore.spark.datasource.checkpoint_service import DriverAddress
+from statestore.spark.datasource.options import ReadOptions, pointers_of
+
+
+def state_in(location: DurableLocation) -> StateMetadata:
+    """Return the metadata of the state in `location`. Raises RecoveryError if there is none."""
+    metadata = read_metadata(location)
+    if metadata is None:
+        raise RecoveryError(location.path(METADATA_NAME), "there is no state; was the query started?")
+    return metadata
+
+
+def asked_store(metadata: StateMetadata, store: str | None) -> StoreSpec:
+    """Return the store of that name, the only one for None. Raises DataSourceOptionError."""
+    known = {spec.name: spec for spec in metadata.stores}
+    if store is None and len(known) == 1:
+        return next(iter(known.values()))
+    if store not in known:
+        asked = "is missing" if store is None else f"names {store!r}"
+        raise DataSourceOptionError("store", f"{asked}, and the state has the stores {sorted(known)}: name one of them")
+    return known[store]
+
+
+def asked_pointers(
+    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: DriverAddress | None
+) -> list[CommitPointer]:
+    """Return the commit pointer of each shard. Raises DataSourceOptionError, RecoveryError, StatePointersError."""
+    if options.pointers is not None:
+        return committed_pointers(location, metadata, pointers_of(options.pointers), complete=False)
+    if options.checkpoint is not None:
+        return _pointers_at(location, metadata, options.checkpoint, options.batch_id, driver)
+    if metadata.topology or not metadata.initial_state:
+        raise DataSourceOptionError(
+            "checkpoint",
+            "is missing: what is committed stands in the query's Spark checkpoint. Name it, or give its commit "
+            "pointers with the option 'pointers' (committed_pointers_option())",
+        )
+    # No query has started on it yet, so it is what it was made as.
+    return [initial_pointer(location, metadata.state_id, shard) for shard in range(metadata.shards)]
+
+
+def asked_changes(
+    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: DriverAddress | None
+) -> list[ShardChanges]:
+    """Return the changes of each shard that options of a change feed ask for.
+
+    Raises DataSourceOptionError, RecoveryError, StatePointersError.
+    """
+    assert options.checkpoint is not None  # both were checked with the options
+    assert options.change_start_batch_id is not None
+    start, end = options.change_start_batch_id, options.change_end_batch_id
+    if end is None:
+        end = _asked(driver).last_batch_id(options.checkpoint)
+        if end < start:
+            raise DataSourceOptionError("changeStartBatchId", f"is {start}, and the last batch is {end}")
+    newer = _pointers_at(location, metadata, options.checkpoint, end, driver)
+    if start == 0:
+        older = [where_it_began(location, metadata, shard) for shard in range(metadata.shards)]
+    else:
+        older = _pointers_at(location, metadata, options.checkpoint, start - 1, driver)
+    batch_ids = range(start, end + 1)
+    return [shard_changes(location, *pair, batch_ids) for pair in zip(older, newer, strict=True)]
+
+
+def _pointers_at(
+    location: DurableLocation,
+    metadata: StateMetadata,
+    checkpoint: str,
+    batch_id: int | None,
+    driver: DriverAddress | None,
+) -> list[CommitPointer]:
+    """Return the pointers after a batch of a checkpoint, None for the last one, which the driver is asked for."""
+    recorded = map(CommitPointer.from_json, _asked(driver).pointers(checkpoint, batch_id))
+    return committed_pointers(location, metadata, recorded, complete=True)
+
+
+def _asked(driver: DriverAddress | None) -> DriverAddress:
+    if driver is None:
+        raise DataSourceOptionError(
+            "checkpoint",
+            "can't be read from here, as the data source was not registered by register_data_source(spark). Do that, "
+            "or give the commit pointers with the option 'pointers' (committed_pointers_option())",
+        )
+    return driver
+
+
+def shards_of_keys(
+    metadata: StateMetadata, spec: StoreSpec, keys: Iterable[bytes], *, trust_keys: bool
+) -> set[int] | None:
+    """Return the only shards where a store's entries with these keys can stand; None if that is not known.
+
+    It is known of stores whose keys the library makes, and says what they are made of. `trust_keys` says that those of
+    any other are the keys of the records they were made from.
+    """
+    if metadata.shard_by != "key" or spec.name in metadata.global_stores:
+        return None
+    recorded = {store for node in metadata.topology for store in node.get(ENTRY_KEYS, {})}
+    key_of = record_keys(metadata).get(spec.name) if spec.name in recorded else None
+    if key_of is None and not trust_keys:
+        return None
+    record_keys_found = []
+    for key in keys:
+        try:
+            record_keys_found.append(key if key_of is None else key_of(key))
+        except FormatError:
+            # It is no key that the store can have.
+            continue
+    return set(partition_column(pa.array(record_keys_found, pa.binary()), metadata.shards).tolist())

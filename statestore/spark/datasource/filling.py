@@ -1,0 +1,203 @@
+"""Fills shards of a new state from placed rows, in one task, and checks what was written by reading it back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import StateRowError
+from statestore.format.header_columns import encode_header_column
+from statestore.format.session_key import encode_session_key
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import join_stored
+from statestore.format.value_timestamp_headers import join_columns
+from statestore.format.window_key import encode_window_key
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.logical_writes import LogicalWrite
+from statestore.recovery.metadata import StateMetadata
+from statestore.recovery.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, StateFiller, check_filled
+
+_FIRST_SEQUENCE: Final = 1
+
+
+class PlacedRow(NamedTuple):
+    """An entry of a store, its value as it is stored."""
+
+    key: bytes
+    stored: bytes
+    start_ms: int | None
+    end_ms: int | None
+
+
+@dataclass(frozen=True)
+class ShardFilling:
+    """What it takes to fill shards of a new state. Travels to the executors."""
+
+    location: DurableLocation
+    metadata: StateMetadata
+    work_dir: str | None = None
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+
+    def fill(self, batches: Iterable[pa.RecordBatch]) -> list[FilledShard]:
+        """Write rows of the shape PLACED; return what was written of each shard, once it reads back.
+
+        Raises StateRowError, StateCheckError, LocationNotWritableError.
+        """
+        filler = StateFiller(self.location, self.metadata, self.memory_bytes)
+        stores = {spec.name: spec for spec in self.metadata.stores}
+        entries: dict[tuple[int, str], _Entries] = {}
+        for batch in batches:
+            for shard, store, rows in _groups(batch):
+                of_store = entries.setdefault((shard, store), _ENTRIES[stores[store].kind](stores[store]))
+                filler.put(shard, store, list(of_store.writes(_rows(stores[store].format, rows))))
+        for (shard, store), of_store in entries.items():
+            filler.put(shard, store, list(of_store.last_writes()))
+        filled = filler.finish()
+        for written in filled:
+            for store, time_ms in written.store_times_ms.items():
+                entries[written.shard, store].refuse_expired(time_ms)
+            check_filled(self.location, self.metadata, written, work_dir=self.work_dir)
+        return filled
+
+
+def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, str, pa.RecordBatch]]:
+    """Yield the rows of each shard and store, in their order."""
+    places = pa.table({name: batch.column(name) for name in ("shard", "store")})
+    for place in places.group_by(["shard", "store"]).aggregate([]).to_pylist():
+        shard, store = place["shard"], place["store"]
+        of_place = pc.and_(pc.equal(batch.column("shard"), shard), pc.equal(batch.column("store"), store))
+        yield shard, store, batch.filter(of_place)
+
+
+def _rows(store_format: StoreFormat, rows: pa.RecordBatch) -> Iterator[PlacedRow]:
+    values, timestamps_ms = rows.column("value"), rows.column("timestamp_ms")
+    header_bytes = encode_header_column(rows.column("headers"))
+    if store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
+        stored = join_columns(values, timestamps_ms, header_bytes).to_pylist()
+    else:
+        parts = (column.to_pylist() for column in (values, pc.fill_null(timestamps_ms, 0), header_bytes))
+        stored = [join_stored(store_format, *each) for each in zip(*parts, strict=True)]
+    places = (rows.column(name).to_pylist() for name in ("start_ms", "end_ms"))
+    return map(PlacedRow._make, zip(rows.column("key").to_pylist(), stored, *places, strict=True))
+
+
+class _Entries:
+    """The entries of one store in one shard, of a key-value store."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        self._spec = spec
+        self._oldest_ms: int | None = None
+        self._oldest_key = b""
+
+    def writes(self, rows: Iterable[PlacedRow]) -> Iterator[LogicalWrite]:
+        """Yield the writes that make entries of rows that were checked."""
+        for row in rows:
+            yield LogicalWrite(row.key, row.stored, None)
+
+    def last_writes(self) -> Iterator[LogicalWrite]:
+        """Yield what is to be written after the last row."""
+        return iter(())
+
+    def _happened(self, key: bytes, time_ms: int) -> None:
+        """Note when an entry stands in a segment."""
+        if self._oldest_ms is None or time_ms < self._oldest_ms:
+            self._oldest_ms, self._oldest_key = time_ms, key
+
+    def refuse_expired(self, stream_time_ms: int) -> None:
+        """Raise StateRowError if a store with this stream time would have forgotten the oldest entry."""
+        retention_ms, interval_ms = self._spec.retention
+        first_live = max(0, (stream_time_ms - retention_ms) // interval_ms)
+        if self._oldest_ms is not None and self._oldest_ms // interval_ms < first_live:
+            raise StateRowError(
+                self._spec.name,
+                column="start_ms" if self._spec.kind is StoreKind.WINDOW else "end_ms",
+                key=self._oldest_key.hex(),
+                problem=f"stands at {self._oldest_ms}, which the store would have forgotten: its latest entry in the "
+                f"shard is of {stream_time_ms}, and it keeps what is {retention_ms} ms older. Leave out such rows",
+            )
+
+
+class _Windows(_Entries):
+    def __init__(self, spec: StoreSpec) -> None:
+        super().__init__(spec)
+        self._duplicates: Counter[tuple[bytes, int]] = Counter()
+
+    def writes(self, rows: Iterable[PlacedRow]) -> Iterator[LogicalWrite]:
+        for key, stored, start_ms, _ in rows:
+            assert start_ms is not None  # checked when the row was placed
+            self._happened(key, start_ms)
+            sequence = 0
+            if self._spec.retain_duplicates:
+                sequence = self._duplicates[key, start_ms] + _FIRST_SEQUENCE
+                self._duplicates[key, start_ms] += 1
+            yield LogicalWrite(encode_window_key(key, start_ms, sequence), stored, None)
+
+
+class _Sessions(_Entries):
+    def writes(self, rows: Iterable[PlacedRow]) -> Iterator[LogicalWrite]:
+        for key, stored, start_ms, end_ms in rows:
+            assert start_ms is not None  # both were checked when the row was placed
+            assert end_ms is not None
+            self._happened(key, end_ms)
+            yield LogicalWrite(encode_session_key(key, start_ms, end_ms), stored, None)
+
+
+class _Versions(_Entries):
+    """Versions of keys, in order of key and start. Where one ends that none follows, a tombstone stands."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        super().__init__(spec)
+        self._before: PlacedRow | None = None
+
+    def writes(self, rows: Iterable[PlacedRow]) -> Iterator[LogicalWrite]:
+        for row in rows:
+            assert row.start_ms is not None  # checked when the row was placed
+            before, self._before = self._before, row
+            if before is not None:
+                yield from self._between(before, row)
+            yield LogicalWrite(row.key, row.stored, row.start_ms)
+            if row.end_ms is not None:
+                self._happened(row.key, row.end_ms)
+
+    def last_writes(self) -> Iterator[LogicalWrite]:
+        if self._before is not None:
+            yield from _end_of(self._before)
+
+    def _between(self, before: PlacedRow, row: PlacedRow) -> Iterator[LogicalWrite]:
+        assert before.start_ms is not None  # both were checked when the rows were placed
+        assert row.start_ms is not None
+        if (row.key, row.start_ms) < (before.key, before.start_ms):
+            raise self._wrong(
+                row,
+                "start_ms",
+                "comes too late: versions must come in order of key and start. Use "
+                "write_initial_state(), which sees to that",
+            )
+        if row.key != before.key:
+            yield from _end_of(before)
+        elif before.end_ms is None or row.start_ms < before.end_ms:
+            raise self._wrong(row, "start_ms", f"begins at {row.start_ms}, while the version before it is still valid")
+        elif row.start_ms > before.end_ms:
+            yield from _end_of(before)
+
+    def _wrong(self, row: PlacedRow, column: str, problem: str) -> StateRowError:
+        return StateRowError(self._spec.name, column=column, key=row.key.hex(), problem=problem)
+
+
+def _end_of(row: PlacedRow) -> Iterator[LogicalWrite]:
+    if row.end_ms is not None:
+        yield LogicalWrite(row.key, None, row.end_ms)
+
+
+_ENTRIES: Final[dict[StoreKind, Callable[[StoreSpec], _Entries]]] = {
+    StoreKind.KEY_VALUE: _Entries,
+    StoreKind.WINDOW: _Windows,
+    StoreKind.SESSION: _Sessions,
+    StoreKind.VERSIONED: _Versions,
+}

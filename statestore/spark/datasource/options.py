@@ -1,0 +1,218 @@
+"""What `option(...)` says to the data source; names are those of Spark's own state reader where it has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from statestore.bytestore.kind_names import Kind
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import DataSourceOptionError
+from statestore.recovery.pointer import CommitPointer
+from statestore.stores.supplier import default_segment_interval_ms
+
+T = TypeVar("T")
+
+_READ: Final = (
+    "path",
+    "store",
+    "checkpoint",
+    "pointers",
+    "batchId",
+    "includeHeaders",
+    "pushFilters",
+    "trustKeys",
+    "workDir",
+    "readChangeFeed",
+    "changeStartBatchId",
+    "changeEndBatchId",
+)
+_WRITE: Final = (
+    "path",
+    "store",
+    "kind",
+    "shards",
+    "shardBy",
+    "retentionMs",
+    "segmentIntervalMs",
+    "windowSizeMs",
+    "workDir",
+)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read a state."""
+
+    path: str
+    store: str | None
+    checkpoint: str | None
+    pointers: str | None
+    batch_id: int | None
+    include_headers: bool
+    push_filters: bool
+    trust_keys: bool
+    work_dir: str | None
+    change_start_batch_id: int | None
+    """The first batch of the change feed; None if the store itself is to be read."""
+    change_end_batch_id: int | None
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> ReadOptions:
+        """Return what the options say. Raises DataSourceOptionError."""
+        options = _Options(given, _READ)
+        feed = options.flag("readChangeFeed", False)
+        start, end = options.number("changeStartBatchId"), options.number("changeEndBatchId")
+        read = cls(
+            options.required("path", "is missing: say where the state is, with load(LOCATION)"),
+            options.text("store"),
+            options.text("checkpoint"),
+            options.text("pointers"),
+            options.number("batchId"),
+            options.flag("includeHeaders", True),
+            options.flag("pushFilters", False),
+            options.flag("trustKeys", False),
+            options.text("workDir"),
+            start,
+            end,
+        )
+        if read.checkpoint is not None and read.pointers is not None:
+            raise DataSourceOptionError("pointers", "says what option 'checkpoint' says, too: give one of them")
+        if read.batch_id is not None and read.checkpoint is None:
+            raise DataSourceOptionError("batchId", "needs the option 'checkpoint', where that batch is recorded")
+        if feed:
+            read._check_feed()
+        elif start is not None or end is not None:
+            raise DataSourceOptionError("readChangeFeed", "must be true for changes between batches")
+        return read
+
+    def _check_feed(self) -> None:
+        start, end = self.change_start_batch_id, self.change_end_batch_id
+        if start is None:
+            raise DataSourceOptionError("changeStartBatchId", "is missing: say which batch's changes come first")
+        if end is not None and end < start:
+            raise DataSourceOptionError("changeEndBatchId", f"must not be before {start}, got {end}")
+        if self.checkpoint is None:
+            raise DataSourceOptionError("readChangeFeed", "needs the option 'checkpoint', where batches are recorded")
+        if self.batch_id is not None:
+            raise DataSourceOptionError("batchId", "has no meaning for a change feed; use changeEndBatchId")
+        if self.push_filters:
+            raise DataSourceOptionError("pushFilters", "has no meaning for a change feed: it is read as a whole")
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What state to make, with one store."""
+
+    path: str
+    spec: StoreSpec
+    shards: int
+    shard_by: str
+    work_dir: str | None
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> WriteOptions:
+        """Return what the options say. Raises DataSourceOptionError."""
+        options = _Options(given, _WRITE)
+        shards = options.number("shards", least=1)
+        if shards is None:
+            raise DataSourceOptionError("shards", "is missing: say how many parts the key space has")
+        shard_by = options.text("shardBy") or "key"
+        if shard_by not in ("key", "partition"):
+            raise DataSourceOptionError("shardBy", f"must be key or partition, got {shard_by!r}")
+        return cls(
+            options.required("path", "is missing: say where the state shall be, with save(LOCATION)"),
+            options.spec(),
+            shards,
+            shard_by,
+            options.text("workDir"),
+        )
+
+
+def pointers_of(text_or_file: str) -> list[CommitPointer]:
+    """Return the commit pointers in a text, one a line, or in the file of that name on the driver's machine.
+
+    Raises DataSourceOptionError if there is no such file, and CommitPointerError.
+    """
+    text = text_or_file
+    if not text.lstrip().startswith("{"):
+        try:
+            text = Path(text_or_file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as cause:
+            raise DataSourceOptionError(
+                "pointers", f"names a file that can't be read ({cause}); give it one, or the pointers themselves"
+            ) from cause
+    return [CommitPointer.from_json(line) for line in text.splitlines() if line.strip()]
+
+
+class _Options:
+    """Options by their names, whatever their case, of which none may be unknown."""
+
+    def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+        by_lower = {name.lower() for name in known}
+        for name in self._given:
+            if name not in by_lower:
+                raise DataSourceOptionError(name, f"is unknown here; there are {', '.join(sorted(known))}")
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def required(self, name: str, problem: str) -> str:
+        value = self.text(name)
+        if not value:
+            raise DataSourceOptionError(name, problem)
+        return value
+
+    def number(self, name: str, *, least: int = 0) -> int | None:
+        def whole(text: str) -> int:
+            value = int(text)
+            if not least <= value < 2**63:
+                raise ValueError(text)
+            return value
+
+        return self._parsed(name, whole, f"a whole number, {least} or more")
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self._parsed(name, lambda text: {"true": True, "false": False}[text.lower()], "true or false")
+        return default if value is None else value
+
+    def spec(self) -> StoreSpec:
+        kind_name = self.required("kind", f"is missing: say one of {', '.join(kind.value for kind in Kind)}")
+        kind, store_format, duplicates = self._kind(kind_name).meaning
+        retention_ms = self.number("retentionMs")
+        interval_ms = self.number("segmentIntervalMs", least=1)
+        if kind.is_segmented and retention_ms is not None and interval_ms is None:
+            interval_ms = default_segment_interval_ms(kind, retention_ms)
+        name = self.required("store", "is missing: say what the store is called")
+        window_size_ms = self.number("windowSizeMs")
+        needed = {"retentionMs": (kind.is_segmented, retention_ms)}
+        needed["segmentIntervalMs"] = (kind.is_segmented, interval_ms)
+        needed["windowSizeMs"] = (kind is StoreKind.WINDOW, window_size_ms)
+        for option, (has_it, value) in needed.items():
+            if has_it and value is None:
+                raise DataSourceOptionError(option, f"is missing; a store of the kind {kind_name} has it")
+            if not has_it and value is not None:
+                raise DataSourceOptionError(option, f"has no meaning for a store of the kind {kind_name}")
+        try:
+            return StoreSpec(name, kind, store_format, retention_ms, interval_ms, window_size_ms, duplicates)
+        except ValueError as cause:
+            raise DataSourceOptionError("store", f"makes no store ({cause})") from cause
+
+    def _kind(self, name: str) -> Kind:
+        try:
+            return Kind(name)
+        except ValueError:
+            known = ", ".join(kind.value for kind in Kind)
+            raise DataSourceOptionError("kind", f"must be one of {known}, got {name!r}") from None
+
+    def _parsed(self, name: str, parse: Callable[[str], T], wanted: str) -> T | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except (ValueError, KeyError):
+            raise DataSourceOptionError(name, f"must be {wanted}, got {text!r}") from None

@@ -1,0 +1,151 @@
+"""Rows that a new state is to be made of: checked, and each in the shard that it belongs to. Vectorised over Arrow.
+
+Rows have the columns that a read of a store gives, as far as its kind and format have them; `shard` and `version` of
+such a read are not looked at, but where records are placed by partition: then `shard` says which shard a row is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import InputSchemaError, StateRowError
+from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.partitioner import partition_column
+from statestore.format.window_key import MAX_TIME_MS
+from statestore.spark.datasource.store_columns import ENTRY_FIELDS
+from statestore.spark.schema import HEADERS, check_column_type
+
+UNKNOWN_TIMESTAMP_MS: Final = -1
+"""What values have that were upgraded from a format without timestamps."""
+PLACED: Final = pa.schema([pa.field("shard", pa.int32()), pa.field("store", pa.string()), *ENTRY_FIELDS])
+PLACED_SCHEMA: Final = (
+    "shard int, store string, key binary, value binary, timestamp_ms long, "
+    f"headers {HEADERS}, start_ms long, end_ms long"
+)
+_COLUMN_TYPES: Final = {
+    "store": "string",
+    "shard": "int",
+    "version": "bigint",
+    "key": "binary",
+    "value": "binary",
+    "timestamp_ms": "bigint",
+    "headers": HEADERS,
+    "start_ms": "bigint",
+    "end_ms": "bigint",
+}
+
+
+def check_row_columns(schema: StructType, stores: Sequence[StoreSpec], shard_by: str) -> None:
+    """Raise InputSchemaError unless rows with these columns can be entries of the stores."""
+    needed = {"key", "value"}
+    if len(stores) > 1:
+        needed.add("store")
+    if shard_by == "partition":
+        needed.add("shard")
+    for spec in stores:
+        needed |= {"timestamp_ms"} if spec.format.has_timestamp else set()
+        needed |= {"start_ms"} if spec.kind.is_segmented else set()
+        needed |= {"end_ms"} if spec.kind in (StoreKind.SESSION, StoreKind.VERSIONED) else set()
+    for name in sorted(needed):
+        if name not in schema.names:
+            raise InputSchemaError(name, f"is missing; a state of these stores is made of {sorted(needed)}")
+    for field in schema.fields:
+        if field.name not in _COLUMN_TYPES:
+            raise InputSchemaError(field.name, f"is not one of {', '.join(_COLUMN_TYPES)}: drop it")
+        check_column_type(field, _COLUMN_TYPES[field.name])
+
+
+@dataclass(frozen=True)
+class RowPlacement:
+    """Brings rows into the shape of PLACED. Runs as a mapInArrow function, or in the task that writes them."""
+
+    stores: tuple[StoreSpec, ...]
+    shards: int
+    shard_by: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with their shards, in the same order. Raises StateRowError."""
+        for batch in batches:
+            if batch.num_rows:
+                yield self._placed(batch)
+
+    def _placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        # The casts undo large variable-size types, if Spark is set to use them, and fields that can't be null.
+        columns = {
+            field.name: batch.column(field.name).cast(HEADERS_TYPE if field.name == "headers" else field.type)
+            if field.name in batch.schema.names
+            else pa.nulls(batch.num_rows, field.type)
+            for field in PLACED
+        }
+        if "store" not in batch.schema.names:
+            columns["store"] = pa.repeat(self.stores[0].name, batch.num_rows)
+        rows = pa.record_batch([columns[field.name] for field in PLACED], schema=PLACED)
+        self._check(rows)
+        if self.shard_by == "key":
+            shards = pa.array(partition_column(rows.column("key"), self.shards))
+            rows = rows.set_column(0, PLACED.field("shard"), shards)
+        return rows
+
+    def _check(self, rows: pa.RecordBatch) -> None:
+        names = [spec.name for spec in self.stores]
+        unknown = pc.invert(pc.is_in(rows.column("store"), value_set=pa.array(names, pa.string())))
+        _refuse("", "store", rows, unknown, f"is of no store that was named ({', '.join(names)})")
+        if self.shard_by == "partition":
+            shard = rows.column("shard")
+            outside = pc.or_(pc.less(shard, 0), pc.greater_equal(shard, self.shards))
+            _refuse("", "shard", rows, pc.fill_null(outside, True), f"is of no shard from 0 to {self.shards - 1}")
+        for spec in self.stores:
+            of_store = rows if len(names) == 1 else rows.filter(pc.equal(rows.column("store"), spec.name))
+            if of_store.num_rows:
+                _check_entries(spec, of_store)
+
+
+def _check_entries(spec: StoreSpec, rows: pa.RecordBatch) -> None:
+    for column in ("key", "value"):
+        _refuse(spec.name, column, rows, pc.is_null(rows.column(column)), f"has no {column}")
+    timestamps_ms = rows.column("timestamp_ms")
+    if spec.format.has_timestamp:
+        missing = pc.fill_null(pc.less(timestamps_ms, UNKNOWN_TIMESTAMP_MS), True)
+        _refuse(spec.name, "timestamp_ms", rows, missing, "has no timestamp, or a negative one other than -1")
+    else:
+        _refuse_no_room(spec, "timestamp_ms", rows, pc.is_valid(timestamps_ms))
+    if not spec.format.has_headers:
+        some = pc.fill_null(pc.greater(pc.list_value_length(rows.column("headers")), 0), False)
+        _refuse_no_room(spec, "headers", rows, some)
+    starts_ms, ends_ms = rows.column("start_ms"), rows.column("end_ms")
+    if spec.kind is StoreKind.KEY_VALUE:
+        _refuse_no_room(spec, "start_ms", rows, pc.is_valid(starts_ms))
+        _refuse_no_room(spec, "end_ms", rows, pc.is_valid(ends_ms))
+        return
+    negative = pc.fill_null(pc.less(starts_ms, 0), True)
+    _refuse(spec.name, "start_ms", rows, negative, "has no start, or one before 1970")
+    if spec.kind is StoreKind.SESSION:
+        early = pc.fill_null(pc.less(ends_ms, starts_ms), True)
+        _refuse(spec.name, "end_ms", rows, early, "has no end, or ends before it starts")
+    elif spec.kind is StoreKind.VERSIONED:
+        _refuse(spec.name, "end_ms", rows, pc.less_equal(ends_ms, starts_ms), "is valid no longer when it begins to be")
+    else:
+        size_ms = spec.window_size_ms or 0
+        expected = pc.add(pc.min_element_wise(starts_ms, pa.scalar(MAX_TIME_MS - size_ms)), size_ms)
+        other = pc.not_equal(ends_ms, expected)
+        _refuse(spec.name, "end_ms", rows, other, f"does not end {size_ms} ms after its start, as windows here do")
+
+
+def _refuse_no_room(spec: StoreSpec, column: str, rows: pa.RecordBatch, wrong: pa.BooleanArray) -> None:
+    described = f"{spec.kind.value} store, {spec.format.describe()}"
+    _refuse(spec.name, column, rows, wrong, f"has {column}, which a {described}, has no room for: make it null")
+
+
+def _refuse(store: str, column: str, rows: pa.RecordBatch, wrong: pa.BooleanArray, problem: str) -> None:
+    """Raise StateRowError for the first row that is `wrong`; null is not."""
+    if pc.any(wrong).as_py():
+        row = rows.filter(wrong).slice(0, 1).to_pylist()[0]
+        key = None if row["key"] is None else row["key"].hex()
+        raise StateRowError(store or str(row["store"]), column=column, key=key, problem=problem)

@@ -1,0 +1,165 @@
+"""Which entries of a store are asked for: Spark's filters, as conditions that are applied to Arrow columns.
+
+A condition selects what Spark's filter selects, row for row, null included. Beside that, conditions say which keys,
+times and shards there is no need to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+
+_INTEGERS: Final = ("shard", "start_ms", "end_ms", "timestamp_ms")
+_BYTES: Final = ("key",)
+_COMPARISONS: Final[dict[type[Filter], Callable[..., Any]]] = {
+    EqualTo: pc.equal,
+    LessThan: pc.less,
+    LessThanOrEqual: pc.less_equal,
+    GreaterThan: pc.greater,
+    GreaterThanOrEqual: pc.greater_equal,
+}
+MIN_INTEGER: Final = -(2**63)
+MAX_INTEGER: Final = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One filter on one column."""
+
+    column: str
+    filter: type[Filter]
+    value: Any = None
+    """What is compared with, a list of it for In."""
+    negated: bool = False
+
+    def mask(self, column: pa.Array) -> pa.BooleanArray:
+        """Return for each row whether the condition holds; null, as in SQL, where that can't be said."""
+        found = self._mask(column)
+        return pc.invert(found) if self.negated else found
+
+    def _mask(self, column: pa.Array) -> pa.BooleanArray:
+        if self.filter is IsNull:
+            return pc.is_null(column)
+        if self.filter is IsNotNull:
+            return pc.is_valid(column)
+        if self.filter is EqualNullSafe:
+            if self.value is None:
+                return pc.is_null(column)
+            return pc.fill_null(pc.equal(column, pa.scalar(self.value, column.type)), False)
+        if self.filter is In:
+            listed = [value for value in self.value if value is not None]
+            found = pc.is_in(column, value_set=pa.array(listed, column.type))
+            # A null may or may not be any of them, and a value that is not found may be the null.
+            known = found if len(listed) < len(self.value) else pa.repeat(True, len(column))
+            return pc.if_else(pc.and_(pc.is_valid(column), known), found, pa.scalar(None, pa.bool_()))
+        return _COMPARISONS[self.filter](column, pa.scalar(self.value, column.type))
+
+
+def condition_of(asked: Filter) -> Condition | None:
+    """Return the condition that a filter is, None if it is none that is known here."""
+    if isinstance(asked, Not):
+        inner = condition_of(asked.child)
+        return None if inner is None else replace(inner, negated=not inner.negated)
+    kind = type(asked)
+    attribute: tuple[str, ...] = getattr(asked, "attribute", ())
+    if len(attribute) != 1 or attribute[0] not in (*_INTEGERS, *_BYTES):
+        return None
+    column = attribute[0]
+    if kind in (IsNull, IsNotNull):
+        return Condition(column, kind)
+    if kind is In:
+        values = list(getattr(asked, "value", ()))
+        return Condition(column, kind, values) if all(_is_of(column, value) for value in values) else None
+    value = getattr(asked, "value", None)
+    if kind is EqualNullSafe or kind in _COMPARISONS:
+        return Condition(column, kind, value) if _is_of(column, value) else None
+    return None
+
+
+def _is_of(column: str, value: Any) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, bytes) if column in _BYTES else type(value) is int
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The entries for which all conditions hold."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    def kept(self, columns: Mapping[str, pa.Array]) -> pa.BooleanArray | None:
+        """Return which rows the conditions on these columns keep; None if there are none on them."""
+        masks = [each.mask(columns[each.column]) for each in self.conditions if each.column in columns]
+        return pc.fill_null(reduce(pc.and_kleene, masks), False) if masks else None
+
+    def shards(self, numbers: Iterable[int]) -> list[int]:
+        """Return which of these shards are asked for."""
+        column = pa.array(numbers, pa.int32())
+        kept = self.kept({"shard": column})
+        found: list[int] = (column if kept is None else column.filter(kept)).to_pylist()
+        return found
+
+    def keys(self) -> list[bytes] | None:
+        """Return, in order, the only keys that can be asked for; None if those are not listed."""
+        listed = [set(each.value) if each.filter is In else {each.value} for each in self._positive("key", EqualTo, In)]
+        if not listed:
+            return None
+        keys = pa.array(sorted(key for key in set.intersection(*listed) if key is not None), pa.binary())
+        kept = self.kept({"key": keys})
+        found: list[bytes] = (keys if kept is None else keys.filter(kept)).to_pylist()
+        return found
+
+    def key_bounds(self) -> tuple[bytes | None, bytes | None]:
+        """Return between which keys, both inclusive, all stand that are asked for; None is open."""
+        lows = [each.value for each in self._positive("key", GreaterThan, GreaterThanOrEqual)]
+        highs = [each.value for each in self._positive("key", LessThan, LessThanOrEqual)]
+        return max(lows, default=None), min(highs, default=None)
+
+    def time_bounds(self, column: str) -> tuple[int, int]:
+        """Return between which times in a column, both inclusive, all stand that are asked for.
+
+        MIN_INTEGER and MAX_INTEGER are open.
+        """
+        low, high = MIN_INTEGER, MAX_INTEGER
+        for each in self._positive(column, *_COMPARISONS, In):
+            values: Sequence[int] = [v for v in each.value if v is not None] if each.filter is In else [each.value]
+            if each.filter not in (LessThan, LessThanOrEqual):
+                low = max(low, min(values, default=low))
+            if each.filter not in (GreaterThan, GreaterThanOrEqual):
+                high = min(high, max(values, default=high))
+        return low, high
+
+    def needs_value(self, column: str) -> bool:
+        """Return whether only rows are asked for that have something in `column`."""
+        return bool(self._positive(column, *_COMPARISONS, In)) or Condition(column, IsNotNull) in self.conditions
+
+    def _positive(self, column: str, *kinds: type[Filter]) -> list[Condition]:
+        """Return the conditions of these kinds with a value, of which none is negated."""
+        return [
+            each
+            for each in self.conditions
+            if each.column == column and each.filter in kinds and not each.negated and each.value is not None
+        ]
+
+
+EVERYTHING: Final = Selection()
+"""Asks for all entries."""

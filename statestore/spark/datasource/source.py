@@ -1,0 +1,218 @@
+"""`headerstate`: the Spark data source. What Spark runs where is said at each class.
+
+Spark makes a HeaderStateDataSource in a process on the driver's machine, pickles it, and plans each read in another
+such process; there the state's metadata is read, and the driver asked for commit pointers. Readers and partitions go
+on to the executors; the driver's address and its key do not.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.pointer import CommitPointer
+from statestore.spark.datasource.change_feed import (
+    CHANGE_SCHEMA,
+    CHANGE_SCHEMA_WITHOUT_HEADERS,
+    ChangeScan,
+    ShardChanges,
+)
+from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
+from statestore.spark.datasource.committed import (
+    asked_changes,
+    asked_pointers,
+    asked_store,
+    shards_of_keys,
+    state_in,
+)
+from statestore.spark.datasource.options import ReadOptions
+from statestore.spark.datasource.selection import EVERYTHING, Selection, condition_of
+from statestore.spark.datasource.store_scan import STORE_SCHEMA, STORE_SCHEMA_WITHOUT_HEADERS, StoreScan
+from statestore.spark.datasource.writer import StateWriter
+from statestore.spark.reader import recorded_pointers
+from statestore.spark.source_offsets import read_source_offsets
+
+FORMAT_NAME = "headerstate"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_services: dict[SparkSession, CheckpointService] = {}
+
+
+def register_data_source(spark: SparkSession) -> None:
+    """Have `spark.read.format("headerstate")` and `df.write.format("headerstate")` work in this session.
+
+    Call it once in each session; again does nothing. Lets Python data sources push filters down, which the option
+    pushFilters needs.
+    """
+    for session, service in list(_services.items()):
+        if session.sparkContext._jsc is None:  # its context has stopped
+            service.close()
+            del _services[session]
+    if spark in _services:
+        return
+    service = CheckpointService(
+        lambda checkpoint, batch_id: recorded_pointers(spark, checkpoint, batch_id),
+        lambda checkpoint: read_source_offsets(spark, checkpoint).batch_id,
+    )
+
+    class Registered(HeaderStateDataSource):
+        driver = service.address
+
+    spark.dataSource.register(Registered)
+    spark.conf.set(_PUSHDOWN, "true")
+    _services[spark] = service
+
+
+class HeaderStateDataSource(DataSource):
+    """What Spark makes of a `load` or a `save`. Lives on the driver's machine, and travels on without `driver`."""
+
+    driver: DriverAddress | None = None
+    """Who can read a checkpoint; None if nobody can be asked."""
+    _dataframe: str | None = None
+    """Identity of the DataFrame that `load` returned: all that is derived from it shares it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` takes."""
+        return FORMAT_NAME
+
+    def schema(self) -> str:
+        """Return the columns of the store, or of its changes. Raises DataSourceOptionError."""
+        options = ReadOptions.of(self.options)
+        if options.change_start_batch_id is not None:
+            return CHANGE_SCHEMA if options.include_headers else CHANGE_SCHEMA_WITHOUT_HEADERS
+        return STORE_SCHEMA if options.include_headers else STORE_SCHEMA_WITHOUT_HEADERS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads; whatever there is to ask the driver for was asked then."""
+        options = ReadOptions.of(self.options)
+        # Spark sends this data source on to the executors, beside its reader.
+        driver, self.driver = self.driver, None
+        location = DurableLocation(options.path)
+        metadata = state_in(location)
+        spec = asked_store(metadata, options.store)
+        if options.change_start_batch_id is not None:
+            changes = ChangeScan(location, metadata, spec, options.include_headers, options.work_dir)
+            return ChangeReader(changes, asked_changes(location, metadata, options, driver))
+        scan = StoreScan(location, metadata, spec, EVERYTHING, options.include_headers, options.work_dir)
+        pointers = asked_pointers(location, metadata, options, driver)
+        if not options.push_filters:
+            return StoreReader(scan, pointers)
+        return FilteringStoreReader(
+            scan, pointers, trust_keys=options.trust_keys, driver=driver, dataframe=self._dataframe or ""
+        )
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what makes a new state; its location was taken then."""
+        return StateWriter.begin(self.options, schema, overwrite)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (dict(self.options), self.driver, self._dataframe or uuid.uuid4().hex)
+
+
+def _restored(options: Mapping[str, str], driver: DriverAddress | None, dataframe: str) -> HeaderStateDataSource:
+    source = HeaderStateDataSource(dict(options))
+    source.driver = driver
+    source._dataframe = dataframe
+    return source
+
+
+class ShardPartition(InputPartition):
+    """One shard, a task of its own: `value` is its commit pointer as JSON, or its ShardChanges."""
+
+
+class StoreReader(DataSourceReader):
+    """Reads a store. Partitions are made on the driver's machine, rows on the executors."""
+
+    def __init__(self, scan: StoreScan, pointers: list[CommitPointer]) -> None:
+        self.scan = scan
+        self._pointers = pointers
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the shards that hold anything that is asked for; their pointers were read before."""
+        return [
+            ShardPartition(self._pointers[shard].to_json())
+            for shard in self._shards()
+            if self._pointers[shard].version > 0
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a shard."""
+        # Of no partitions at all, Spark makes one without a value.
+        if partition.value is not None:
+            yield from self.scan.read(CommitPointer.from_json(partition.value))
+
+    def _shards(self) -> list[int]:
+        return self.scan.shards
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Each partition has its own pointer, and no executor needs those of the others.
+        return {"scan": self.scan}
+
+
+class FilteringStoreReader(StoreReader):
+    """Reads a store, and of it only what Spark's filters ask for, applied exactly as Spark would."""
+
+    def __init__(
+        self,
+        scan: StoreScan,
+        pointers: list[CommitPointer],
+        *,
+        trust_keys: bool,
+        driver: DriverAddress | None,
+        dataframe: str,
+    ) -> None:
+        super().__init__(scan, pointers)
+        self._trust_keys = trust_keys
+        self._driver = driver
+        self._dataframe = dataframe
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that are applied here, and return the others.
+
+        Raises DataFrameReusedError if the DataFrame was read with other filters before: Spark 4.2 keeps one read
+        function for all that is derived from one `load`.
+        """
+        conditions = {id(each): condition_of(each) for each in filters}
+        known = tuple(condition for condition in conditions.values() if condition is not None)
+        if self._driver is not None:
+            described = [f"{each.column} {each.filter.__name__} {each.value!r} {each.negated}" for each in known]
+            self._driver.check_filters(self._dataframe, " and ".join(sorted(described)))
+        self.scan = self.scan.selecting(Selection(known))
+        return [each for each in filters if conditions[id(each)] is None]
+
+    def _shards(self) -> list[int]:
+        keys = self.scan.selection.keys()
+        shards = super()._shards()
+        if keys is None:
+            return shards
+        of_keys = shards_of_keys(self.scan.metadata, self.scan.spec, keys, trust_keys=self._trust_keys)
+        return shards if of_keys is None else [shard for shard in shards if shard in of_keys]
+
+
+class ChangeReader(DataSourceReader):
+    """Reads the changes of a store. Partitions are made on the driver's machine, rows on the executors."""
+
+    def __init__(self, scan: ChangeScan, changes: list[ShardChanges]) -> None:
+        self.scan = scan
+        self._changes = changes
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the shards that were changed."""
+        shards = self._changes[:1] if self.scan.is_global else self._changes
+        return [ShardPartition(changes) for changes in shards if changes.deltas]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a shard, in order."""
+        # Of no partitions at all, Spark makes one without a value.
+        if partition.value is not None:
+            yield from self.scan.read(partition.value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"scan": self.scan}

@@ -1,0 +1,70 @@
+"""One shard of a store as rows: restored as it was committed, into a copy that is nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pyarrow as pa
+
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import StateMetadata
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.shard_batch import ShardedState
+from statestore.spark.datasource.selection import EVERYTHING, Selection
+from statestore.spark.datasource.store_columns import ENTRY_FIELDS, entry_columns
+from statestore.spark.schema import HEADERS
+
+STORE_SCHEMA: Final = ", ".join(
+    [
+        "shard int, version long, key binary, value binary, timestamp_ms long",
+        f"headers {HEADERS}, start_ms long, end_ms long",
+    ]
+)
+STORE_SCHEMA_WITHOUT_HEADERS: Final = STORE_SCHEMA.replace(f"headers {HEADERS}, ", "")
+_SHARD_FIELDS: Final = (pa.field("shard", pa.int32()), pa.field("version", pa.int64()))
+_WITH_HEADERS: Final = pa.schema([*_SHARD_FIELDS, *ENTRY_FIELDS])
+_WITHOUT_HEADERS: Final = pa.schema([field for field in _WITH_HEADERS if field.name != "headers"])
+
+
+@dataclass(frozen=True)
+class StoreScan:
+    """What to read of a store. Travels to the executors."""
+
+    location: DurableLocation
+    metadata: StateMetadata
+    spec: StoreSpec
+    selection: Selection = EVERYTHING
+    with_headers: bool = True
+    work_dir: str | None = None
+    """Has room for one shard, in a temporary directory; None means that of the machine."""
+
+    def selecting(self, selection: Selection) -> StoreScan:
+        """Return a scan of the entries that `selection` asks for."""
+        return replace(self, selection=selection)
+
+    @property
+    def shards(self) -> list[int]:
+        """The shards that hold rows which are asked for. Of a global store, every shard holds all: one is read."""
+        whole = range(1) if self.spec.name in self.metadata.global_stores else range(self.metadata.shards)
+        return self.selection.shards(whole)
+
+    def read(self, pointer: CommitPointer) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a shard at the version of its pointer, with the columns of STORE_SCHEMA."""
+        metadata = self.metadata
+        schema = _WITH_HEADERS if self.with_headers else _WITHOUT_HEADERS
+        with TemporaryDirectory(prefix="statestore-read-", dir=self.work_dir) as directory:
+            # A local copy of its own: a reader must not touch those of a running query. And all on disk, also what a
+            # query keeps in memory: it need not fit here.
+            state = ShardedState(metadata.state_id, self.location, metadata.stores, LocalDirectory(directory))
+            with state.open(pointer) as batch:
+                store = batch.stores[self.spec.name].bytes
+                for columns in entry_columns(self.spec, store, self.selection, with_headers=self.with_headers):
+                    rows = len(columns["key"])
+                    columns["shard"] = pa.repeat(pa.scalar(pointer.shard, pa.int32()), rows)
+                    columns["version"] = pa.repeat(pa.scalar(pointer.version, pa.int64()), rows)
+                    yield pa.record_batch([columns[field.name] for field in schema], schema=schema)

@@ -1,0 +1,153 @@
+"""Makes initial state of a DataFrame: what a query starts from that has no state yet.
+
+The location is taken before anything is written, and becomes a state after all of it was read back. Whatever fails in
+between leaves nothing there that a query would start on, and that the next attempt does not clear away.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import DataSourceOptionError, ShardOverlapError
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import StateMetadata, metadata_of_stores
+from statestore.recovery.new_state import claim_target
+from statestore.recovery.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, complete_filled
+from statestore.spark.datasource.filling import ShardFilling
+from statestore.spark.datasource.options import WriteOptions
+from statestore.spark.datasource.row_placement import PLACED_SCHEMA, RowPlacement, check_row_columns
+from statestore.stores.builder import StoreBuilder
+
+_MADE_FROM: Final = "rows of a DataFrame"
+_PLACEMENTS: Final = ("key", "partition")
+
+
+@dataclass(frozen=True)
+class InitialState:
+    """The state that was made: start a query on `location`, with as many shards and a new checkpoint."""
+
+    location: str
+    state_id: str
+    shards: int
+    entries: Mapping[str, int]
+    """How many entries each store has; of versioned stores versions and the ends of those that none follows."""
+
+
+def write_initial_state(
+    rows: DataFrame,
+    location: str | Path | DurableLocation,
+    *,
+    stores: Iterable[StoreBuilder[Any] | StoreSpec],
+    shards: int,
+    shard_by: str = "key",
+    work_dir: str | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> InitialState:
+    """Make in an empty location a state of the rows of a batch DataFrame, from which a query can start.
+
+    Args:
+        rows: columns as a read of a store gives them: key and value (binary), timestamp_ms, headers, start_ms and
+            end_ms as far as the stores have them; of several stores, `store` says which a row is of. `shard` and
+            `version` are not looked at.
+        location: path or URI of an empty location.
+        stores: builders, as the topology has them, or specs.
+        shards: how many parts the key space has; the query must have as many.
+        shard_by: "key" if the keys of the stores (of windows and sessions without their times) are those of the records
+            that the query will read; "partition" if `shard` says which shard each row is of: the Kafka partition of its
+            records modulo `shards`.
+        work_dir: directory on each executor with room for a shard, which is read back there; None means a temporary
+            one.
+        memory_bytes: about how much a task holds in memory of what it writes.
+
+    Raises InputSchemaError, TargetNotEmptyError, LocationNotWritableError, and ValueError for illegal arguments. Errors
+    of rows (StateRowError) and of reading back (StateCheckError) reach the driver in the text of Spark's exception. The
+    location holds a state only if this returns.
+    """
+    specs = tuple(each.spec if isinstance(each, StoreBuilder) else each for each in stores)
+    if not specs or len({spec.name for spec in specs}) < len(specs):
+        raise ValueError(f"stores must be at least one, each with a name of its own, got {[s.name for s in specs]}")
+    if type(shards) is not int or shards < 1:
+        raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
+    if shard_by not in _PLACEMENTS:
+        raise ValueError(f"shard_by must be one of {', '.join(_PLACEMENTS)}, not {shard_by!r}")
+    check_row_columns(rows.schema, specs, shard_by)
+    target = DurableLocation.of(location)
+    metadata = metadata_of_stores(specs, shards, shard_by)
+    claim_target(target, _MADE_FROM, metadata)
+    filling = ShardFilling(target, metadata, work_dir, memory_bytes)
+    placed = rows.mapInArrow(RowPlacement(specs, shards, shard_by).__call__, PLACED_SCHEMA)
+    # Partition n has shard n, so that each shard is written by one task.
+    by_shard = placed.repartitionById(shards, "shard")
+    if any(spec.kind is StoreKind.VERSIONED for spec in specs):
+        by_shard = by_shard.sortWithinPartitions("store", "key", "start_ms")
+
+    def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([[pickle.dumps(filling.fill(batches))]], names=["filled"])
+
+    filled = [shard for row in by_shard.mapInArrow(fill, "filled binary").collect() for shard in pickle.loads(row[0])]
+    complete_filled(target, metadata, filled)
+    return InitialState(str(target), metadata.state_id, shards, _entries(metadata, filled))
+
+
+def _entries(metadata: StateMetadata, filled: Sequence[FilledShard]) -> dict[str, int]:
+    entries = Counter({spec.name: 0 for spec in metadata.stores})
+    for shard in filled:
+        entries.update({store: tally.entries for store, tally in shard.tallies.items()})
+    return dict(entries)
+
+
+@dataclass
+class FilledShards(WriterCommitMessage):
+    """What one task has written."""
+
+    shards: list[FilledShard]
+
+
+@dataclass(frozen=True)
+class StateWriter(DataSourceArrowWriter):
+    """Writes rows as they are partitioned. Begun and committed on the driver's machine, written on the executors."""
+
+    filling: ShardFilling
+    placement: RowPlacement
+
+    @classmethod
+    def begin(cls, options: Mapping[str, str], schema: StructType, overwrite: bool) -> StateWriter:
+        """Return the writer of a new state, whose location is taken.
+
+        Raises DataSourceOptionError, InputSchemaError, TargetNotEmptyError, LocationNotWritableError.
+        """
+        if overwrite:
+            raise DataSourceOptionError("mode", "can't be overwrite: a state is made in an empty location, by append")
+        asked = WriteOptions.of(options)
+        check_row_columns(schema, [asked.spec], asked.shard_by)
+        location = DurableLocation(asked.path)
+        metadata = metadata_of_stores([asked.spec], asked.shards, asked.shard_by)
+        claim_target(location, _MADE_FROM, metadata)
+        placement = RowPlacement((asked.spec,), asked.shards, asked.shard_by)
+        return cls(ShardFilling(location, metadata, asked.work_dir), placement)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> FilledShards:
+        """Write the rows of one partition. Raises StateRowError, StateCheckError, LocationNotWritableError."""
+        return FilledShards(self.filling.fill(self.placement(iterator)))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make the location a state. Raises ShardOverlapError if several tasks wrote to a shard."""
+        filled = [shard for message in messages if isinstance(message, FilledShards) for shard in message.shards]
+        times = Counter(shard.shard for shard in filled)
+        if shared := sorted(shard for shard, count in times.items() if count > 1):
+            raise ShardOverlapError(str(self.filling.location), shards=shared)
+        complete_filled(self.filling.location, self.filling.metadata, filled)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Leave what was written: it is no state, and goes when the location is taken the next time."""

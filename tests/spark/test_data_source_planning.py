@@ -1,0 +1,216 @@
+"""How a read of the data source is planned: its options, the driver that is asked, and what goes to executors."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from pyspark.cloudpickle import cloudpickle
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+)
+from pyspark.sql.types import StructType
+
+from statestore.bytestore.kind_names import Kind
+from statestore.errors import (
+    ChangesUnavailableError,
+    DataFrameReusedError,
+    DataSourceOptionError,
+    RecoveryError,
+    StateStoreError,
+)
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.pointer import CommitPointer, DurableFile, SnapshotRef
+from statestore.spark.datasource.change_feed import shard_changes
+from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
+from statestore.spark.datasource.options import ReadOptions, WriteOptions
+from statestore.spark.datasource.source import HeaderStateDataSource
+from store_rows import (
+    options_of,
+    seeded_rows,
+    write,
+)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("state")
+    write(Kind.HEADERS_KV, path, seeded_rows(Kind.HEADERS_KV))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "'path'.*load"),
+        ({"path": "x", "stores": "y"}, "'stores'.*is unknown"),
+        ({"path": "x", "batchId": "-1", "checkpoint": "c"}, "'batchId'.*0 or more, got '-1'"),
+        ({"path": "x", "batchId": "1"}, "'batchId'.*needs the option 'checkpoint'"),
+        ({"path": "x", "pointers": "p", "checkpoint": "c"}, "'pointers'.*give one of them"),
+        ({"path": "x", "includeHeaders": "maybe"}, "'includeHeaders'.*true or false"),
+        ({"path": "x", "changeEndBatchId": "1"}, "'readChangeFeed'.*must be true"),
+        ({"path": "x", "readChangeFeed": "true"}, "'changeStartBatchId'.*is missing"),
+        ({"path": "x", "readChangeFeed": "TRUE", "changeStartBatchId": "1"}, "needs the option 'checkpoint'"),
+        (
+            {"path": "x", "readChangeFeed": "true", "changeStartBatchId": "2", "changeEndBatchId": "1"},
+            "'changeEndBatchId'.*before 2",
+        ),
+    ],
+)
+def test_options_of_a_read_are_checked(options: dict[str, str], problem: str) -> None:
+    with pytest.raises(DataSourceOptionError, match=problem):
+        ReadOptions.of(options)
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"shards": None}, "'shards'.*is missing"),
+        ({"shards": "0"}, "'shards'.*1 or more"),
+        ({"kind": "headers"}, "'kind'.*must be one of kv,"),
+        ({"store": "no name"}, "illegal name"),
+        ({"shardBy": "hash"}, "'shardBy'.*key or partition"),
+        ({"windowSizeMs": None}, "'windowSizeMs'.*is missing"),
+        ({"retentionMs": None, "segmentIntervalMs": None}, "'retentionMs'.*is missing"),
+        ({"kind": "headers-kv"}, "'retentionMs'.*has no meaning"),
+    ],
+)
+def test_options_of_a_write_are_checked(changed: dict[str, str | None], problem: str) -> None:
+    options = {**options_of(Kind.HEADERS_WINDOW, Path("x")), **changed}
+    with pytest.raises(DataSourceOptionError, match=problem):
+        WriteOptions.of({name: value for name, value in options.items() if value is not None})
+
+
+def test_segments_are_those_of_kafka_if_nobody_says() -> None:
+    options = {**options_of(Kind.HEADERS_WINDOW, Path("x")), "retentionMs": "1000000"}
+    del options["segmentIntervalMs"]
+    assert WriteOptions.of(options).spec.segment_interval_ms == 500_000
+
+
+def a_driver(pointers: list[str]) -> CheckpointService:
+    def read_pointers(checkpoint: str, batch_id: int | None) -> list[str]:
+        if batch_id == 9:
+            raise RecoveryError(checkpoint, "batch 9 can't be read")
+        if batch_id == 8:
+            raise OSError("the disk is gone")
+        return pointers
+
+    return CheckpointService(read_pointers, lambda checkpoint: 4)
+
+
+def test_the_driver_answers_whoever_has_its_key() -> None:
+    service = a_driver(["a pointer"])
+    address = service.address
+    try:
+        assert address.pointers("checkpoint", 3) == ["a pointer"]
+        assert address.last_batch_id("checkpoint") == 4
+        with pytest.raises(RecoveryError, match="checkpoint: batch 9 can't be read"):
+            address.pointers("checkpoint", 9)
+        with pytest.raises(RecoveryError, match=r"can't be read .OSError: the disk is gone"):
+            address.pointers("checkpoint", 8)
+        with pytest.raises(RecoveryError, match="does not answer"):
+            DriverAddress(address.address, b"guessed").pointers("checkpoint", None)
+        assert address.pointers("checkpoint", None) == ["a pointer"], "a stranger does not end the service"
+    finally:
+        service.close()
+    with pytest.raises(RecoveryError, match=r"register_data_source\(spark\)"):
+        address.pointers("checkpoint", None)
+
+
+def test_a_dataframe_with_other_filters_than_before_is_refused(state: Path) -> None:
+    service = a_driver([])
+    try:
+        source = HeaderStateDataSource({"path": str(state), "pushFilters": "true"})
+        source.driver = service.address
+        made_once = pickle.dumps(source)
+
+        def plan(*filters: Filter) -> None:
+            reader = pickle.loads(made_once).reader(StructType())
+            assert list(reader.pushFilters(list(filters))) == []
+
+        key, shard = EqualTo(("key",), b"a"), EqualTo(("shard",), 1)
+        plan(key, shard)
+        plan(shard, key)
+        with pytest.raises(DataFrameReusedError, match="shard EqualTo 1"):
+            plan(key)
+        made_once = pickle.dumps(source)
+        plan(key)
+    finally:
+        service.close()
+
+
+def test_nothing_that_goes_to_executors_knows_the_driver(state: Path) -> None:
+    service = a_driver([])
+    try:
+
+        class Registered(HeaderStateDataSource):
+            driver = service.address
+
+        source = Registered({"path": str(state), "pushFilters": "true"})
+        planned = cloudpickle.loads(cloudpickle.dumps(source))
+        assert planned.driver == service.address
+        reader = planned.reader(StructType())
+        reader.pushFilters([EqualTo(("key",), b"a")])
+        sent = cloudpickle.dumps((reader, planned, reader.partitions()))
+    finally:
+        service.close()
+    assert service.address.key not in sent
+    assert service.address.address.encode() not in sent
+    assert service.address.key in cloudpickle.dumps(source)
+
+
+def test_pointers_must_be_known(tmp_path: Path, state: Path) -> None:
+    path = str(state)
+    with pytest.raises(StateStoreError, match="register_data_source"):
+        HeaderStateDataSource({"path": path, "checkpoint": "c"}).reader(StructType())
+    with pytest.raises(DataSourceOptionError, match=r"'pointers'.*can't be read"):
+        HeaderStateDataSource({"path": path, "pointers": str(tmp_path / "none")}).reader(StructType())
+    with pytest.raises(DataSourceOptionError, match=r"'store'.*names 'other'.*'store'"):
+        HeaderStateDataSource({"path": path, "store": "other"}).reader(StructType())
+    with pytest.raises(RecoveryError, match="there is no state"):
+        HeaderStateDataSource({"path": str(tmp_path)}).reader(StructType())
+
+
+def delta(version: int) -> DurableFile:
+    return DurableFile(f"shards/0000/deltas/{version}", 1, "digest")
+
+
+def pointer(version: int, *, since: int = 0, deltas: str = "") -> CommitPointer:
+    """Return a pointer whose deltas begin after `since`."""
+    files = tuple(delta(number) for number in range(since + 1, version + 1))
+    if deltas:
+        files = tuple(file._replace(name=f"{file.name}{deltas}") for file in files)
+    if not since:
+        return CommitPointer("state", 0, version, files)
+    manifest = DurableFile("manifest", 1, "digest")
+    snapshots = (SnapshotRef(since, manifest, delta(since).name, since),)
+    snapshots += (SnapshotRef(version, manifest, files[-1].name, version),)
+    return CommitPointer("state", 0, version, files, snapshots=snapshots)
+
+
+def test_changes_are_the_deltas_between_two_pointers_of_one_chain(tmp_path: Path) -> None:
+    location = DurableLocation(tmp_path)
+    changes = shard_changes(location, pointer(2), pointer(5), range(7, 10))
+    assert (changes.first_version, changes.deltas) == (3, (delta(3), delta(4), delta(5)))
+    assert changes.first_batch_id == 7, "three batches, three deltas"
+    assert shard_changes(location, pointer(2), pointer(5), range(7, 12)).first_batch_id is None
+    assert shard_changes(location, pointer(5), pointer(5), range(7, 8)).deltas == ()
+    assert shard_changes(location, pointer(3), pointer(5, since=3), range(7, 9)).deltas == (delta(4), delta(5))
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "problem"),
+    [
+        (pointer(2), pointer(5, since=3), "up to version 3 were given up for snapshots.*fewer batches"),
+        (pointer(2), pointer(5, deltas="of another run"), "version 2.*is not one that version 5 was made from"),
+        (pointer(5), pointer(2), "version 5.*is not one that version 2 was made from"),
+    ],
+)
+def test_changes_that_are_not_all_there_are_refused(
+    older: CommitPointer, newer: CommitPointer, problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ChangesUnavailableError, match=problem) as raised:
+        shard_changes(DurableLocation(tmp_path), older, newer, range(1, 4))
+    assert raised.value.shard == 0

@@ -1,0 +1,147 @@
+"""What the data source makes state of, and what it refuses, without Spark around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, MapType, StringType
+
+from statestore.bytestore.kind_names import Kind
+from statestore.errors import (
+    DataSourceOptionError,
+    InputSchemaError,
+    ShardOverlapError,
+    StateCheckError,
+    StateRowError,
+    TargetNotEmptyError,
+)
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import read_metadata
+from statestore.spark.datasource.writer import StateWriter
+from store_rows import (
+    ROW_SCHEMA,
+    ROW_TYPES,
+    SHARDS,
+    Row,
+    batch_of,
+    comparable,
+    options_of,
+    read,
+    schema_of,
+    seeded_rows,
+    write,
+)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("state")
+    write(Kind.HEADERS_KV, path, seeded_rows(Kind.HEADERS_KV))
+    return path
+
+
+BASE: Row = {"key": b"k", "value": b"v", "timestamp_ms": 5, "headers": [("h", b"x")], "start_ms": None, "end_ms": None}
+VERSION: Row = {**BASE, "timestamp_ms": None, "start_ms": 100, "end_ms": None}
+SESSION: Row = {**VERSION, "end_ms": 200}
+WINDOW: Row = {**BASE, "start_ms": 3_000}
+LATE_VERSION: Row = {**VERSION, "start_ms": 10, "end_ms": 20}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "column", "problem"),
+    [
+        (Kind.HEADERS_KV, [{**BASE, "key": None}], "key", "a row without a key has no key"),
+        (Kind.HEADERS_KV, [{**BASE, "value": None}], "value", "key 0x6b has no value"),
+        (Kind.HEADERS_KV, [{**BASE, "timestamp_ms": None}], "timestamp_ms", "no timestamp"),
+        (Kind.HEADERS_KV, [BASE, {**BASE, "timestamp_ms": -2}], "timestamp_ms", "negative"),
+        (Kind.HEADERS_KV, [{**BASE, "start_ms": 1}], "start_ms", "has no room for"),
+        (Kind.TS_KV, [BASE], "headers", "has no room for"),
+        (Kind.KV, [{**BASE, "headers": []}], "timestamp_ms", "has no room for"),
+        (Kind.HEADERS_WINDOW, [BASE], "start_ms", "has no start"),
+        (Kind.HEADERS_WINDOW, [{**WINDOW, "end_ms": 3_999}], "end_ms", "does not end 1000 ms after"),
+        (Kind.HEADERS_WINDOW, [{**WINDOW, "start_ms": -1}], "start_ms", "before 1970"),
+        (Kind.HEADERS_WINDOW, [{**WINDOW, "start_ms": 0}, {**WINDOW, "start_ms": 99_000}], "start_ms", "forgotten"),
+        (Kind.HEADERS_SESSION, [{**SESSION, "end_ms": 99}], "end_ms", "ends before it starts"),
+        (Kind.HEADERS_SESSION, [{**SESSION, "end_ms": None}], "end_ms", "has no end"),
+        (Kind.HEADERS_SESSION, [SESSION, {**SESSION, "end_ms": 99_000}], "end_ms", "stands at 200.*forgotten"),
+        (Kind.HEADERS_VERSIONED, [{**VERSION, "end_ms": 100}], "end_ms", "is valid no longer"),
+        (Kind.HEADERS_VERSIONED, [VERSION, {**VERSION, "start_ms": 200}], "start_ms", "is still valid"),
+        (Kind.HEADERS_VERSIONED, [{**LATE_VERSION, "end_ms": 150}, VERSION], "start_ms", "is still valid"),
+        (Kind.HEADERS_VERSIONED, [VERSION, LATE_VERSION], "start_ms", "comes too late.*write_initial_state"),
+        (Kind.HEADERS_VERSIONED, [LATE_VERSION, {**VERSION, "start_ms": 99_000}], "end_ms", "stands at 20.*forgotten"),
+    ],
+)
+def test_a_row_that_is_no_entry_is_named_and_leaves_no_state(
+    kind: Kind, rows: list[Row], column: str, problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StateRowError, match=f"(?s){problem}") as raised:
+        write(kind, tmp_path / "state", rows)
+    assert raised.value.column == column
+    assert raised.value.store == "store"
+    assert read_metadata(DurableLocation(tmp_path / "state")) is None
+    write(kind, tmp_path / "state", seeded_rows(kind, 2))
+    assert comparable(read(tmp_path / "state")[0]) == comparable(seeded_rows(kind, 2))
+
+
+def test_values_of_an_upgraded_store_have_no_timestamp(tmp_path: Path) -> None:
+    row = {**BASE, "timestamp_ms": -1}
+    write(Kind.HEADERS_KV, tmp_path, [row])
+    assert comparable(read(tmp_path)[0]) == comparable([row])
+
+
+def test_two_entries_with_one_key_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StateCheckError, match=r"expected were 2 entries.*found were 1"):
+        write(Kind.HEADERS_KV, tmp_path, [BASE, {**BASE, "value": b"other"}])
+    assert read_metadata(DurableLocation(tmp_path)) is None
+
+
+def test_by_partition_the_rows_say_where_they_belong(tmp_path: Path) -> None:
+    schema = schema_of(shard="integer", **ROW_TYPES)
+    with pytest.raises(InputSchemaError, match="'shard': is missing"):
+        StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path, shardBy="partition"), ROW_SCHEMA, False)
+    writer = StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path, shardBy="partition"), schema, False)
+    rows = batch_of([BASE, {**BASE, "key": b"l"}])
+    placed = rows.add_column(0, "shard", pa.array([2, 0], pa.int32()))
+    writer.commit([writer.write(iter([placed]))])
+    assert {row["key"]: row["shard"] for row in read(tmp_path)[0]} == {b"k": 2, b"l": 0}
+    outside = rows.add_column(0, "shard", pa.array([2, SHARDS], pa.int32()))
+    with pytest.raises(StateRowError, match="is of no shard from 0 to 2"):
+        writer.write(iter([outside]))
+
+
+def test_tasks_that_share_a_shard_make_no_state(tmp_path: Path) -> None:
+    writer = StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path), ROW_SCHEMA, False)
+    rows = seeded_rows(Kind.HEADERS_KV)
+    with pytest.raises(ShardOverlapError, match=r"write_initial_state\(\)") as raised:
+        writer.commit([writer.write(iter([batch_of(part)])) for part in (rows[::2], rows[1::2])])
+    assert raised.value.shards == [0, 1, 2]
+    assert read_metadata(DurableLocation(tmp_path)) is None
+    writer.abort([None])
+    assert read_metadata(DurableLocation(tmp_path)) is None
+
+
+def test_a_state_is_made_in_an_empty_location_only(tmp_path: Path, state: Path) -> None:
+    with pytest.raises(TargetNotEmptyError):
+        write(Kind.HEADERS_KV, state, [BASE])
+    with pytest.raises(DataSourceOptionError, match=r"'mode'.*can't be overwrite"):
+        StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path), ROW_SCHEMA, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"value": "binary", "timestamp_ms": "long"}, "'key': is missing"),
+        ({**ROW_TYPES, "key": "string"}, "'key': is string, not binary; cast it"),
+        ({"key": "binary", "value": "binary"}, "'timestamp_ms': is missing"),
+        ({**ROW_TYPES, "topic": "string"}, "'topic': is not one of"),
+        ({**ROW_TYPES, "headers": MapType(StringType(), BinaryType())}, "'headers': is map"),
+    ],
+)
+def test_columns_must_be_those_of_entries(columns: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    with pytest.raises(InputSchemaError, match=problem):
+        StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path), schema_of(**columns), False)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,89 @@
+"""A topology over orders with a store of every kind, and a query's stores as rows that can be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from orders import START_MS
+from statestore import (
+    AggregationWithHeaders,
+    Processor,
+    ProcessorContext,
+    Record,
+    Serdes,
+    Stores,
+    Topology,
+    ValueTimestampHeaders,
+    Windowed,
+)
+
+HOUR_MS = 3_600_000
+WINDOW_MS = 10_000
+GAP_MS = 8_000
+FOREVER_MS = 2 * START_MS
+STORES = ("sessions", "totals", "versions", "windows")
+_KEY, _INT = Serdes.string(), Serdes.int64()
+
+
+class EveryKind(Processor):
+    """Totals orders by customer, by window and by session, which are deleted as they grow, and keeps every amount."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.totals, self.windows = context.state_store("totals"), context.state_store("windows")
+        self.sessions, self.versions = context.state_store("sessions"), context.state_store("versions")
+
+    def process(self, record: Record[str, dict[str, Any]]) -> None:
+        key, time_ms, amount, headers = record.key, record.timestamp_ms, record.value["amount"], record.headers
+        seen = self.totals.get(key)
+        self.totals.put(key, ValueTimestampHeaders((seen.value if seen else 0) + amount, time_ms, headers))
+        start_ms = time_ms - time_ms % WINDOW_MS
+        counted = self.windows.fetch(key, start_ms)
+        total = (counted.value if counted else 0) + amount
+        self.windows.put(key, ValueTimestampHeaders(total, time_ms, headers), start_ms)
+        first_ms, total = time_ms, amount
+        with self.sessions.find_sessions(key, time_ms - GAP_MS, time_ms + GAP_MS) as overlapping:
+            merged = list(overlapping)
+        for session, held in merged:
+            first_ms, total = min(first_ms, session.start_ms), total + held.aggregation
+            self.sessions.remove(session)
+        self.sessions.put(Windowed(key, first_ms, time_ms), AggregationWithHeaders(total, headers))
+        # Some versions end without another.
+        self.versions.put(key, amount if amount % 5 else None, time_ms, headers)
+
+
+def builders() -> list[Any]:
+    """Return the builders of the stores in STORES."""
+    return [
+        Stores.timestamped_key_value_store_with_headers_builder(
+            Stores.persistent_timestamped_key_value_store_with_headers("totals"), _KEY, _INT
+        ),
+        Stores.timestamped_window_store_with_headers_builder(
+            Stores.persistent_timestamped_window_store_with_headers("windows", FOREVER_MS, WINDOW_MS, False, HOUR_MS),
+            _KEY,
+            _INT,
+        ),
+        Stores.session_store_with_headers_builder(
+            Stores.persistent_session_store_with_headers("sessions", FOREVER_MS), _KEY, _INT
+        ),
+        Stores.versioned_key_value_store_with_headers_builder(
+            Stores.persistent_versioned_key_value_store_with_headers("versions", FOREVER_MS, HOUR_MS), _KEY, _INT
+        ),
+    ]
+
+
+def every_kind_topology() -> Topology:
+    """Return orders -> every kind, with the stores in STORES."""
+    topology = Topology()
+    topology.add_source("orders", key_serde=_KEY, value_serde=Serdes.json())
+    topology.add_processor("every-kind", EveryKind, ["orders"])
+    for builder in builders():
+        topology.add_state_store(builder, "every-kind")
+    return topology
+
+
+def entries(rows: DataFrame) -> list[Any]:
+    """Return the entries that rows of a store are, in order, without where they stand."""
+    columns = ["key", "value", "timestamp_ms", "headers", "start_ms", "end_ms"]
+    return sorted((tuple(row) for row in rows.select(*columns).collect()), key=repr)
