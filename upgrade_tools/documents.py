@@ -18,61 +18,50 @@ from collections.abc import Iterator
 from typing import Any
 
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.format.header_bytes import parse_headers
-from statestore.format.store_format import StoreFormat
-from statestore.format.stored_value import split_stored
-from statestore.recovery.contents import StoredEntry, stored_entries
-from statestore.recovery.logical_writes import intervals_by_key
+from statestore.format.header_bytes import decode_headers
+from statestore.recovery.contents import StoredEntry
+from upgrade_tools.selection import EVERYTHING, Found, Selection, selected
 from upgrade_tools.states import OpenStore
 
 Document = dict[str, Any]
 
 
-def entry_documents(store: OpenStore) -> Iterator[Document]:
-    """Yield the entries of a store in the order of its bytes, of a versioned store in that of its keys.
+def entry_documents(
+    store: OpenStore, selection: Selection = EVERYTHING, *, with_headers: bool = True
+) -> Iterator[Document]:
+    """Yield what is asked for of a store, in its order; see `selected`, which says what it raises.
 
-    Raises FormatError for bytes that are not of the store's kind and format.
+    Without `with_headers` entries have none, and headers are parsed only if the selection asks for some.
     """
-    if store.spec.kind is StoreKind.VERSIONED:
-        return _versioned(store)
-    return (entry_document(store.spec, entry) for entry in stored_entries(store.spec, store.bytes))
+    return (document_of(store.spec, found, with_headers=with_headers) for found in selected(store, selection))
 
 
-def entry_document(spec: StoreSpec, entry: StoredEntry) -> Document:
-    """Return one entry of a store that is not versioned."""
-    document: Document = {"key": entry.key.hex()}
-    if entry.start_ms is not None:
-        document.update(start=entry.start_ms, end=entry.end_ms)
-    document["value"] = entry.value.hex()
-    if spec.format in (StoreFormat.TIMESTAMPED, StoreFormat.TIMESTAMPED_WITH_HEADERS):
+def document_of(spec: StoreSpec, found: Found, *, with_headers: bool = True) -> Document:
+    """Return what was found of a key, as an entry of the list. Raises FormatError for its headers."""
+    documents = [entry_fields(spec, entry, with_headers=with_headers) for entry in found.entries]
+    if spec.kind is not StoreKind.VERSIONED:
+        return documents[0]
+    has_latest = bool(found.entries) and found.entries[-1].end_ms is None
+    return {"key": found.key.hex(), "latest": documents[-1] if has_latest else None, "versions": documents}
+
+
+def entry_fields(spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True) -> Document:
+    """Return one entry, or one version without its key. Raises FormatError for its headers."""
+    document: Document = {}
+    if spec.kind is StoreKind.VERSIONED:
+        document.update(value=entry.value.hex(), timestamp=entry.start_ms, validTo=entry.end_ms)
+    else:
+        document["key"] = entry.key.hex()
+        if entry.start_ms is not None:
+            document.update(start=entry.start_ms, end=entry.end_ms)
+        document["value"] = entry.value.hex()
+    if entry.timestamp_ms is not None:
         document["timestamp"] = entry.timestamp_ms
-    if entry.header_bytes is not None:
+    if with_headers and entry.header_bytes is not None:
         document["headers"] = headers_document(entry.header_bytes)
     return document
 
 
 def headers_document(header_bytes: bytes) -> list[list[str | None]]:
     """Return headers as pairs of key and value in hex. Raises FormatError."""
-    return [[key, None if value is None else value.hex()] for key, value in parse_headers(header_bytes)]
-
-
-def _versioned(store: OpenStore) -> Iterator[Document]:
-    for key, intervals in intervals_by_key(store.spec, store.bytes):
-        versions = []
-        latest = None
-        for interval in intervals:
-            if interval.stored is None:
-                continue
-            parts = split_stored(store.spec.format, interval.stored)
-            version: Document = {
-                "value": parts.value.hex(),
-                "timestamp": interval.valid_from_ms,
-                "validTo": interval.valid_to_ms,
-            }
-            if parts.header_bytes is not None:
-                version["headers"] = headers_document(parts.header_bytes)
-            versions.append(version)
-            if interval.valid_to_ms is None:
-                latest = version
-        # A key of which only a tombstone is left has no version.
-        yield {"key": key.hex(), "latest": latest, "versions": versions}
+    return [[key, None if value is None else value.hex()] for key, value in decode_headers(header_bytes)]

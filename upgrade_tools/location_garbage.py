@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from statestore.errors import DurableFileMissingError, LocationMismatchError, PointersOutdatedError
+from statestore.errors import LocationMismatchError, PointersOutdatedError
 from statestore.recovery.fence import Abandoned, Fence, read_fences
 from statestore.recovery.garbage import GarbageFile, find_garbage, remove_garbage
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import METADATA_NAME, read_metadata
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_files import Written, delta_directory, parse_delta_name
+from upgrade_tools.states.location import metadata_at
 
 
 def collect_location(
@@ -28,9 +28,7 @@ def collect_location(
     StateStoreError: then nothing of that shard, and of those after it, was removed.
     """
     location = DurableLocation(uri)
-    metadata = read_metadata(location)
-    if metadata is None:
-        raise DurableFileMissingError(location.path(METADATA_NAME), needed_by="a state location")
+    metadata = metadata_at(location)
     found: list[GarbageFile] = []
     for pointer in pointers:
         if pointer.state_id != metadata.state_id:

@@ -7,8 +7,9 @@ import sys
 from statestore.operators.record_keys import record_keys
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import committed_pointers, rescale, state_to_rescale
+from statestore.recovery.rescale import committed_pointers, rescale
 from statestore.recovery.rescale_report import RescaleProgress
+from upgrade_tools.states.location import metadata_at
 
 
 def rescale_location(
@@ -26,7 +27,7 @@ def rescale_location(
     `recorded` is what Spark's checkpoint has. Raises StateStoreError.
     """
     location = DurableLocation(source)
-    metadata = state_to_rescale(location)
+    metadata = metadata_at(location)
     report = rescale(
         location,
         DurableLocation(target),

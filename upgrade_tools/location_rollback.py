@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import committed_pointers, rescale, state_to_rescale
+from statestore.recovery.rescale import committed_pointers, rescale
 from statestore.recovery.rescale_report import OnProgress, RescaleReport
+from upgrade_tools.states.location import metadata_at
 
 
 def roll_back(
@@ -26,7 +27,7 @@ def roll_back(
     number of shards, and with it every entry's place, stays. Raises StateStoreError; then `target` holds no state.
     """
     location = DurableLocation(source)
-    metadata = state_to_rescale(location)
+    metadata = metadata_at(location)
     return rescale(
         location,
         DurableLocation(target),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
@@ -16,12 +16,11 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.versioned_row import decode_latest_row, decode_segment_row
 from statestore.format.window_key import WINDOW_SUFFIX_SIZE
-from statestore.recovery.contents import StoredEntry, entries_of_pair
+from statestore.recovery.contents import StoredEntry, entry_parts
 from statestore.recovery.logical_writes import Interval, intervals_by_key
 from upgrade_tools.states import OpenStore
 
 _MAX_SEGMENT_ID: Final = 2**63 - 1
-_WITH_HEADERS: Final = (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS)
 _REPLACEMENT: Final = "\ufffd"
 
 
@@ -62,13 +61,17 @@ class Selection:
     limit: int | None = None
     """How many entries; of versioned stores keys, with all their versions."""
 
+    def limited_to(self, limit: int | None) -> Selection:
+        """Return the same with another limit."""
+        return replace(self, limit=limit)
+
     def check(self, spec: StoreSpec) -> None:
         """Raise ValueError if a store of `spec` has no such entries, whatever is in it."""
         if self.window_start_ms is not None and spec.kind is not StoreKind.WINDOW:
             raise ValueError(f"store {spec.name!r} has no windows to be found by their start: {spec.describe()}")
         if self.version_at_ms is not None and spec.kind is not StoreKind.VERSIONED:
             raise ValueError(f"store {spec.name!r} has no versions: {spec.describe()}")
-        if self.headers and spec.format not in _WITH_HEADERS:
+        if self.headers and not spec.format.has_headers:
             raise ValueError(f"store {spec.name!r} has no headers: {spec.describe()}")
         if self.asks_for_time and spec.kind is StoreKind.KEY_VALUE and spec.format is StoreFormat.PLAIN:
             raise ValueError(f"store {spec.name!r} has no times: {spec.describe()}")
@@ -79,7 +82,7 @@ class Selection:
         return self.time_from_ms is not None or self.time_to_ms is not None
 
     def matches(self, spec: StoreSpec, entry: StoredEntry) -> bool:
-        """Return whether an entry of a store is asked for. Headers are looked at last. Raises FormatError for theirs."""
+        """Return whether an entry of a store is asked for; headers are looked at last. Raises FormatError for them."""
         return (
             self.matches_key(entry.key)
             and self._matches_times(spec, entry)
@@ -118,40 +121,50 @@ class Selection:
         return start_ms <= latest_ms and (next_start_ms is None or earliest_ms < next_start_ms)
 
 
-def selected_entries(store: OpenStore, selection: Selection) -> Iterator[StoredEntry]:
-    """Yield what is asked for of a store that is not versioned, in the order of its bytes. Raises FormatError."""
-    pairs = _pairs(store, selection)
-    found = (entry for pair in pairs for entry in entries_of_pair(store.spec, *pair))
-    return islice((entry for entry in found if selection.matches(store.spec, entry)), selection.limit)
+EVERYTHING: Final = Selection()
 
 
-def selected_versions(store: OpenStore, selection: Selection) -> Iterator[tuple[bytes, list[StoredEntry]]]:
-    """Yield what is asked for of a versioned store: keys in order, with their versions, oldest first.
+class Found(NamedTuple):
+    """What is asked for of a key: one entry, or of a versioned store versions, oldest first."""
 
-    A key without a version that is asked for is left out, unless nothing but the key is. Raises FormatError.
+    key: bytes
+    entries: list[StoredEntry]
+
+
+def selected(store: OpenStore, selection: Selection = EVERYTHING) -> Iterator[Found]:
+    """Yield what is asked for in the order of the store's bytes, of a versioned store in that of its keys.
+
+    A versioned store's key without a version that is asked for is left out, unless keys are all that is asked for.
+    Raises FormatError for bytes that are not of the store's kind and format.
     """
-    return islice(_matching_versions(store, selection), selection.limit)
+    found = _versions(store, selection) if store.spec.kind is StoreKind.VERSIONED else _entries(store, selection)
+    return islice(found, selection.limit)
 
 
-def _matching_versions(store: OpenStore, selection: Selection) -> Iterator[tuple[bytes, list[StoredEntry]]]:
-    for_versions = selection.version_at_ms is not None or selection.headers or selection.asks_for_time
+def _entries(store: OpenStore, selection: Selection) -> Iterator[Found]:
+    spec = store.spec
+    for pair in _pairs(store, selection):
+        for key, start_ms, end_ms, stored in entry_parts(spec, *pair):
+            entry = StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
+            if selection.matches(spec, entry):
+                yield Found(key, [entry])
+
+
+def _versions(store: OpenStore, selection: Selection) -> Iterator[Found]:
+    asks_for_versions = selection.version_at_ms is not None or bool(selection.headers) or selection.asks_for_time
     for key, intervals in _intervals(store, selection):
         if not selection.matches_key(key):
             continue
-        versions = [
-            entry
-            for interval in intervals
-            if interval.stored is not None
-            and selection.matches(store.spec, entry := _version(store.spec, key, interval, interval.stored))
-        ]
-        if versions or not for_versions:
-            yield key, versions
+        all_versions = (_version(store.spec, key, interval) for interval in intervals if interval.stored is not None)
+        versions = [version for version in all_versions if selection.matches(store.spec, version)]
+        if versions or not asks_for_versions:
+            yield Found(key, versions)
 
 
 def _intervals(store: OpenStore, selection: Selection) -> Iterator[tuple[bytes, list[Interval]]]:
     if selection.key is None:
         return intervals_by_key(store.spec, store.bytes)
-    found = []
+    found: list[Interval] = []
     for segment_id in (*_segment_ids(store), LATEST_SEGMENT):
         row = store.bytes.get(segment_prefix(segment_id) + selection.key)
         if row is not None:
@@ -168,8 +181,9 @@ def _intervals_of_row(segment_id: int, row: bytes) -> Iterator[Interval]:
         yield Interval(version.valid_from_ms, valid_to_ms, version.value)
 
 
-def _version(spec: StoreSpec, key: bytes, interval: Interval, stored: bytes) -> StoredEntry:
-    return StoredEntry(key, interval.valid_from_ms, interval.valid_to_ms, *split_stored(spec.format, stored))
+def _version(spec: StoreSpec, key: bytes, interval: Interval) -> StoredEntry:
+    assert interval.stored is not None  # no tombstone
+    return StoredEntry(key, interval.valid_from_ms, interval.valid_to_ms, *split_stored(spec.format, interval.stored))
 
 
 def _pairs(store: OpenStore, selection: Selection) -> Iterator[Pair]:
@@ -187,13 +201,11 @@ def _pairs(store: OpenStore, selection: Selection) -> Iterator[Pair]:
 
 
 def _pairs_below(store: ByteStore, segment: bytes, selection: Selection, suffix_size: int) -> Iterator[Pair]:
-    """Yield the pairs of a segment whose keys may be those asked for; among them some others."""
+    """Yield the pairs of a segment that may be asked for; windows of longer keys stand between those of one."""
     if selection.key is not None:
-        # Keys of other lengths stand between the windows of one.
         first = segment + selection.key + bytes(suffix_size)
         last = segment + selection.key + b"\xff" * suffix_size
-        wanted = len(first)
-        yield from (pair for pair in store.range(first, last) if len(pair[0]) == wanted)
+        yield from store.range(first, last)
         return
     begin = segment + (selection.prefix or b"")
     yield from takewhile(lambda pair: pair[0].startswith(begin), store.range(begin or None, None))
@@ -203,7 +215,7 @@ def _segments(store: OpenStore, selection: Selection) -> Iterator[bytes]:
     """Yield what the keys of those segments begin with that may hold what is asked for."""
     ids = _segment_ids(store)
     _, interval_ms = store.spec.retention
-    for segment_id, next_id in zip(ids, [*ids[1:], None], strict=True):
+    for segment_id, next_id in zip(ids, [*ids, None][1:], strict=True):
         next_start_ms = None if next_id is None else next_id * interval_ms
         if not store.knows_segments or selection.may_be_in_segment(segment_id * interval_ms, next_start_ms):
             yield segment_prefix(segment_id)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from golden_tool_made import TOTALS, WINDOWS
 from shards import Shard, stored
 from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.errors import FormatError
@@ -40,9 +41,21 @@ def test_a_chain_that_begins_at_a_snapshot_knows_no_earlier_version() -> None:
     assert LocalMarker("s", 0, "d8").applied(chain) == 1
 
 
+def test_markers_of_every_release_are_read(tmp_path: Path) -> None:
+    marker = tmp_path / "statestore.marker"
+    marker.write_text('{"state_id": "s", "shard": 3, "delta": "d2", "applying": null}')
+    assert read_marker(tmp_path) == LocalMarker("s", 3, "d2")
+    marker.write_text(
+        '{"state_id": "s", "shard": 3, "delta": "d1", "applying": "d2", "files": "f", "stores": [{"name": "windows", '
+        '"kind": "window", "format": "TIMESTAMPED_WITH_HEADERS", "retention_ms": 120000, "segment_interval_ms": 60000, '
+        '"window_size_ms": 10000}]}'
+    )
+    assert read_marker(tmp_path) == LocalMarker("s", 3, "d1", "d2", "f", (WINDOWS,))
+
+
 def test_a_marker_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_marker(tmp_path) is None
-    for marker in (LocalMarker("s", 3, "d1", "d2"), LocalMarker("s", 3, "d2")):
+    for marker in (LocalMarker("s", 3, "d1", "d2"), LocalMarker("s", 3, "d2", None, "f", (TOTALS, WINDOWS))):
         write_marker(tmp_path, marker, durably=True)
         assert read_marker(tmp_path) == marker
 
@@ -74,7 +87,7 @@ def crash_after_apply(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make the next open die after it has applied and flushed deltas, and before it could say so."""
 
     def arm() -> None:
-        def die(database: RocksDBDatabase, path: Path, reached: object) -> None:
+        def die(opening: object, database: RocksDBDatabase, path: Path, *, usable: bool) -> None:
             database.close()
             raise CrashError
 

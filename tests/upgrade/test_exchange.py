@@ -111,7 +111,7 @@ def test_one_store_of_many_is_placed_by_key_among_new_shards(states: States) -> 
 
 
 def test_a_file_is_there_once_it_is_whole(states: States, capsys: pytest.CaptureFixture[str]) -> None:
-    next((states.home / "old" / "shards" / "0002" / "deltas").iterdir()).unlink()
+    next((states.home / "old" / "shards" / "0002" / "deltas").glob("*.arrow")).unlink()
     file = states.home / "rows.jsonl"
     assert main(["export", str(states.home / "old"), str(file), "--pointers", f"{states.home}/pointers"]) == 5
     assert "is missing" in capsys.readouterr().err
@@ -199,9 +199,12 @@ def test_two_rows_of_one_key_are_no_state(states: States, capsys: pytest.Capture
 def test_what_must_be_said_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task = load_fixture("headers-window").unpack(tmp_path)
     assert main(["export", str(task), str(tmp_path / "rows.parquet")]) == 2
+    assert "it may be headers-window, headers-window-dup; say which with --kind" in capsys.readouterr().err
+    assert main(["export", str(task), str(tmp_path / "rows.parquet"), "--kind", "headers-window"]) == 2
     assert "say it with --window-size-ms" in capsys.readouterr().err
-    assert main(["export", str(task), str(tmp_path / "rows"), "--window-size-ms", "10000"]) == 2
+    said = ["--kind", "headers-window", "--window-size-ms", "10000"]
+    assert main(["export", str(task), str(tmp_path / "rows"), *said]) == 2
     assert "say --format parquet or jsonl" in capsys.readouterr().err
-    assert main(["export", str(task), str(tmp_path / "rows.parquet"), "--window-size-ms", "10000"]) == 0
+    assert main(["export", str(task), str(tmp_path / "rows.parquet"), *said]) == 0
     assert main(["import", str(tmp_path / "rows.parquet"), str(tmp_path / "new")]) == 2
     assert "say it with --retention-ms" in capsys.readouterr().err

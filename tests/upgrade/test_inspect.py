@@ -1,71 +1,194 @@
-"""The offline commands, on a state that was really written."""
+"""The commands `inspect` and `inspect-delta`: what there is, told by files that were really written."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shards import TOTALS, Shard, stored
+from kafka_streams_golden import FIXTURES, load_fixture
+from rescaling import KEYS, States, every_kind
+from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.format.header_bytes import encode_headers
 from statestore.recovery.metadata import StateMetadata, settle_metadata
-from upgrade_tools.cli import main
+from statestore.recovery.options import RecoveryOptions
+from tool_runs import Tools, everything_below
+
+TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
+DATA_FAMILY = {
+    "kv": "default",
+    "window": "default",
+    "session": "default",
+    "versioned": "default",
+    "ts-kv": "keyValueWithTimestamp",
+    "ts-window": "keyValueWithTimestamp",
+    "headers-kv": "keyValueWithTimestampAndHeaders",
+    "headers-window": "keyValueWithTimestampAndHeaders",
+    "headers-session": "sessionKeyValueWithHeaders",
+}
+NOT_TOLD = {
+    "kv": ["kv", "versioned"],
+    "versioned": ["kv", "versioned"],
+    "window": ["window", "window-dup", "session"],
+    "session": ["window", "window-dup", "session"],
+    "ts-window": ["ts-window", "ts-window-dup"],
+    "headers-window": ["headers-window", "headers-window-dup"],
+}
+
+
+@pytest.fixture
+def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
+    return Tools(capsys)
+
+
+def raw_counts(raw: list[dict[str, Any]]) -> dict[str, int]:
+    """How many entries a golden directory has in each column family with data."""
+    counts: dict[str, int] = {}
+    for database in raw:
+        for family in database["columnFamilies"]:
+            if family["name"] != "offsets":
+                counts[family["name"]] = counts.get(family["name"], 0) + len(family["entries"])
+    return counts
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_a_golden_directory_is_told_by_its_files(name: str, tmp_path: Path, tools: Tools) -> None:
+    fixture = load_fixture(name)
+    task = fixture.unpack(tmp_path)
+    before = everything_below(tmp_path)
+    ended = tools("inspect", "--json", task)
+    assert ended.code == 0
+    assert everything_below(tmp_path) == before
+    document = ended.document
+    assert (document["layout"], document["parts"]) == ("task", [0])
+    (store,) = document["stores"]
+    # What 4.2.0 left has the families of the kind that wrote it; it can be opened as another.
+    wrote = (fixture.fixture.get("writtenAs") or fixture.fixture["kind"]).removesuffix("-dup")
+    assert (store["name"], store["kinds"]) == ("store", NOT_TOLD.get(wrote, [wrote]))
+    counts = raw_counts(fixture.raw)
+    assert {family["name"]: family["entries"] for family in store["families"]} == counts
+    assert all(family["exact"] for family in store["families"])
+    newest = DATA_FAMILY[wrote]
+    legacy = sum(count for family, count in counts.items() if family != newest)
+    assert store["upgrade"] == {"entries": counts[newest], "legacyEntries": legacy}
+    (part,) = store["parts"]
+    assert list(part["changelogs"].values()) == [fixture.logical["committedOffset"]]
+    assert part["position"] == fixture.logical["position"]
+    assert store["databases"] == len(fixture.raw)
+
+
+def test_people_are_told_what_to_do_next(tmp_path: Path, tools: Tools) -> None:
+    half = tools("inspect", load_fixture("headers-window-from-plain").unpack(tmp_path / "half"))
+    assert "Kafka Streams task directory, parts 0" in half.out
+    assert "5 entries in keyValueWithTimestampAndHeaders, 12 to go" in half.out
+    assert "say it with --kind, one of headers-window, headers-window-dup" in half.out
+    untold = tools("inspect", "--store", "store", load_fixture("versioned").unpack(tmp_path / "untold"))
+    assert "kv or versioned" in untold.out
+    other = tools("inspect", "--store", "other", tmp_path / "half/golden/0_0")
+    assert (other.code, "has no store 'other'" in other.err) == (2, True)
+
+
+def test_an_application_is_all_its_tasks(tmp_path: Path, tools: Tools) -> None:
+    fixture = load_fixture("headers-kv")
+    first = fixture.unpack(tmp_path)
+    fixture.unpack(tmp_path / "again").rename(first.with_name("0_3"))
+    document = tools("inspect", "--json", first.parent).document
+    assert (document["layout"], document["parts"]) == ("application", [0, 3])
+    (store,) = document["stores"]
+    assert store["databases"] == 2
+    assert [part["part"] for part in store["parts"]] == [0, 3]
+    assert sum(family["entries"] for family in store["families"]) == 2 * sum(raw_counts(fixture.raw).values())
+    load_fixture("kv").unpack(tmp_path / "other").rename(first.with_name("1_0"))
+    ambiguous = tools("inspect", first.parent)
+    assert (ambiguous.code, "say one of [0, 1] with --subtopology" in ambiguous.err) == (2, True)
+    assert tools("inspect", "--json", "--subtopology", "1", first.parent).document["parts"] == [0]
 
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Shard:
     made = Shard(tmp_path)
-    settle_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), ()))
+    settle_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
     return made
 
 
-def test_a_delta_is_shown_with_its_records(shard: Shard, capsys: pytest.CaptureFixture[str]) -> None:
-    headers = encode_headers([("trace", b"abc"), ("trace", None)])
-    pointer = shard.batch(shard.start(), {b"k": stored(b"\x00\x01", 7, headers), b"gone": None})
-    assert main(["inspect-delta", str(shard.delta_file(pointer))]) == 0
-    out = capsys.readouterr().out
+HEADERS = encode_headers([("trace", b"abc"), ("trace", None)])
+
+
+def test_a_local_copy_says_what_version_it_holds_and_what_headers_cost(shard: Shard, tools: Tools) -> None:
+    writes = {b"%d" % number: stored(b"value", 7, HEADERS if number % 2 else b"") for number in range(100)}
+    pointer = shard.batch(shard.start(), writes)
+    shard.batch(pointer, {b"0": stored(b"value", 7)})
+    document = tools("inspect", "--json", shard.copy).document
+    assert document["layout"] == "local-copy"
+    # The copy is of the version that its last batch began with.
+    assert document["copy"] == {"stateId": "state-1", "shard": 0, "delta": pointer.head, "version": 1}
+    (store,) = document["stores"]
+    assert (store["kinds"], store["recorded"]["name"]) == (["headers-kv"], "totals")
+    (family,) = store["families"]
+    assert family == {
+        "name": "keyValueWithTimestampAndHeaders",
+        "format": "timestamped with headers",
+        "entries": 100,
+        "exact": True,
+        "entriesRead": 100,
+        "valueBytes": 500,
+        "headerBytes": 50 * (len(HEADERS) + 1) + 50,
+        "valuesRead": 100,
+        "valuesWithHeaders": 50,
+    }
+    (sampled,) = tools("inspect", "--json", "--sample", "10", shard.copy).document["stores"][0]["families"]
+    assert (sampled["entriesRead"], sampled["exact"], sampled["entries"]) == (10, False, 100)
+    assert tools("inspect", "--json", "--sample", "0", shard.copy).document["stores"][0]["families"] == []
+    everything = tools("inspect", "--json", "--sample", "10", "--all", shard.copy).document
+    assert everything == document
+    assert "about 100" in tools("inspect", "--sample", "10", shard.copy).out
+
+
+def test_a_location_says_what_is_committed_and_what_can_be_restored(shard: Shard, tools: Tools) -> None:
+    shard.state = replace(shard.state, recovery=RecoveryOptions(3, 1 << 30, 60_000, retained_versions=4))
+    pointer = shard.start()
+    for number in range(20):
+        pointer = shard.batch(pointer, {b"k": stored(b"%d" % number), b"%d" % number: stored(b"v", 5, HEADERS)})
+    wait_for_uploads()
+    (shard.home / "pointers").write_text(pointer.to_json())
+    without = tools("inspect", "--json", shard.home / "state").document
+    (files,) = without["shardFiles"]
+    assert without["layout"] == "location"
+    assert (without["state"]["stateId"], without["state"]["shards"]) == ("state-1", 1)
+    assert (files["committedVersion"], files["retainedVersions"], files["versions"][1]) == (None, 4, 20)
+    assert files["snapshots"][-1] == pointer.snapshots[-1].version
+    assert files["oldestVersion"] == min(files["snapshots"]) > 1, "older deltas are garbage, and gone"
+    assert files["deltas"] == files["versions"][1] - files["versions"][0] + 1
+    assert [family for store in without["stores"] for family in store["families"]] == []
+    given = tools("inspect", "--json", shard.home / "state", "--pointers", shard.home / "pointers").document
+    assert given["shardFiles"][0]["committedVersion"] == 20
+    (family,) = given["stores"][0]["families"]
+    assert (family["entries"], family["valuesWithHeaders"]) == (21, 20)
+    shown = tools("inspect", shard.home / "state").out
+    assert "What is committed was not said" in shown
+    assert "topology in" in shown
+
+
+def test_all_kinds_of_a_location_are_told_apart(tmp_path: Path, tools: Tools) -> None:
+    states = States(tmp_path, every_kind(), 2)
+    states.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
+    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in states.pointers.values()))
+    document = tools("inspect", "--json", "--all", tmp_path / "old", "--pointers", tmp_path / "pointers").document
+    kinds = {store["name"]: store["kinds"] for store in document["stores"]}
+    assert kinds["windows"] == ["headers-window-dup"]
+    assert kinds["headed-versions"] == ["headers-versioned"]
+    assert kinds["sessions"] == ["headers-session"]
+    families = {store["name"]: store["families"][0] for store in document["stores"] if store["families"]}
+    assert families["plain"]["entries"] == len(KEYS)
+    assert families["headed-versions"]["valuesWithHeaders"] == len(KEYS), "of each key one version has headers"
+
+
+def test_a_delta_is_shown_with_its_records(shard: Shard, tools: Tools) -> None:
+    pointer = shard.batch(shard.start(), {b"k": stored(b"\x00\x01", 7, HEADERS), b"gone": None})
+    out = tools("inspect-delta", shard.delta_file(pointer)).out
     assert "state state-1, shard 0, makes version 1, 2 records" in out
     assert "totals  k -> 0x0001  timestamp 7  trace=abc  trace=null" in out
     assert "totals  gone -> tombstone" in out
-    assert main(["inspect-delta", "--limit", "1", str(shard.delta_file(pointer))]) == 0
-    assert "1 more" in capsys.readouterr().out
-
-
-def test_a_sound_location_verifies(shard: Shard, capsys: pytest.CaptureFixture[str]) -> None:
-    first = shard.batch(shard.start(), {b"k": stored(b"1")})
-    shard.batch(first, {b"k": stored(b"2")})
-    assert main(["verify", str(shard.home / "state")]) == 0
-    out = capsys.readouterr().out
-    assert "totals (key-value store, timestamped with headers)" in out
-    assert "shard 0: 2 deltas, versions 1 to 2, 0 snapshots" in out
-    assert "all files can be read" in out
-
-
-@pytest.mark.parametrize("damage", ["cut", "nonsense", "foreign", "missing"])
-def test_damage_is_named_and_fails(shard: Shard, capsys: pytest.CaptureFixture[str], damage: str) -> None:
-    first = shard.batch(shard.start(), {b"k": stored(b"1")})
-    shard.batch(first, {b"k": stored(b"2")})
-    file = shard.delta_file(first)
-    if damage == "cut":
-        file.write_bytes(file.read_bytes()[:-10])
-    elif damage == "nonsense":
-        file.write_bytes(b"nonsense")
-    elif damage == "missing":
-        file.unlink()
-    else:
-        other = Shard(shard.home / "other")
-        object.__setattr__(other.state, "state_id", "another")
-        file.write_bytes(other.delta_file(other.batch(other.start(), {b"x": stored(b"1")})).read_bytes())
-    assert main(["verify", str(shard.home / "state")]) == 1
-    out = capsys.readouterr().out
-    assert "DAMAGED" in out
-    assert "no delta makes version 1" in out if damage == "missing" else file.name in out
-
-
-def test_what_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(tmp_path / "nowhere")]) == 1
-    assert main(["inspect-delta", str(tmp_path / "nothing.arrow")]) == 1
-    errors = capsys.readouterr().err
-    assert "statestore.json" in errors
-    assert "nothing.arrow" in errors
-    with pytest.raises(SystemExit) as wrong_usage:
-        main(["no-such-command"])
-    assert wrong_usage.value.code == 2
+    assert "1 more" in tools("inspect-delta", "--limit", "1", shard.delta_file(pointer)).out
+    missing = tools("inspect-delta", shard.home / "nothing.arrow")
+    assert (missing.code, "nothing.arrow" in missing.err) == (5, True)

@@ -78,26 +78,25 @@ def test_pointers_that_are_not_those_of_the_state_are_refused(
 ) -> None:
     file = states.home / "pointers"
     file.write_text("\n".join(lines(sorted(file.read_text().splitlines(), key=lambda line: json.loads(line)["shard"]))))
-    assert main(command(states)) == 1
+    # A line that is none is damage, everything else is to be given in another way.
+    assert main(command(states)) == (5 if "one of ours" in problem else 2)
     assert problem in capsys.readouterr().err
     assert read_metadata(DurableLocation(states.home / "new")) is None
 
 
 def test_what_is_not_there_is_said(states: States, capsys: pytest.CaptureFixture[str]) -> None:
     (states.home / "old" / METADATA_NAME).unlink()
-    assert main(command(states)) == 1
+    assert main(command(states)) == 4
     assert METADATA_NAME in capsys.readouterr().err
     (states.home / "pointers").unlink()
     settle_metadata(states.location, states.metadata)
-    assert main(command(states)) == 1
+    assert main(command(states)) == 2
     assert "the commit pointers can't be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", [[], ["--shards", "0", "--pointers", "p"], ["--shards", "x", "--pointers", "p"]])
 def test_wrong_usage(wrong: list[str]) -> None:
-    with pytest.raises(SystemExit) as wrong_usage:
-        main(["rescale", "a", "b", *wrong])
-    assert wrong_usage.value.code == 2
+    assert main(["rescale", "a", "b", *wrong]) == 2
 
 
 def test_one_shard_needs_trust(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

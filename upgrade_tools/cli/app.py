@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import click
 import typer
 
 from statestore.errors import StateStoreError
-from upgrade_tools.cli import checking, exchange, locations, looking
+from upgrade_tools.cli import changelogs, checking, exchange, locations, looking, moving
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
 from upgrade_tools.cli.output import errors
 
@@ -36,7 +36,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (looking, checking, exchange, locations):
+# Of the click that typer has in it, which is not the click that others import.
+_UsageError: Any = typer.BadParameter.__bases__[0]
+
+for group in (looking, checking, moving, exchange, locations, changelogs):
     group.register(app)
 
 
@@ -50,15 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StateStoreError as error:
         errors().print(f"[bold red]error:[/bold red] {_plain(str(error))}", soft_wrap=True)
         return exit_code_of(error)
-    except click.ClickException as error:
+    except _UsageError as error:
         error.show()
         return ExitCode.USAGE
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         errors().print("interrupted")
         return ExitCode.INTERRUPTED
     return int(ended) if isinstance(ended, int) else ExitCode.OK
 
 
 def _plain(text: str) -> str:
-    """Return text whose brackets are no markup."""
-    return text.replace("[", "\\[")
+    """Return text whose brackets are no markup, and which can be printed: names of files need not be text."""
+    return text.encode(errors="backslashreplace").decode().replace("[", "\\[")

@@ -2,19 +2,183 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Any
+
 import typer
 
+from upgrade_tools.checks import check_state
 from upgrade_tools.cli import options as o
+from upgrade_tools.cli.difference_output import difference_json, difference_line, summary_lines
 from upgrade_tools.cli.exit_codes import ExitCode
-from upgrade_tools.location_check import verify_location
+from upgrade_tools.cli.output import print_json, results
+from upgrade_tools.cli.progress import counted
+from upgrade_tools.comparison import Comparison, Difference, Ignored
+from upgrade_tools.kinds import Kind
+from upgrade_tools.states import State
+
+_GROUP = "Check"
+_OTHER = "What the other one is"
+_SHOWN_DIFFERENCES = 20
+
+Other = Annotated[str, typer.Argument(metavar="OTHER", help="Another directory or state location.")]
+OtherKindOption = Annotated[
+    Kind | None,
+    typer.Option(
+        "--other-kind", help="Its kind, where its files do not tell (default: as the first).", rich_help_panel=_OTHER
+    ),
+]
+OtherPointersOption = Annotated[
+    str | None, typer.Option("--other-pointers", metavar="FILE", help="As --pointers.", rich_help_panel=_OTHER)
+]
+OtherCheckpointOption = Annotated[
+    str | None, typer.Option("--other-checkpoint", help="As --checkpoint.", rich_help_panel=_OTHER)
+]
+IgnoreHeadersOption = Annotated[bool, typer.Option("--ignore-headers", help="Leave headers out of account.")]
+IgnoreTimestampsOption = Annotated[bool, typer.Option("--ignore-timestamps", help="Leave timestamps out of account.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("verify", rich_help_panel="Check")(verify)
+    app.command("verify", rich_help_panel=_GROUP)(verify)
+    app.command("diff", rich_help_panel=_GROUP)(diff)
 
 
-def verify(where: o.Where, pointers: o.PointersOption = None, checkpoint: o.CheckpointOption = None) -> int:
-    """Read the files of a state location, and name those that can't be used."""
-    whole = verify_location(where, o.read_pointers(where, pointers, checkpoint))
-    return ExitCode.OK if whole else ExitCode.FOUND_PROBLEMS
+def verify(
+    where: o.Where,
+    other: Annotated[
+        str | None, typer.Argument(metavar="[OTHER]", help="Another state, which must hold the same.")
+    ] = None,
+    store: o.StoreOption = None,
+    kind: o.KindOption = None,
+    window_size_ms: o.WindowSizeOption = None,
+    segment_interval_ms: o.SegmentIntervalOption = None,
+    subtopology: o.SubtopologyOption = None,
+    pointers: o.PointersOption = None,
+    checkpoint: o.CheckpointOption = None,
+    other_kind: OtherKindOption = None,
+    other_pointers: OtherPointersOption = None,
+    other_checkpoint: OtherCheckpointOption = None,
+    ignore_headers: IgnoreHeadersOption = False,
+    ignore_timestamps: IgnoreTimestampsOption = False,
+    work_dir: o.WorkDirOption = None,
+    as_json: o.JsonOption = False,
+) -> int:
+    """Read all there is, and name what is wrong: files, checksums, entries, indexes; or compare two states.
+
+    Of a state location entries are read if it is said what is committed.
+    """
+    shared = {
+        "store": store,
+        "window_size_ms": window_size_ms,
+        "segment_interval_ms": segment_interval_ms,
+        "work_dir": work_dir,
+    }
+    state = o.state_at(where, kind=kind, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, **shared)
+    if other is None:
+        return _verify_one(state, as_json)
+    against = o.state_at(other, kind=other_kind, pointers=other_pointers, checkpoint=other_checkpoint, **shared)
+    return _verify_two(state, against, Ignored(ignore_headers, ignore_timestamps), as_json)
+
+
+def diff(
+    where: o.Where,
+    other: Other,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many differences at most.")] = None,
+    store: o.StoreOption = None,
+    kind: o.KindOption = None,
+    window_size_ms: o.WindowSizeOption = None,
+    subtopology: o.SubtopologyOption = None,
+    pointers: o.PointersOption = None,
+    checkpoint: o.CheckpointOption = None,
+    other_kind: OtherKindOption = None,
+    other_pointers: OtherPointersOption = None,
+    other_checkpoint: OtherCheckpointOption = None,
+    ignore_headers: IgnoreHeadersOption = False,
+    ignore_timestamps: IgnoreTimestampsOption = False,
+    work_dir: o.WorkDirOption = None,
+    as_json: o.JsonOption = False,
+) -> int:
+    """Print the entries in which two states differ: - is in the first alone, + in the other alone, ~ has changed.
+
+    With --json each is a line. Ends with 0 if there are none.
+    """
+    shared = {"store": store, "window_size_ms": window_size_ms, "work_dir": work_dir}
+    first = o.state_at(where, kind=kind, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, **shared)
+    second = o.state_at(other, kind=other_kind, pointers=other_pointers, checkpoint=other_checkpoint, **shared)
+    comparison = _counted(first, second, Ignored(ignore_headers, ignore_timestamps))
+    for sign, where_alone, names in zip("-+", ("first", "other"), comparison.only_in, strict=True):
+        for name in names:
+            if as_json:
+                print_json({"store": name, "in": where_alone})
+            else:
+                sys.stdout.write(f"{sign} {name}  the whole store\n")
+    for found in islice(comparison.differences(), limit):
+        spec = comparison.spec_of(found)
+        if as_json:
+            print_json(difference_json(spec, found))
+        else:
+            sys.stdout.write(f"{difference_line(spec, found)}\n")
+    return ExitCode.OK if comparison.is_same else ExitCode.FOUND_PROBLEMS
+
+
+def _verify_one(state: State, as_json: bool) -> int:
+    with counted("checking") as advance:
+        report = check_state(state, advance)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        console = results()
+        for line in (f"{report.path}:", *(f"  {note}" for note in report.notes)):
+            console.print(line, markup=False, soft_wrap=True)
+        for check in report.stores:
+            families = ", ".join(f"{count:,} in {family}" for family, count in sorted(check.entries.items()) if count)
+            line = f"  {check.spec.name}: {sum(check.entries.values()):,} entries{f' ({families})' if families else ''}"
+            console.print(line, markup=False, soft_wrap=True)
+        problems = report.all_problems()
+        for problem in problems:
+            console.print(f"  DAMAGED {problem}", markup=False, soft_wrap=True)
+        console.print(f"problems: {len(problems)}" if problems else "all of it can be read", markup=False)
+    return ExitCode.OK if report.is_sound else ExitCode.FOUND_PROBLEMS
+
+
+def _verify_two(first: State, second: State, ignored: Ignored, as_json: bool) -> int:
+    comparison = _counted(first, second, ignored)
+    named, count = _first(comparison.differences())
+    if as_json:
+        document: dict[str, Any] = {
+            "path": first.path,
+            "other": second.path,
+            "same": comparison.is_same,
+            "stores": [
+                {"name": s.name, "entries": s.entries[0], "otherEntries": s.entries[1], "same": s.is_same}
+                for s in comparison.stores
+            ],
+            "onlyInFirst": comparison.only_in[0],
+            "onlyInOther": comparison.only_in[1],
+            "differences": count,
+            "firstDifferences": [difference_json(comparison.spec_of(found), found) for found in named],
+        }
+        print_json(document)
+    else:
+        for line in (
+            *summary_lines(comparison),
+            *(f"  {difference_line(comparison.spec_of(found), found)}" for found in named),
+            *([f"  and {count - len(named):,} more; diff prints all"] if count > len(named) else []),
+        ):
+            sys.stdout.write(f"{line}\n")
+    return ExitCode.OK if comparison.is_same else ExitCode.FOUND_PROBLEMS
+
+
+def _first(differences: Iterator[Difference]) -> tuple[list[Difference], int]:
+    named = list(islice(differences, _SHOWN_DIFFERENCES))
+    return named, len(named) + sum(1 for _ in differences)
+
+
+def _counted(first: State, second: State, ignored: Ignored) -> Comparison:
+    with counted("comparing") as advance:
+        comparison = Comparison(first, second, ignored, advance)
+        comparison.count()
+    return comparison

@@ -2,29 +2,75 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from upgrade_tools.cli import options as o
+from upgrade_tools.cli import selecting as sel
+from upgrade_tools.cli.entry_output import print_entries
+from upgrade_tools.cli.exit_codes import ExitCode
+from upgrade_tools.cli.inspect_report import print_report
+from upgrade_tools.cli.output import errors, print_json
+from upgrade_tools.cli.progress import counted
 from upgrade_tools.delta_listing import print_delta
-from upgrade_tools.documents import Document, entry_documents
-from upgrade_tools.kinds import Kind
-from upgrade_tools.states import OpenStore, State
+from upgrade_tools.inspection import DEFAULT_SAMPLE_ENTRIES, inspect_state
+from upgrade_tools.selection import Selection
+
+_GROUP = "Look"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = "Look"
-    app.command("scan", rich_help_panel=group)(scan)
-    app.command("inspect-delta", rich_help_panel=group)(inspect_delta)
+    app.command("inspect", rich_help_panel=_GROUP)(inspect)
+    app.command("scan", rich_help_panel=_GROUP)(scan)
+    app.command("get", rich_help_panel=_GROUP)(get)
+    app.command("inspect-delta", rich_help_panel=_GROUP)(inspect_delta)
+
+
+def inspect(
+    where: o.Where,
+    store: o.StoreOption = None,
+    subtopology: o.SubtopologyOption = None,
+    sample: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="How many entries of each store are read to count and to measure headers; 0 looks at files alone.",
+        ),
+    ] = DEFAULT_SAMPLE_ENTRIES,
+    every: Annotated[bool, typer.Option("--all", help="Read all entries.")] = False,
+    pointers: o.PointersOption = None,
+    checkpoint: o.CheckpointOption = None,
+    work_dir: o.WorkDirOption = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Say what there is: layout, stores, their kinds and formats, sizes, versions, how far upgrades are.
+
+    What the files do not tell is not guessed: of such a store all kinds are listed that it may be.
+    """
+    state = o.state_at(
+        where, store=store, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, work_dir=work_dir
+    )
+    with counted("inspecting") as advance:
+        report = inspect_state(state, None if every else sample, advance)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        print_report(report)
 
 
 def scan(
     where: o.Where,
+    key: sel.KeyOption = None,
+    prefix: sel.PrefixOption = None,
+    time_from: sel.TimeFromOption = None,
+    time_to: sel.TimeToOption = None,
+    window_start: sel.WindowStartOption = None,
+    version_at: sel.VersionAtOption = None,
+    header: sel.HeaderOption = None,
+    part: sel.PartOption = None,
+    limit: sel.LimitOption = None,
     store: o.StoreOption = None,
     kind: o.KindOption = None,
     window_size_ms: o.WindowSizeOption = None,
@@ -33,9 +79,10 @@ def scan(
     pointers: o.PointersOption = None,
     checkpoint: o.CheckpointOption = None,
     work_dir: o.WorkDirOption = None,
+    headers: sel.HeadersOption = True,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Print the entries of a store.
+    """Print the entries of a store, all or those that are asked for.
 
     With --json it is one document: kind, store, and entries with keys, values and header values in hex.
     """
@@ -50,38 +97,55 @@ def scan(
         checkpoint=checkpoint,
         work_dir=work_dir,
     )
-    spec = state.the_spec()
-    head: Document = {"kind": Kind.of(spec).value, "store": spec.name}
-    if len(state.parts) == 1:
-        with state.open(state.parts[0], [spec]) as stores:
-            head.update(_offsets(stores[spec.name]))
-    _write_document(head, _entries(state))
+    asked = Selection(
+        sel.key_of(key, "--key"),
+        sel.key_of(prefix, "--prefix"),
+        time_from,
+        time_to,
+        window_start,
+        version_at,
+        sel.conditions_of(header),
+        limit,
+    )
+    print_entries(state, asked, sel.parts_of(state, part), with_headers=headers, as_json=as_json)
 
 
-def _offsets(store: OpenStore) -> Document:
-    position = {
-        topic: {str(partition): offset for partition, offset in sorted(offsets.items())}
-        for topic, offsets in sorted(store.position.items())
-    }
-    return {"committedOffset": store.changelog_offset, "position": position}
-
-
-def _entries(state: State) -> Iterator[Document]:
-    spec = state.the_spec()
-    for part in state.parts:
-        with state.open(part, [spec]) as stores:
-            yield from entry_documents(stores[spec.name])
-
-
-def _write_document(head: Document, entries: Iterator[Document]) -> None:
-    """Write a document entry by entry: it need not fit into memory."""
-    write = sys.stdout.write
-    write(json.dumps(head, ensure_ascii=False).removesuffix("}") + ', "entries": [')
-    separator = "\n"
-    for entry in entries:
-        write(separator + json.dumps(entry, ensure_ascii=False))
-        separator = ",\n"
-    write("\n]}\n")
+def get(
+    where: o.Where,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Text, 0x... in hex, or text:...")],
+    every_part: Annotated[
+        bool, typer.Option("--all-parts", help="Look into all shards, not only into that of the key's records.")
+    ] = False,
+    store: o.StoreOption = None,
+    kind: o.KindOption = None,
+    window_size_ms: o.WindowSizeOption = None,
+    subtopology: o.SubtopologyOption = None,
+    application_id: o.ApplicationIdOption = None,
+    pointers: o.PointersOption = None,
+    checkpoint: o.CheckpointOption = None,
+    work_dir: o.WorkDirOption = None,
+    headers: sel.HeadersOption = True,
+    as_json: o.JsonOption = False,
+) -> int:
+    """Print what a store holds of a key: its value, or its windows, sessions or versions. Ends with 1 if nothing."""
+    state = o.state_at(
+        where,
+        store=store,
+        kind=kind,
+        window_size_ms=window_size_ms,
+        subtopology=subtopology,
+        application_id=application_id,
+        pointers=pointers,
+        checkpoint=checkpoint,
+        work_dir=work_dir,
+    )
+    asked = Selection(sel.key_of(key, "KEY"))
+    parts = state.parts if every_part else sel.parts_with(state, asked)
+    if print_entries(state, asked, parts, with_headers=headers, as_json=as_json):
+        return ExitCode.OK
+    looked = "; other shards were not looked into, --all-parts does" if len(parts) < len(state.parts) else ""
+    errors().print(f"nothing of this key is there{looked}", soft_wrap=True)
+    return ExitCode.FOUND_PROBLEMS
 
 
 def inspect_delta(

@@ -48,7 +48,7 @@ class _RateColumn(ProgressColumn):
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Hand out a progress bar on stderr, with rate and time left; on a pipe it shows nothing until it ends."""
+    """Hand out a progress bar on stderr, with rate and time left; on a pipe it shows nothing."""
     columns = (
         SpinnerColumn(),
         TextColumn("[progress.description]{task.description}"),
@@ -58,5 +58,9 @@ def progress_bar() -> Iterator[Progress]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=errors(), transient=True) as progress:
+    # Else what is printed meanwhile would go where the bar is, to stderr.
+    console = errors()
+    with Progress(
+        *columns, console=console, transient=True, redirect_stdout=False, disable=not console.is_terminal
+    ) as progress:
         yield progress

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
+from statestore.bytestore.directory_view import accessible
 from statestore.bytestore.kafka_streams_layout import CHECKPOINT_FILE, database_directory
 from statestore.bytestore.task_contents import task_stores
-from statestore.errors import DirectoryDamagedError, FormatError, UnknownKindError, UnknownLayoutError
-from statestore.recovery.local_marker import read_marker
+from statestore.errors import (
+    DirectoryDamagedError,
+    DirectoryNotAccessibleError,
+    FormatError,
+    UnknownKindError,
+    UnknownLayoutError,
+)
+from statestore.recovery.local_marker import files_digest, is_damaged, read_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import read_metadata
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import Layout, State, StateOptions
-from upgrade_tools.states.task import TASK_NAME, TaskState, accessible
+from upgrade_tools.states.task import TASK_NAME, TaskState
 
 
 def open_state(path: str, options: StateOptions | None = None) -> State:
@@ -23,15 +32,22 @@ def open_state(path: str, options: StateOptions | None = None) -> State:
     DirectoryNotAccessibleError.
     """
     options = options or StateOptions()
+    if options.work_dir is not None and not os.path.isdir(options.work_dir):
+        raise DirectoryNotAccessibleError(options.work_dir, cause="it is no directory")
     directory = None if "://" in path else Path(path)
     if directory is not None:
         with accessible(path):
-            if not directory.is_dir():
-                raise UnknownLayoutError(path, found="a file" if directory.exists() else "nothing")
+            try:
+                is_directory = stat.S_ISDIR(directory.stat().st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                raise UnknownLayoutError(path, found="nothing") from None
+            if not is_directory:
+                raise UnknownLayoutError(path, found="a file")
             found = _local_state(directory, options)
         if found is not None:
             return found
     location = DurableLocation(path)
+    # Outside of `accessible`: a remote one has errors of its own.
     metadata = read_metadata(location)
     if metadata is not None:
         return LocationState(location, metadata, options)
@@ -46,6 +62,10 @@ def _local_state(directory: Path, options: StateOptions) -> State | None:
     if marker is not None:
         if marker.applying is not None:
             raise DirectoryDamagedError(str(directory), cause="the task that was changing this local copy was killed")
+        if is_damaged(directory):
+            raise DirectoryDamagedError(str(directory), cause="a table of it was found that can't be read")
+        if marker.files is not None and marker.files != files_digest(directory):
+            raise DirectoryDamagedError(str(directory), cause="it does not hold the files that it was closed with")
         return CopyState(directory, marker, options)
     if task_stores(directory) or (directory / CHECKPOINT_FILE).exists() or database_directory(directory, "").is_dir():
         name = TASK_NAME.fullmatch(directory.name)
@@ -74,5 +94,5 @@ def _tasks_of(directory: Path, subtopology: int | None) -> dict[int, Path]:
 
 def _entries(directory: Path) -> str:
     names = sorted(entry.name for entry in directory.iterdir())
-    shown = ", ".join(names[:5])
+    shown = ", ".join(os.fsencode(name).decode(errors="backslashreplace") for name in names[:5])
     return f"{len(names)} entries ({shown}{', ...' if len(names) > 5 else ''})" if names else "nothing"

@@ -16,13 +16,21 @@ def kinds_by_families(
 
     Every database has the default family, so it tells nothing; any other one is never that of a kind that has it not.
     """
-    duplicates = recorded is not None and recorded.retain_duplicates
     newest: dict[StoreKind, Meaning] = {}
     told = set()
     for kind in kinds:
         for store_format, family in sorted(FAMILIES[kind].items()):
             if family == DEFAULT_FAMILY or family in families:
-                newest[kind] = Meaning(kind, store_format, duplicates)
+                newest[kind] = Meaning(kind, store_format)
             if family != DEFAULT_FAMILY and family in families:
                 told.add(kind)
-    return tuple(Kind.with_meaning(meaning) for kind, meaning in newest.items() if kind in told or not told)
+    possible = [meaning for kind, meaning in newest.items() if kind in told or not told]
+    return tuple(Kind.with_meaning(known) for meaning in possible for known in _with_duplicates(meaning, recorded))
+
+
+def _with_duplicates(meaning: Meaning, recorded: StoreSpec | None) -> list[Meaning]:
+    """Return what a store may be by whether it retains duplicates, which no family tells."""
+    if recorded is not None:
+        return [meaning._replace(retain_duplicates=recorded.retain_duplicates)]
+    retained = meaning._replace(retain_duplicates=True)
+    return [meaning, retained] if meaning.store_kind is StoreKind.WINDOW else [meaning]

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from tempfile import TemporaryDirectory
 
-from statestore.bytestore.families import older_formats
+import pyarrow as pa
+
 from statestore.bytestore.store_spec import StoreSpec
-from statestore.errors import StatePointersError, StoreFormatError
+from statestore.errors import FormatError, StatePointersError, UnknownLayoutError
+from statestore.format.partitioner import partition_column
+from statestore.operators.record_keys import record_keys
 from statestore.recovery.initial_state import initial_pointer
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata
+from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.rescale import committed_pointers
-from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from upgrade_tools.kinds import Kind
-from upgrade_tools.states.state import FoundStore, Layout, OpenStore, State, StateOptions
+from upgrade_tools.states.copy import families_by_store
+from upgrade_tools.states.database import Database, OpenFamilies
+from upgrade_tools.states.state import (
+    FoundStore,
+    Layout,
+    OpenStore,
+    State,
+    StateOptions,
+    refuse_other_than_recorded,
+)
 
 
 class LocationState(State):
@@ -31,9 +43,14 @@ class LocationState(State):
         self._pointers: list[CommitPointer] | None = None
 
     @property
+    def knows_pointers(self) -> bool:
+        """Whether it is known what is committed: it was said, or nothing can have been since a tool made the state."""
+        return self.options.pointers is not None or (self.metadata.initial_state and not self.metadata.topology)
+
+    @property
     def pointers(self) -> list[CommitPointer]:
         """The commit pointer of each shard. Raises StatePointersError if they are not known."""
-        if self._pointers is None and self.options.pointers is None and not self.metadata.topology:
+        if self._pointers is None and self.options.pointers is None and self.knows_pointers:
             # A tool made it, and no query has begun to run on it.
             self._pointers = [
                 initial_pointer(self.location, self.metadata.state_id, shard) for shard in range(self.metadata.shards)
@@ -56,32 +73,57 @@ class LocationState(State):
         return {spec.name: spec for spec in sorted(self.metadata.stores, key=lambda spec: spec.name)}
 
     @contextmanager
-    def open(self, part: int, specs: Sequence[StoreSpec]) -> Iterator[Mapping[str, OpenStore]]:
+    def _open(self, part: int, specs: Sequence[StoreSpec]) -> Iterator[Mapping[str, OpenStore]]:
         """Hand out these stores of a shard as it was committed."""
         recorded = self._specs_by_name()
         for spec in specs:
-            self._check(recorded[spec.name], spec)
+            refuse_other_than_recorded(recorded[spec.name], spec, self.path)
         asked = {spec.name: spec for spec in specs}
-        stores = tuple(asked.get(spec.name, spec) for spec in self.metadata.stores)
+        with self._restored(part, tuple(asked.get(spec.name, spec) for spec in self.metadata.stores)) as batch:
+            times_ms = batch.pointer.store_times_ms
+            yield {
+                name: OpenStore(spec, batch.stores[name].bytes, times_ms.get(name, -1), None, {})
+                for name, spec in asked.items()
+            }
+
+    def parts_of_key(self, spec: StoreSpec, key: bytes) -> tuple[int, ...]:
+        """Return the shard of the key's records, where they are placed by key, and not by what is not in it."""
+        metadata = self.metadata
+        if spec.name in metadata.global_stores:
+            return self.parts[:1]
+        if metadata.shard_by != "key":
+            return self.parts
+        key_of = record_keys(metadata).get(spec.name)
+        try:
+            record_key = key if key_of is None else key_of(key)
+        except (FormatError, ValueError):
+            return self.parts  # no key of such a store
+        return (int(partition_column(pa.array([record_key], pa.binary()), metadata.shards)[0]),)
+
+    def databases(self, part: int) -> list[Database]:
+        """Return one for the shard, which is restored when it is opened."""
+        return [Database(f"shard {part}", partial(self._families, part))]
+
+    @contextmanager
+    def _families(self, part: int) -> Iterator[OpenFamilies]:
+        with self._restored(part, self.metadata.stores) as batch:
+            assert batch.copy is not None  # no store is in memory here
+            yield families_by_store(batch.copy.database)
+
+    @contextmanager
+    def _restored(self, part: int, stores: tuple[StoreSpec, ...]) -> Iterator[ShardBatch]:
+        """Hand out a shard as it was committed, in a local copy that is nobody else's and gone afterwards."""
         pointer = self.pointers[part]
         with TemporaryDirectory(prefix="statestore-read-", dir=self.options.work_dir) as directory:
             # All on disk, also what a query keeps in memory: it need not fit here.
             state = ShardedState(self.metadata.state_id, self.location, stores, LocalDirectory(directory))
             with state.open(pointer) as batch:
-                yield {
-                    name: OpenStore(spec, batch.stores[name].bytes, pointer.store_times_ms.get(name, -1), None, {})
-                    for name, spec in asked.items()
-                }
+                yield batch
 
-    def _check(self, recorded: StoreSpec, asked: StoreSpec) -> None:
-        """Refuse to read a store as what it is not; as a newer format of the same it is an upgrade."""
-        same = replace(asked, format=recorded.format) == recorded
-        if same and recorded.format in (asked.format, *older_formats(asked.kind, asked.format)):
-            return
-        raise StoreFormatError(
-            asked.name,
-            recorded=recorded.describe(),
-            asked=asked.describe(),
-            where=self.path,
-            remedy="Leave out --kind to read it as what is recorded",
-        )
+
+def metadata_at(location: DurableLocation) -> StateMetadata:
+    """Return the metadata of the state in a location. Raises UnknownLayoutError if there is none."""
+    metadata = read_metadata(location)
+    if metadata is None:
+        raise UnknownLayoutError(str(location), found=f"no {METADATA_NAME}")
+    return metadata

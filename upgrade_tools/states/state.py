@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
+from statestore.bytestore.families import FAMILIES, older_formats
+from statestore.bytestore.opening import refuse_downgrade
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.errors import StoreNotFoundError, UnknownKindError
+from statestore.errors import (
+    FormatError,
+    StoreFormatError,
+    StoreNotFoundError,
+    StoreUndecodableError,
+    UnknownKindError,
+)
 from statestore.format.position import Position
 from statestore.recovery.pointer import CommitPointer
 from statestore.stores.supplier import default_segment_interval_ms
 from upgrade_tools.kinds import Kind
+from upgrade_tools.states.database import Database
 
 
 class Layout(Enum):
@@ -57,6 +66,12 @@ class OpenStore(NamedTuple):
     """The latest time put into it, if that is recorded; -1 if not."""
     changelog_offset: int | None
     position: Position
+    knows_segments: bool = True
+    """Whether the segments' ids say their times: id times the spec's segment interval."""
+    application_id: str | None = None
+    """Of Kafka Streams, by which the store's changelog topic is named; None outside of its directories."""
+    closed_cleanly: bool = True
+    """Whether it holds nothing but what its changelog offset says."""
 
 
 @dataclass(frozen=True)
@@ -94,22 +109,42 @@ class State(ABC):
     def found_stores(self) -> list[FoundStore]:
         """Return what there is, in the order of names. Raises StateDirectoryError for what can't be read."""
 
-    @abstractmethod
     @contextmanager
     def open(self, part: int, specs: Sequence[StoreSpec]) -> Iterator[Mapping[str, OpenStore]]:
         """Hand out these stores of a part, in these formats; what is there in an older one is converted.
 
-        Raises StoreError for a store that is something else, StateDirectoryError, RecoveryError.
+        A FormatError that comes of reading them is raised as StoreUndecodableError. Raises StoreError for a store that
+        is something else, StateDirectoryError, RecoveryError.
         """
+        try:
+            with self._open(part, specs) as stores:
+                yield stores
+        except FormatError as cause:
+            read_as = [f"{spec.name} ({Kind.of(spec).value})" for spec in specs]
+            raise StoreUndecodableError(self.path, stores=read_as, cause=str(cause)) from cause
+
+    @abstractmethod
+    def _open(self, part: int, specs: Sequence[StoreSpec]) -> AbstractContextManager[Mapping[str, OpenStore]]:
+        """Do what `open` does, and raise FormatError as it comes."""
+
+    @abstractmethod
+    def databases(self, part: int) -> list[Database]:
+        """Return the databases of a part, in order, none of them open. Raises StateDirectoryError."""
+
+    def parts_of_key(self, spec: StoreSpec, key: bytes) -> tuple[int, ...]:
+        """Return the parts in which a key of a store stands, if its records are of the same key; else all."""
+        return self.parts
 
     def store_names(self) -> list[str]:
         """Return the names of all stores, in order."""
         return [found.name for found in self.found_stores()]
 
-    def specs(self) -> list[StoreSpec]:
+    def specs(self, like: Mapping[str, StoreSpec] | None = None) -> list[StoreSpec]:
         """Return what is to be read: the store that the options name, as the kind that they say, or all stores.
 
-        Raises StoreNotFoundError, and UnknownKindError for what neither the files nor the options tell.
+        If neither options nor records say it, a store is read as the spec that `like` has of it, if it can be. Raises
+        StoreNotFoundError, UnknownKindError for what neither the files nor the options tell, and StoreFormatError for
+        what the options say and the files deny.
         """
         found = {store.name: store for store in self.found_stores()}
         if self.options.store is not None:
@@ -120,7 +155,7 @@ class State(ABC):
             raise StoreNotFoundError(self.path, store=None, known=list(found))
         else:
             chosen = list(found.values())
-        return [self._spec_of(store) for store in chosen]
+        return [self._spec_of(store, (like or {}).get(store.name)) for store in chosen]
 
     def the_spec(self) -> StoreSpec:
         """Return what the one store is that is to be read. Raises StoreNotFoundError if there are several, or none."""
@@ -129,8 +164,12 @@ class State(ABC):
             raise StoreNotFoundError(self.path, store=None, known=[spec.name for spec in specs])
         return specs[0]
 
-    def _spec_of(self, found: FoundStore) -> StoreSpec:
-        kind = self.options.kind
+    def _spec_of(self, found: FoundStore, like: StoreSpec | None) -> StoreSpec:
+        kind, options = self.options.kind, self.options
+        if like is not None and found.recorded is None:
+            if kind is None and any(_is_or_becomes(known, like) for known in found.kinds):
+                kind = Kind.of(like)
+            options = replace(options, window_size_ms=_first(options.window_size_ms, like.window_size_ms))
         if kind is None and len(found.kinds) != 1:
             kinds = ", ".join(candidate.value for candidate in found.kinds)
             raise UnknownKindError(
@@ -138,7 +177,24 @@ class State(ABC):
                 problem=f"the kind of store {found.name!r}",
                 remedy=f"it may be {kinds}; say which with --kind",
             )
-        return spec_as(found, kind or found.kinds[0], self.options, self.path)
+        spec = spec_as(found, kind or found.kinds[0], options, self.path)
+        self._refuse_other_kind(found, spec)
+        return spec
+
+    def _refuse_other_kind(self, found: FoundStore, spec: StoreSpec) -> None:
+        """Raise StoreFormatError if a store can't be what `spec` says, by what is recorded or found of it."""
+        if found.recorded is not None:
+            same_retention = replace(spec, retention_ms=found.recorded.retention_ms or spec.retention_ms)
+            refuse_other_than_recorded(found.recorded, same_retention, self.path)
+        if spec.kind not in {known.meaning.store_kind for known in found.kinds}:
+            raise StoreFormatError(
+                found.name,
+                recorded=" or ".join(known.value for known in found.kinds),
+                asked=spec.describe(),
+                where=self.path,
+                remedy="Say what it is with --kind",
+            )
+        refuse_downgrade(found.families, spec, lambda known: FAMILIES[spec.kind][known], self.path, spec.name)
 
 
 def spec_as(found: FoundStore, kind: Kind, options: StateOptions, path: str) -> StoreSpec:
@@ -170,6 +226,28 @@ def spec_as(found: FoundStore, kind: Kind, options: StateOptions, path: str) -> 
         _first(interval_ms, READING_INTERVAL_MS),
         window_size_ms if store_kind is StoreKind.WINDOW else None,
         duplicates,
+    )
+
+
+def _is_or_becomes(kind: Kind, spec: StoreSpec) -> bool:
+    """Return whether a store of this kind is what `spec` says, or can be read as that by an upgrade."""
+    return kind.meaning.store_kind is spec.kind and kind.meaning.format in (
+        spec.format,
+        *older_formats(spec.kind, spec.format),
+    )
+
+
+def refuse_other_than_recorded(recorded: StoreSpec, asked: StoreSpec, path: str) -> None:
+    """Raise StoreFormatError if a store is to be read as what it is not; as a newer format of the same it may be."""
+    same = replace(asked, format=recorded.format) == recorded
+    if same and recorded.format in (asked.format, *older_formats(asked.kind, asked.format)):
+        return
+    raise StoreFormatError(
+        asked.name,
+        recorded=recorded.describe(),
+        asked=asked.describe(),
+        where=path,
+        remedy="Leave out --kind, --window-size-ms and the like to read it as what is recorded",
     )
 
 

@@ -6,22 +6,27 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from statestore.bytestore.directory_view import refuse_if_in_use, view_of
+from statestore.bytestore.directory_view import accessible, refuse_if_in_use, tables_in, view_of
 from statestore.bytestore.kafka_streams_layout import (
     CHECKPOINT_FILE,
+    OFFSETS_FAMILY,
     database_directory,
     has_segment_directories,
     position_file,
+    segment_start_ms,
     segments_directory,
 )
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_contents import TaskStoreFiles, changelog_topics, task_stores
-from statestore.bytestore.task_directory import TaskDirectory
-from statestore.errors import DirectoryNotAccessibleError
-from upgrade_tools.kinds import Kind
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.store_spec import StoreKind, StoreSpec, is_store_name
+from statestore.bytestore.task_contents import RecordedOffsets, TaskStoreFiles, changelog_topics, task_stores
+from statestore.bytestore.task_directory import TaskDirectory, read_offsets
+from statestore.format.position import Position
+from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.families import kinds_by_families
 from upgrade_tools.states.state import FoundStore, Layout, OpenStore, State, StateOptions
 
@@ -32,13 +37,11 @@ _IN_ONE_DATABASE: Final = tuple(kind for kind in StoreKind if not has_segment_di
 _UNNAMED_APPLICATION: Final = "application"
 
 
-def possible_kinds(files: TaskStoreFiles) -> tuple[Kind, ...]:
-    """Return what a store may be by what is recorded of it, by where its databases are and by their families."""
-    recorded = files.recorded
-    families = {family for present in files.families for family in present}
+def _kinds_at(segmented: bool, recorded: StoreSpec | None) -> tuple[StoreKind, ...]:
+    """Return what a store may be by what is recorded of it, or by where its databases are."""
     if recorded is not None:
-        return kinds_by_families([recorded.kind], families, recorded)
-    return kinds_by_families(_SEGMENTED if files.segmented else _IN_ONE_DATABASE, families)
+        return (recorded.kind,)
+    return _SEGMENTED if segmented else _IN_ONE_DATABASE
 
 
 class TaskState(State):
@@ -47,6 +50,10 @@ class TaskState(State):
     def __init__(self, path: Path, tasks: Mapping[int, Path], layout: Layout, options: StateOptions) -> None:
         super().__init__(str(path), layout, sorted(tasks), options)
         self._tasks = dict(tasks)
+
+    def task_directory(self, part: int) -> Path:
+        """Return the directory of the task of a partition."""
+        return self._tasks[part]
 
     def found_stores(self) -> list[FoundStore]:
         """Return what there is, in the order of names."""
@@ -58,19 +65,21 @@ class TaskState(State):
             return [self._found(name, parts) for name, parts in sorted(found.items())]
 
     def _found(self, name: str, parts: list[TaskStoreFiles]) -> FoundStore:
-        kinds = [possible_kinds(files) for files in parts]
-        fewest = min(kinds, key=len)
+        families = {family for files in parts for present in files.families for family in present}
+        recorded = next((spec for files in parts if (spec := files.recorded) is not None), None)
+        places = sorted({files.segmented for files in parts})
+        possible = [kinds_by_families(_kinds_at(segmented, recorded), families, recorded) for segmented in places]
         return FoundStore(
             name,
-            fewest,
-            next((spec for files in parts if (spec := files.recorded) is not None), None),
-            tuple(sorted({family for files in parts for present in files.families for family in present})),
+            tuple(dict.fromkeys(kind for kinds in possible for kind in kinds)),
+            recorded,
+            tuple(sorted(families)),
             sum(size_of(path) for files in parts for path in files.databases),
             sum(len(files.databases) for files in parts),
         )
 
     @contextmanager
-    def open(self, part: int, specs: Sequence[StoreSpec]) -> Iterator[Mapping[str, OpenStore]]:
+    def _open(self, part: int, specs: Sequence[StoreSpec]) -> Iterator[Mapping[str, OpenStore]]:
         """Hand out these stores of the task of a partition."""
         task = self._tasks[part]
         refuse_if_in_use(task.parent / APPLICATION_LOCK, task)
@@ -84,21 +93,72 @@ class TaskState(State):
             for spec in specs:
                 store = directory.open_store(spec)
                 stores[spec.name] = OpenStore(
-                    spec, store, -1, directory.changelog_offset(spec.name), directory.position(spec.name)
+                    spec,
+                    store,
+                    -1,
+                    directory.changelog_offset(spec.name),
+                    directory.position(spec.name),
+                    application_id=application_id,
+                    closed_cleanly=directory.was_closed_cleanly(spec.name),
                 )
             yield stores
+
+    def databases(self, part: int) -> list[Database]:
+        """Return the databases of a task's stores."""
+        task = self._tasks[part]
+        with accessible(str(task)):
+            return [
+                Database(
+                    str(path.relative_to(task)),
+                    partial(self._families, task, files.name, path),
+                    files.name,
+                    segment_start_ms(files.name, path.name) if files.segmented else None,
+                    tables_in(path),
+                )
+                for files in task_stores(task)
+                for path in files.databases
+            ]
+
+    def offset_files(self, part: int, store: str) -> RecordedOffsets:
+        """Return what Kafka Streams before 4.3 left of a store in files, which counts more than what databases say.
+
+        Raises StoreError if a file is damaged.
+        """
+        task = self._tasks[part]
+        position: Position = {}
+        with accessible(str(task)):
+            for (topic, partition), offset in read_offsets(position_file(task, store), store).items():
+                position.setdefault(topic, {})[partition] = offset
+            checkpoint = read_offsets(task / CHECKPOINT_FILE, store)
+        changelogs = {key: offset for key, offset in checkpoint.items() if key.topic.endswith(f"-{store}-changelog")}
+        return RecordedOffsets(changelogs, position, None)
+
+    @contextmanager
+    def _families(self, task: Path, store: str, path: Path) -> Iterator[OpenFamilies]:
+        refuse_if_in_use(task.parent / APPLICATION_LOCK, task)
+        with view_of(path, work_dir=self.options.work_dir) as view:
+            database = RocksDBDatabase(str(view), [], compacting=False)
+            try:
+                families: dict[str, ByteStore] = {name: database.family(name, store) for name in database.families}
+                offsets = families.pop(OFFSETS_FAMILY, None)
+                yield OpenFamilies({store: families}, offsets)
+            finally:
+                database.close()
 
     def _application_id(self, view: Path, task: Path, specs: Sequence[StoreSpec]) -> str:
         """Return the id that the changelog offsets are named by, what the user says, or the directory's name."""
         if self.options.application_id is not None:
             return self.options.application_id
-        topics = changelog_topics(view)
-        for spec in specs:
-            suffix = f"-{spec.name}-changelog"
-            found = {topic.removesuffix(suffix) for topic in topics if topic.endswith(suffix)}
-            if len(found) == 1:
-                return found.pop()
-        return task.parent.name if TASK_NAME.fullmatch(task.name) else _UNNAMED_APPLICATION
+        # The longest first: of the stores `b` and `a-b`, the topic `x-a-b-changelog` is that of the second.
+        names = sorted((files.name for files in task_stores(task)), key=len, reverse=True)
+        asked = {spec.name for spec in specs}
+        for topic in changelog_topics(view):
+            store = next((name for name in names if topic.endswith(f"-{name}-changelog")), None)
+            if store in asked:
+                return topic.removesuffix(f"-{store}-changelog")
+        # No offset is named by it, so any name will do that is one.
+        is_named = TASK_NAME.fullmatch(task.name) and is_store_name(task.parent.name)
+        return task.parent.name if is_named else _UNNAMED_APPLICATION
 
 
 def size_of(directory: Path) -> int:
@@ -110,12 +170,3 @@ def _entries_of(task: Path, store: str) -> list[str]:
     """Return what belongs to a store in a task's directory."""
     paths = (database_directory(task, store), segments_directory(task, store), position_file(task, store))
     return [str(path.relative_to(task)) for path in paths]
-
-
-@contextmanager
-def accessible(path: str) -> Iterator[None]:
-    """Turn the operating system's refusals into DirectoryNotAccessibleError."""
-    try:
-        yield
-    except PermissionError as cause:
-        raise DirectoryNotAccessibleError(path, cause=str(cause)) from cause

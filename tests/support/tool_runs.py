@@ -1,0 +1,59 @@
+"""Runs the offline tools as their command line does, on directories that must stay as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kafka_streams_golden import Fixture
+from upgrade_tools.cli import main
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """What it printed, which must be one JSON document."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+class Tools:
+    """The command line in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: object) -> Ended:
+        self._capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Ended(int(code), *self._capsys.readouterr())
+
+
+def kind_options(fixture: Fixture, kind: str | None = None) -> list[str]:
+    """The options that say of a golden directory what its files can't tell."""
+    kind = kind or fixture.fixture["kind"]
+    size = ["--window-size-ms", "10000"] if "window" in kind else []
+    return ["--kind", kind, *size]
+
+
+def everything_below(directory: Path) -> dict[str, tuple[object, ...]]:
+    """All files and directories with content, mode and time of the last change: to see that nothing touched them."""
+    found: dict[str, tuple[object, ...]] = {}
+    for path in sorted([directory, *directory.rglob("*")]):
+        status = path.lstat()
+        content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        found[str(path.relative_to(directory))] = (status.st_mode, status.st_mtime_ns, content)
+    return found

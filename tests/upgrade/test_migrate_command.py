@@ -1,0 +1,118 @@
+"""The commands `migrate` and `finish-upgrade` as scripts use them: JSON, exit codes, and words that name stores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_streams_golden import load_fixture
+from migrations import tree
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.task_directory import TaskDirectory
+from statestore.format.store_format import StoreFormat
+from upgrade_tools.cli import main
+from upgrade_tools.cli.exit_codes import ExitCode
+from upgrade_tools.kinds import Kind
+from upgrade_tools.migration.store_words import said_of_stores
+from upgrade_tools.states import StateOptions
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    return load_fixture("ts-kv").unpack(tmp_path / "streams")
+
+
+def test_json_is_one_document_on_stdout(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", str(task), "--to", "headers", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["stores"] == [{"store": "store", "from": "ts-kv", "to": "headers-kv", "entries": 7}]
+    assert document["backups"] == [f"{task}.before-migration"]
+    assert (document["layout"], document["parts"], document["entries"]) == ("kafka-streams", [0], 7)
+    assert document["dryRun"] is False
+
+
+@pytest.mark.parametrize("layout", ["kafka-streams", "location"])
+def test_a_dry_run_counts_and_writes_nothing(
+    task: Path, layout: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tree(task.parent)
+    target = tmp_path / "target" / "0_0"
+    command = ["migrate", str(task), str(target), "--to", "headers", "--layout", layout, "--dry-run", "--json"]
+    assert main(command) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["dryRun"] is True
+    assert document["stores"][0]["entries"] == 7
+    entries = load_fixture("ts-kv").logical["entries"]
+    size = sum(len(entry["key"]) // 2 + len(entry["value"]) // 2 + 9 for entry in entries)
+    assert document["sizeBytes"] == size
+    assert document["neededBytes"] > size
+    assert document["freeBytes"] > document["neededBytes"]
+    assert tree(task.parent) == before
+    assert not target.parent.exists()
+
+
+def test_a_person_is_told_what_became_of_it(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", str(task), "--to", "headers"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert "verified entry by entry" in out
+    assert f"what was there before: {task}.before-migration" in out
+    assert main(["finish-upgrade", str(task)]) == ExitCode.OK
+    assert "no entry is left in an older format" in capsys.readouterr().err
+
+
+def test_a_store_that_was_not_closed_cleanly_is_named(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from statestore.bytestore.task_directory import TaskDirectory\n"
+        "from statestore.bytestore.store_spec import StoreKind, StoreSpec\n"
+        "from statestore.format.store_format import StoreFormat\n"
+        "task = TaskDirectory(Path(sys.argv[1]), 'golden')\n"
+        "task.open_store(StoreSpec('store', StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)).put(b'late', bytes(9))\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(task)], check=True, timeout=60)
+    assert main(["migrate", str(task), "--to", "headers", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["entries"] == 8
+    assert "was not closed cleanly" in document["notes"][0]
+    with TaskDirectory(task, "golden") as opened:
+        opened.open_store(StoreSpec("store", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS))
+        assert not opened.was_closed_cleanly("store")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--to", "plain"], ExitCode.USAGE, "downgrade"),
+        (["--to", "newest"], ExitCode.USAGE, "newest"),
+        (["--to", "headers", "--store", "store:kind"], ExitCode.USAGE, "store:kind"),
+        (["--to", "headers", "--store", "store:ts-kv:size=1"], ExitCode.USAGE, "size=1"),
+        (["--to", "headers", "--store", "store", "--store", "store"], ExitCode.USAGE, "second time"),
+        (["--to", "headers", "--changelog-offsets", "/nowhere"], ExitCode.USAGE, "can't be read as offsets"),
+        (["--to", "headers", "--kind", "kv"], ExitCode.UNKNOWN_LAYOUT, "timestamped"),
+        (["--layout", "location"], ExitCode.USAGE, "name a TARGET"),
+    ],
+)
+def test_wrong_usage_ends_with_its_exit_code(
+    task: Path, arguments: list[str], code: ExitCode, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tree(task.parent)
+    assert main(["migrate", str(task), *arguments]) == code
+    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert tree(task.parent) == before
+
+
+def test_words_say_of_each_store_what_its_files_do_not() -> None:
+    otherwise = StateOptions(retention_ms=9)
+    names, said = said_of_stores(["a", "b:window:window-size-ms=5", "c::retention-ms=7"], otherwise)
+    assert names == ["a", "b", "c"]
+    assert said == {
+        None: otherwise,
+        "b": StateOptions(kind=Kind.WINDOW, window_size_ms=5, retention_ms=9),
+        "c": StateOptions(retention_ms=7),
+    }

@@ -1,0 +1,255 @@
+"""The command `scan`: every golden directory reads as Kafka Streams reads it, and filters ask for parts of it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kafka_streams_golden import FIXTURES, load_fixture
+from rescaling import KEYS, States, every_kind
+from shards import TOTALS, Shard, stored
+from statestore import Headers, ValueTimestampHeaders
+from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.recovery.metadata import StateMetadata, settle_metadata
+from tool_runs import Tools, everything_below, kind_options
+
+Entry = dict[str, Any]
+
+
+@pytest.fixture
+def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
+    return Tools(capsys)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_a_golden_directory_scans_as_kafka_streams_reads_it(name: str, tmp_path: Path, tools: Tools) -> None:
+    fixture = load_fixture(name)
+    task = fixture.unpack(tmp_path)
+    before = everything_below(tmp_path)
+    ended = tools("scan", "--json", *kind_options(fixture), task)
+    assert ended.code == 0
+    assert ended.err == ""
+    assert ended.document.keys() == {"kind", "store", "committedOffset", "position", "entries"}
+    for field, found in ended.document.items():
+        assert found == fixture.logical[field], field
+    assert everything_below(tmp_path) == before
+
+
+def entries_of(name: str) -> list[Entry]:
+    return load_fixture(name).logical["entries"]
+
+
+def has_header(entry: Entry, key: str, value: str | None = None) -> bool:
+    return any(found == key and value in (None, content) for found, content in entry["headers"])
+
+
+KEY = entries_of("headers-kv")[0]["key"]
+HEADER = next(entry["headers"][0] for entry in entries_of("headers-kv") if entry["headers"])
+VERSIONED_KEY = next(entry["key"] for entry in entries_of("versioned") if len(entry["versions"]) > 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "wanted"),
+    [
+        ("headers-kv", ["--key", f"0x{KEY}"], lambda e: e["key"] == KEY),
+        ("headers-kv", ["--prefix", f"0x{KEY[:2]}"], lambda e: e["key"].startswith(KEY[:2])),
+        ("headers-kv", ["--header", HEADER[0]], lambda e: has_header(e, HEADER[0])),
+        ("headers-kv", ["--header", f"{HEADER[0]}=0x{HEADER[1]}"], lambda e: has_header(e, *HEADER)),
+        ("headers-kv", ["--header", f"{HEADER[0]}=other"], lambda e: has_header(e, HEADER[0], b"other".hex())),
+        ("headers-kv", ["--header", HEADER[0], "--header", "no-such"], lambda e: False),
+        ("headers-kv", ["--time-from", "1005", "--time-to", "1012"], lambda e: 1005 <= e["timestamp"] <= 1012),
+        ("headers-kv-from-plain", ["--key", f"0x{KEY}"], lambda e: e["key"] == KEY),
+        ("headers-window", ["--time-from", "200000"], lambda e: e["start"] >= 200_000),
+        ("headers-window", ["--time-to", "180000"], lambda e: e["start"] <= 180_000),
+        ("headers-window-from-ts", ["--window-start", "150000"], lambda e: e["start"] == 150_000),
+        ("window-dup", ["--key", "k", "--time-from", "1"], lambda e: e["key"] == b"k".hex() and e["start"] >= 1),
+        ("session", ["--time-from", "179999", "--time-to", "185000"], lambda e: 179_999 <= e["end"] <= 185_000),
+        ("headers-session", ["--prefix", "a"], lambda e: e["key"].startswith(b"a".hex())),
+    ],
+)
+def test_filters_leave_the_entries_that_are_asked_for(
+    name: str, options: list[str], wanted: Callable[[Entry], bool], tmp_path: Path, tools: Tools
+) -> None:
+    fixture = load_fixture(name)
+    found = tools("scan", "--json", *kind_options(fixture), *options, fixture.unpack(tmp_path)).document["entries"]
+    assert found == [entry for entry in fixture.logical["entries"] if wanted(entry)]
+
+
+def test_the_keys_of_windows_and_sessions_are_found_among_others(tmp_path: Path, tools: Tools) -> None:
+    for name in ("headers-window-dup", "headers-session-from-plain"):
+        fixture = load_fixture(name)
+        task = fixture.unpack(tmp_path / name)
+        keys = {entry["key"] for entry in fixture.logical["entries"]}
+        assert len(keys) > 1
+        for key in sorted(keys)[:3]:
+            found = tools("scan", "--json", *kind_options(fixture), "--key", f"0x{key}", task).document["entries"]
+            assert found == [entry for entry in fixture.logical["entries"] if entry["key"] == key], (name, key)
+
+
+def test_versions_are_asked_for_by_the_time_at_which_they_were_valid(tmp_path: Path, tools: Tools) -> None:
+    fixture = load_fixture("versioned")
+    task = fixture.unpack(tmp_path)
+    entries = fixture.logical["entries"]
+    times = sorted({version["timestamp"] for entry in entries for version in entry["versions"]})
+    for time_ms in (times[0] - 1, *times[::4], times[-1] + 1):
+        found = tools("scan", "--json", "--kind", "versioned", "--version-at", time_ms, task).document["entries"]
+        valid = {
+            entry["key"]: version
+            for entry in entries
+            for version in entry["versions"]
+            if version["timestamp"] <= time_ms and (version["validTo"] is None or time_ms < version["validTo"])
+        }
+        assert {entry["key"]: entry["versions"][0] for entry in found} == valid
+        assert all(len(entry["versions"]) == 1 for entry in found)
+    one = tools("scan", "--json", "--kind", "versioned", "--key", f"0x{VERSIONED_KEY}", task).document["entries"]
+    assert one == [entry for entry in entries if entry["key"] == VERSIONED_KEY]
+    since = tools("scan", "--json", "--kind", "versioned", "--time-from", times[-1], task).document["entries"]
+    assert {version["timestamp"] for entry in since for version in entry["versions"]} == {times[-1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "problem"),
+    [
+        ("headers-kv", ["--window-start", "5"], "has no windows"),
+        ("headers-kv", ["--version-at", "5"], "has no versions"),
+        ("ts-kv", ["--header", "a"], "has no headers"),
+        ("kv", ["--time-from", "5"], "has no times"),
+        ("headers-kv", ["--key", "0xzz"], "is not hex"),
+        ("headers-kv", ["--part", "7"], "there is no part 7"),
+    ],
+)
+def test_what_a_store_can_t_be_asked_for_is_wrong_usage(
+    name: str, options: list[str], problem: str, tmp_path: Path, tools: Tools
+) -> None:
+    fixture = load_fixture(name)
+    ended = tools("scan", *kind_options(fixture), *options, fixture.unpack(tmp_path))
+    assert ended.code == 2
+    assert problem in " ".join(ended.err.split())
+    assert ended.out == ""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A local copy with headers, and keys that look like hex, made by two batches."""
+    shard = Shard(tmp_path)
+    headers = encode_headers([("tenant", b"eu"), ("trace", b"\x00\xff")])
+    writes = {
+        b"plain": stored(b"v", 5, headers),
+        b"0x41": stored(b"hex?"),
+        b"text:a": stored(b"t"),
+        b"\xff": stored(b""),
+    }
+    pointer = shard.batch(shard.start(), writes)
+    shard.batch(pointer, {b"plain": stored(b"v", 5, headers)})
+    return shard.copy
+
+
+def test_entries_are_lines_for_people(copy: Path, tools: Tools) -> None:
+    assert tools("scan", copy).lines == [
+        "text:0x41  -> hex?  timestamp 5",
+        "plain  -> v  timestamp 5  tenant=eu  trace=0x00ff",
+        "text:text:a  -> t  timestamp 5",
+        "0xff  -> text:  timestamp 5",
+    ]
+    assert tools("scan", "--no-headers", "--key", "plain", copy).lines == ["plain  -> v  timestamp 5"]
+    assert tools("scan", "--limit", "2", copy).lines == tools("scan", copy).lines[:2]
+    assert tools("scan", "--limit", "0", "--json", copy).document["entries"] == []
+
+
+def test_a_progress_bar_is_no_result(copy: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tools("scan", "--json", copy).err == ""
+    monkeypatch.setattr("upgrade_tools.cli.output.errors", lambda: Console(file=sys.stderr, force_terminal=True))
+    ended = tools("scan", "--json", copy)
+    assert "reading" in ended.err
+    assert len(ended.document["entries"]) == 4
+
+
+@pytest.mark.parametrize(("given", "key"), [("text:0x41", b"0x41"), ("text:text:a", b"text:a"), ("0xFF", b"\xff")])
+def test_keys_are_given_as_they_are_shown(given: str, key: bytes, copy: Path, tools: Tools) -> None:
+    found = tools("scan", "--json", "--key", given, copy).document["entries"]
+    assert [entry["key"] for entry in found] == [key.hex()]
+
+
+def test_headers_that_nobody_looks_at_are_not_parsed(copy: Path, tools: Tools) -> None:
+    before = parse_count()
+    tools("scan", "--json", "--no-headers", copy)
+    tools("scan", "--no-headers", "--prefix", "p", copy)
+    assert parse_count() == before
+    assert tools("scan", "--no-headers", "--header", "tenant=eu", copy).lines == ["plain  -> v  timestamp 5"]
+    assert parse_count() == before + 1, "those without the bytes of key and value can't have it"
+    tools("scan", copy)
+    assert parse_count() > before + 1
+
+
+@pytest.fixture
+def states(tmp_path: Path) -> States:
+    made = States(tmp_path, every_kind(), 3)
+    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
+    made.put_globally("rate", "1")
+    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
+    return made
+
+
+def test_every_store_of_a_location_scans_as_it_reads(states: States, tools: Tools) -> None:
+    location = [states.home / "old", "--pointers", states.home / "pointers"]
+    contents = states.contents()
+    for name in ("headed", "windows", "sessions", "headed-versions"):
+        found = tools("scan", "--json", "--store", name, *location).document
+        versions = [version for entry in found["entries"] for version in entry.get("versions", [entry])]
+        assert sorted(version["value"] for version in versions) == sorted(
+            entry.value.hex() for shard in contents for entry in shard[name]
+        ), name
+    one = tools("scan", "--json", "--store", "plain", "--part", "1", *location).document
+    assert sorted(entry["key"] for entry in one["entries"]) == sorted(e.key.hex() for e in contents[1]["plain"])
+    limited = tools("scan", "--store", "plain", "--limit", "30", *location)
+    assert len(limited.lines) == 30
+    without = tools("scan", "--store", "plain", states.home / "old")
+    assert without.code == 2
+    assert "--checkpoint" in without.err
+    several = tools("scan", *location)
+    assert several.code == 2
+    assert "--store" in several.err
+
+
+def test_a_copy_of_an_older_release_does_not_name_its_stores(states: States, tools: Tools) -> None:
+    copy = states.home / "local/old/state-old/shard-0000/copy-0"
+    for _ in range(2):  # what a batch has put is in the copy once the next one has begun
+        states.run(0, lambda stores: stores["windows"].put("k", ValueTimestampHeaders("v", 140, Headers()), 140))
+    since = ["scan", "--json", "--store", "windows", "--time-from", "60", copy]
+    expected = tools(*since).document
+    assert 0 < len(expected["entries"]) < len(tools(*since[:4], copy).document["entries"])
+    marker = copy / "statestore.marker"
+    marker.write_text(json.dumps({**json.loads(marker.read_text()), "stores": []}))
+    asked = tools(*since)
+    assert asked.code == 2
+    assert "it may be headers-kv, headers-window, headers-window-dup; say which with --kind" in asked.err
+    assert tools(*since, "--kind", "headers-window-dup", "--window-size-ms", "10").document == expected
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
+    shard = Shard(tmp_path)
+    settle_metadata(shard.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), ()))
+    pointer = shard.batch(shard.start(), {b"%06d" % number: stored(b"v" * 50) for number in range(20_000)})
+    shard.batch(pointer, {b"end": stored(b"v")})
+    command = [sys.executable, "-m", "upgrade_tools", "scan", str(shard.copy)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as scan:
+        assert scan.stdout is not None
+        assert scan.stderr is not None
+        assert scan.stdout.readline().startswith("000000")
+        scan.stdout.close()
+        said = scan.stderr.read()
+        assert (scan.wait(60), said) == (1, "")
+
+
+def test_the_document_is_one_however_many_parts_there_are(states: States, tools: Tools) -> None:
+    location = [states.home / "old", "--pointers", states.home / "pointers"]
+    document = json.loads(tools("scan", "--json", "--store", "rates", *location).out)
+    assert document == {"kind": "kv", "store": "rates", "entries": document["entries"]}
+    assert {entry["key"] for entry in document["entries"]} == {b"rate".hex()}

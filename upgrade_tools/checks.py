@@ -1,0 +1,148 @@
+"""Reads all of a state, and says what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.table_files import unreadable_tables
+from statestore.errors import DirectoryDamagedError, LocalStateCorruptedError, RecoveryError
+from upgrade_tools.kinds import Kind
+from upgrade_tools.location_check import location_problems
+from upgrade_tools.states import State
+from upgrade_tools.states.database import Database, OpenFamilies
+from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import READING_INTERVAL_MS
+from upgrade_tools.store_checks import Problems, SegmentSpan, StoreCheck
+
+_DAMAGE = (DirectoryDamagedError, LocalStateCorruptedError, RecoveryError)
+OnRead = Callable[[int], None]
+
+
+@dataclass
+class CheckReport:
+    """What a check came to."""
+
+    path: str
+    problems: Problems = field(default_factory=Problems)
+    """Of files and databases as such."""
+    stores: list[StoreCheck] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What was looked at, in words, and what was not."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.all_problems()
+
+    def all_problems(self) -> list[str]:
+        """Return what is wrong, in words; of many problems with one store the first, and how many more."""
+        found = []
+        for where, problems in (
+            ("", self.problems),
+            *((f"{check.spec.name}: ", check.problems) for check in self.stores),
+        ):
+            found += [f"{where}{problem}" for problem in problems.named]
+            if problems.not_named:
+                found.append(f"{where}and {problems.not_named} more")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that `verify --json` prints."""
+        stores = [
+            {"name": check.spec.name, "kind": Kind.of(check.spec).value, "entries": check.entries}
+            for check in self.stores
+        ]
+        return {
+            "path": self.path,
+            "sound": self.is_sound,
+            "problems": self.all_problems(),
+            "stores": stores,
+            "notes": self.notes,
+        }
+
+
+def check_state(state: State, on_read: OnRead) -> CheckReport:
+    """Read all there is: files with their checksums, tables to their end, each entry. Damage is in the report.
+
+    `on_read` is told how many entries were read, and files of a state location. Memory does not grow with the state; a
+    shard of a state location is restored at a time. Raises StoreError for a store that is something else than was said,
+    and StateDirectoryError for what can't be read at all, but damage.
+    """
+    report = CheckReport(state.path)
+    if isinstance(state, LocationState):
+        problems, report.notes = location_problems(state, on_read)
+        for problem in problems:
+            report.problems.add(problem)
+        if not state.knows_pointers:
+            report.notes.append("entries were not looked at: what is committed is said with --checkpoint or --pointers")
+            return report
+    checks = {spec.name: StoreCheck(spec, _interval_ms(spec)) for spec in state.specs()}
+    report.stores = list(checks.values())
+    for part in state.parts:
+        _check_part(state, part, checks, report, on_read)
+    return report
+
+
+def _check_part(state: State, part: int, checks: dict[str, StoreCheck], report: CheckReport, on_read: OnRead) -> None:
+    damaged = report.problems.count
+    databases = state.databases(part)
+    spans = _spans(databases)
+    for database in databases:
+        if database.store is not None and database.store not in checks:
+            continue
+        where = database.name if len(state.parts) == 1 else f"part {part}, {database.name}"
+        for table in _unreadable(state, database):
+            report.problems.add(f"{where}: {table} can't be read to its end")
+        try:
+            with database.open() as opened:
+                _check_database(opened, checks, where, spans.get(database.name), on_read)
+        except _DAMAGE as damage:
+            if str(damage) not in report.problems.named:  # files of a location were looked at before
+                report.problems.add(str(damage))
+    if report.problems.count == damaged and not isinstance(state, LocationState):
+        # Opened as who uses the stores opens them: that refuses strangers among segments.
+        with state.open(part, [check.spec for check in checks.values()]):
+            pass
+
+
+def _check_database(
+    opened: OpenFamilies, checks: dict[str, StoreCheck], where: str, span: SegmentSpan | None, on_read: OnRead
+) -> None:
+    for name, families in opened.families.items():
+        if name in checks:
+            checks[name].refuse_other_kind(families, where)
+            for count in checks[name].check(families, where, span):
+                on_read(count)
+
+
+def _spans(databases: list[Database]) -> dict[str, SegmentSpan]:
+    """Return what times belong into each database that is a segment: until the next one of its store begins."""
+    by_store: dict[str, list[Database]] = {}
+    for database in databases:
+        if database.store is not None and database.segment_start_ms is not None:
+            by_store.setdefault(database.store, []).append(database)
+    spans = {}
+    for segments in by_store.values():
+        ordered = sorted(segments, key=lambda database: database.segment_start_ms or 0)
+        for segment, following in pairwise([*ordered, None]):
+            assert segment is not None
+            assert segment.segment_start_ms is not None
+            end_ms = None if following is None else following.segment_start_ms
+            spans[segment.name] = SegmentSpan(segment.segment_start_ms, end_ms)
+    return spans
+
+
+def _unreadable(state: State, database: Database) -> list[str]:
+    with TemporaryDirectory(prefix="statestore-verify-", dir=state.options.work_dir) as scratch:
+        return unreadable_tables(database.tables, Path(scratch, "tables"))
+
+
+def _interval_ms(spec: StoreSpec) -> int | None:
+    """Return the interval of a store's segments, None if nobody has said it."""
+    return None if spec.segment_interval_ms == READING_INTERVAL_MS else spec.segment_interval_ms

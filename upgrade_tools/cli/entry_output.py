@@ -1,0 +1,95 @@
+"""Prints entries of a store as they are read: as one JSON document, or as lines for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from statestore.bytestore.store_spec import StoreSpec
+from upgrade_tools.cli.progress import counted
+from upgrade_tools.cli.selecting import checked_selection
+from upgrade_tools.documents import Document, document_of
+from upgrade_tools.entry_lines import entry_line
+from upgrade_tools.kinds import Kind
+from upgrade_tools.selection import Found, Selection, selected
+from upgrade_tools.states import OpenStore, State
+
+
+def print_entries(state: State, asked: Selection, parts: Sequence[int], *, with_headers: bool, as_json: bool) -> int:
+    """Print what is asked for of the state's one store in these parts; return how many entries or versions that were.
+
+    All of it need not fit into memory. The limit is one for all parts.
+    """
+    spec = state.the_spec()
+    asked = checked_selection(asked, spec)
+    output = (_Document if as_json else _Lines)(spec, with_headers)
+    left, entries = asked.limit, 0
+    # On a terminal the entries themselves show that it goes on.
+    with counted("reading", shown=not sys.stdout.isatty()) as advance:
+        for number, part in enumerate(parts):
+            with state.open(part, [spec]) as stores:
+                if number == 0:
+                    output.begin(stores[spec.name] if len(parts) == 1 else None)
+                for found in selected(stores[spec.name], asked.limited_to(left)):
+                    output.add(found)
+                    entries += len(found.entries)
+                    left = None if left is None else left - 1
+                    advance(1)
+            if left == 0:
+                break
+        output.end()
+    return entries
+
+
+class _Lines:
+    """Lines for people."""
+
+    def __init__(self, spec: StoreSpec, with_headers: bool) -> None:
+        self._spec = spec
+        self._with_headers = with_headers
+        self._write = sys.stdout.write
+
+    def begin(self, store: OpenStore | None) -> None:
+        """Begin; `store` is what all entries are from, None if they are from several parts."""
+
+    def add(self, found: Found) -> None:
+        """Print an entry, or the versions of a key."""
+        for entry in found.entries:
+            self._write(f"{entry_line(self._spec, entry, with_headers=self._with_headers)}\n")
+
+    def end(self) -> None:
+        """Print what follows the last entry."""
+
+
+class _Document(_Lines):
+    """One document, of the shape of `documents`."""
+
+    _separator = "\n"
+
+    def begin(self, store: OpenStore | None) -> None:
+        head: Document = {"kind": Kind.of(self._spec).value, "store": self._spec.name}
+        if store is not None:
+            head.update(_offsets(store))
+        self._write(_json(head).removesuffix("}") + ', "entries": [')
+
+    def add(self, found: Found) -> None:
+        document = document_of(self._spec, found, with_headers=self._with_headers)
+        self._write(self._separator + _json(document))
+        self._separator = ",\n"
+
+    def end(self) -> None:
+        self._write("\n]}\n")
+
+
+def _offsets(store: OpenStore) -> Document:
+    position = {
+        topic: {str(partition): offset for partition, offset in sorted(offsets.items())}
+        for topic, offsets in sorted(store.position.items())
+    }
+    return {"committedOffset": store.changelog_offset, "position": position}
+
+
+def _json(document: Document) -> str:
+    # In ASCII: a header's key may be what no encoding of a terminal has.
+    return json.dumps(document)

@@ -1,0 +1,269 @@
+"""Commands that move state into a newer format or another layout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from upgrade_tools.cli import options as o
+from upgrade_tools.cli.output import errors, print_json, progress_bar, results
+from upgrade_tools.migration import (
+    MigrationReport,
+    MigrationRequest,
+    TargetFormat,
+    TargetLayout,
+    finish_upgrade,
+    migrate,
+)
+from upgrade_tools.migration.report import OnProgress
+from upgrade_tools.migration.store_words import said_of_stores
+from upgrade_tools.states import StateOptions
+
+_GROUP = "Move"
+_TARGET = "What to make"
+
+
+class ShardBy(str, Enum):
+    """How a query places records."""
+
+    KEY = "key"
+    PARTITION = "partition"
+
+
+Source = Annotated[str, typer.Argument(help="A directory, or the path or URI of a state location.")]
+Target = Annotated[
+    str | None, typer.Argument(help="An empty or new directory or location (default: in place, with a backup).")
+]
+ToOption = Annotated[
+    TargetFormat | None,
+    typer.Option("--to", help="The format that stores get (default: the one they have).", rich_help_panel=_TARGET),
+]
+LayoutOption = Annotated[
+    TargetLayout | None,
+    typer.Option("--layout", help="Of the target (default: that of the source).", rich_help_panel=_TARGET),
+]
+ThroughTimestampedOption = Annotated[
+    bool, typer.Option("--through-timestamped", help="Take plain data to headers at once.", rich_help_panel=_TARGET)
+]
+TimestampOption = Annotated[
+    int | None,
+    typer.Option(
+        "--timestamp-ms",
+        min=0,
+        help="The timestamp of entries that have none (default: -1, as in Kafka Streams, whose producer refuses it if "
+        "such a value is written back).",
+        rich_help_panel=_TARGET,
+    ),
+]
+ShardByOption = Annotated[
+    ShardBy,
+    typer.Option(
+        "--shard-by",
+        help="How the query will place records on the shards of a location; key is proved.",
+        rich_help_panel=_TARGET,
+    ),
+]
+ShardsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--shards", min=1, help="How many partitions the application has, if not all are here.", rich_help_panel=_TARGET
+    ),
+]
+MissingOption = Annotated[
+    bool,
+    typer.Option("--missing-are-empty", help="Partitions that are not here have no state.", rich_help_panel=_TARGET),
+]
+OffsetsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--changelog-offsets",
+        metavar="FILE",
+        help='Of the last records that the source holds, where it does not say: {"TOPIC": {"PARTITION": OFFSET}}.',
+        rich_help_panel=_TARGET,
+    ),
+]
+StoresOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--store",
+        metavar="NAME[:KIND[:OPTION=MS,...]]",
+        help="A store to migrate (default: all), once for each; with what its files do not tell, if there are several: "
+        "totals:ts-kv, or visits:window:window-size-ms=60000,retention-ms=3600000.",
+        rich_help_panel="What to read",
+    ),
+]
+DiscardOption = Annotated[
+    bool,
+    typer.Option(
+        "--discard-backup",
+        help="In place: remove what was there before, once the new is verified and in its place.",
+        rich_help_panel=_TARGET,
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Read, convert and place everything, and write nothing.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("migrate", rich_help_panel=_GROUP)(migrate_)
+    app.command("finish-upgrade", rich_help_panel=_GROUP)(finish_upgrade_)
+
+
+def migrate_(
+    source: Source,
+    target: Target = None,
+    to: ToOption = None,
+    layout: LayoutOption = None,
+    through_timestamped: ThroughTimestampedOption = False,
+    timestamp_ms: TimestampOption = None,
+    shard_by: ShardByOption = ShardBy.KEY,
+    shards: ShardsOption = None,
+    missing_are_empty: MissingOption = False,
+    changelog_offsets: OffsetsOption = None,
+    discard_backup: DiscardOption = False,
+    dry_run: DryRunOption = False,
+    store: StoresOption = None,
+    kind: o.KindOption = None,
+    window_size_ms: o.WindowSizeOption = None,
+    retention_ms: o.RetentionOption = None,
+    segment_interval_ms: o.SegmentIntervalOption = None,
+    subtopology: o.SubtopologyOption = None,
+    application_id: o.ApplicationIdOption = None,
+    pointers: o.PointersOption = None,
+    checkpoint: o.CheckpointOption = None,
+    work_dir: o.WorkDirOption = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Turn state into a newer format, or into another layout, and verify it entry by entry.
+
+    The source is not changed before the target is verified. If it is killed, the same command goes on. Begin with
+    --dry-run.
+    """
+    names, said = _said(store, StateOptions(None, kind, window_size_ms, retention_ms, segment_interval_ms))
+    request = MigrationRequest(
+        source,
+        target,
+        to,
+        layout,
+        names,
+        said,
+        subtopology,
+        application_id,
+        o.read_pointers(source, pointers, checkpoint),
+        through_timestamped,
+        timestamp_ms,
+        shard_by.value,
+        shards,
+        missing_are_empty,
+        _offsets(changelog_offsets),
+        discard_backup,
+        work_dir,
+        dry_run,
+    )
+    _run(request, migrate, as_json=as_json)
+
+
+def finish_upgrade_(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A task's or application's directory.")],
+    discard_backup: DiscardOption = False,
+    dry_run: DryRunOption = False,
+    store: StoresOption = None,
+    kind: o.KindOption = None,
+    window_size_ms: o.WindowSizeOption = None,
+    subtopology: o.SubtopologyOption = None,
+    application_id: o.ApplicationIdOption = None,
+    work_dir: o.WorkDirOption = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Move what a lazy upgrade has left in the families of older formats, in place.
+
+    Tasks that have nothing left stay as they are; of the others a backup stays.
+    """
+    names, said = _said(store, StateOptions(None, kind, window_size_ms))
+    request = MigrationRequest(
+        directory,
+        stores=names,
+        said=said,
+        subtopology=subtopology,
+        application_id=application_id,
+        discard_backup=discard_backup,
+        work_dir=work_dir,
+        dry_run=dry_run,
+    )
+    _run(request, finish_upgrade, as_json=as_json)
+
+
+def _run(
+    request: MigrationRequest,
+    command: Callable[[MigrationRequest, OnProgress], MigrationReport],
+    *,
+    as_json: bool,
+) -> None:
+    with _progress("reading" if request.dry_run else "migrating and verifying") as on_progress:
+        report = command(request, on_progress)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+
+
+@contextmanager
+def _progress(description: str) -> Iterator[OnProgress]:
+    with progress_bar() as progress:
+        task = progress.add_task(description, total=None)
+
+        def on_progress(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        yield on_progress
+
+
+def _print(report: MigrationReport) -> None:
+    table = Table(box=None, pad_edge=False)
+    for column in ("store", "was", "dry run: would be" if report.dry_run else "is"):
+        table.add_column(column)
+    table.add_column("entries", justify="right")
+    for store in report.stores:
+        table.add_row(store.name, store.kind.value, store.migrated.value, f"{store.entries:,}")
+    results().print(table)
+    parts = ", ".join(map(str, report.parts)) or "none"
+    say = results().print
+    say(f"{report.source} -> {report.target} ({report.layout}); parts: {parts}", soft_wrap=True, markup=False)
+    if report.dry_run:
+        free = "" if report.free_bytes is None else f", {report.free_bytes:,} are free"
+        say(f"{report.size_bytes:,} bytes of keys and values; about {report.needed_bytes:,} bytes are needed{free}")
+    else:
+        say(f"verified entry by entry, {report.elapsed_s:.1f} s, {report.entries / report.elapsed_s:,.0f} entries/s")
+    if report.left_out:
+        say(f"not asked for: {', '.join(report.left_out)}", soft_wrap=True, markup=False)
+    for backup in report.backups:
+        say(f"what was there before: {backup} (remove it when all is well)", soft_wrap=True, markup=False)
+    for note in report.notes:
+        errors().print(f"note: {note}", soft_wrap=True, markup=False)
+
+
+def _said(words: list[str] | None, otherwise: StateOptions) -> tuple[list[str], dict[str | None, StateOptions]]:
+    try:
+        return said_of_stores(words or (), otherwise)
+    except ValueError as cause:
+        raise typer.BadParameter(str(cause), param_hint="--store") from cause
+
+
+def _offsets(file: Path | None) -> dict[str, dict[int, int]]:
+    if file is None:
+        return {}
+    try:
+        fields = json.loads(file.read_text(encoding="utf-8"))
+        return {
+            str(topic): {int(partition): int(offset) for partition, offset in offsets.items()}
+            for topic, offsets in fields.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError) as cause:
+        raise typer.BadParameter(f"can't be read as offsets ({cause})", param_hint="--changelog-offsets") from cause

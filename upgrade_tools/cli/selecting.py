@@ -1,0 +1,105 @@
+"""The options that say which entries are asked for, and what they become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from statestore.bytestore.store_spec import StoreSpec
+from upgrade_tools.byte_text import bytes_of
+from upgrade_tools.selection import HeaderCondition, Selection
+from upgrade_tools.states import State
+
+_WHICH = "Which entries (all that is said must hold)"
+
+KeyOption = Annotated[
+    str | None, typer.Option("--key", help="Of this key: text, 0x... in hex, or text:...", rich_help_panel=_WHICH)
+]
+PrefixOption = Annotated[
+    str | None, typer.Option("--prefix", help="Of keys that begin so; written as --key.", rich_help_panel=_WHICH)
+]
+TimeFromOption = Annotated[
+    int | None,
+    typer.Option(
+        "--time-from",
+        metavar="MS",
+        help="Not before this time: of a window its start, of a session its end, of a version from when it is valid, "
+        "else the value's timestamp.",
+        rich_help_panel=_WHICH,
+    ),
+]
+TimeToOption = Annotated[
+    int | None,
+    typer.Option("--time-to", metavar="MS", help="Not after this time, likewise.", rich_help_panel=_WHICH),
+]
+WindowStartOption = Annotated[
+    int | None,
+    typer.Option("--window-start", metavar="MS", help="Windows that start just then.", rich_help_panel=_WHICH),
+]
+VersionAtOption = Annotated[
+    int | None, typer.Option("--version-at", metavar="MS", help="Versions valid at this time.", rich_help_panel=_WHICH)
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        metavar="KEY[=VALUE]",
+        help="With this header, and value, which is written as --key; may be repeated.",
+        rich_help_panel=_WHICH,
+    ),
+]
+PartOption = Annotated[
+    int | None,
+    typer.Option("--part", min=0, help="Of this partition or shard alone.", rich_help_panel=_WHICH),
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option("--limit", min=0, help="So many entries at most; of versioned stores keys.", rich_help_panel=_WHICH),
+]
+HeadersOption = Annotated[bool, typer.Option("--headers/--no-headers", help="Show headers.")]
+
+
+def key_of(text: str | None, option: str) -> bytes | None:
+    """Return the bytes that an option or argument says; exits with a usage error if it says none."""
+    if text is None:
+        return None
+    try:
+        return bytes_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
+
+
+def conditions_of(headers: Sequence[str] | None) -> tuple[HeaderCondition, ...]:
+    """Return what `--header` asks for, each time that it is given."""
+    found = []
+    for text in headers or ():
+        key, equals, value = text.partition("=")
+        found.append(HeaderCondition(key, key_of(value, "--header") if equals else None))
+    return tuple(found)
+
+
+def checked_selection(selection: Selection, spec: StoreSpec) -> Selection:
+    """Return a selection that a store can be asked for; exits with a usage error otherwise."""
+    try:
+        selection.check(spec)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return selection
+
+
+def parts_with(state: State, asked: Selection) -> tuple[int, ...]:
+    """Return the parts that can have the key that is asked for."""
+    assert asked.key is not None
+    return state.parts_of_key(state.the_spec(), asked.key)
+
+
+def parts_of(state: State, part: int | None) -> tuple[int, ...]:
+    """Return the parts to be read: all, or that one; exits with a usage error if there is no such part."""
+    if part is None:
+        return state.parts
+    if part not in state.parts:
+        listed = ", ".join(map(str, state.parts[:20])) + (", ..." if len(state.parts) > 20 else "")
+        raise typer.BadParameter(f"there is no part {part} in {state.path}, only {listed}", param_hint="--part")
+    return (part,)

@@ -1,0 +1,299 @@
+"""Compares two states entry by entry, whatever their layouts, formats and numbers of parts.
+
+Entries are matched by key, not by part: where they stand does not count. First both states are read part by part, and
+counted and summed up; mostly that is all. Only if sums differ are entries compared, of those parts that differ, merged
+in the order of keys: so memory does not grow with the state, but these parts are open at the same time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import StoreFormatError, UnknownKindError
+from statestore.format.header_bytes import decode_headers
+from statestore.format.stored_value import split_stored
+from statestore.recovery.contents import StoredEntry, entry_parts
+from statestore.recovery.logical_writes import LogicalWrite, intervals_by_key
+from statestore.recovery.tally import Tally
+from upgrade_tools.kinds import Kind
+from upgrade_tools.states import OpenStore, State
+from upgrade_tools.states.location import LocationState
+
+_MAX_SEGMENT_ID: Final = 2**63 - 1
+_STEP: Final = 1_000
+_TIME: Final = struct.Struct(">q")
+_UNENDED: Final = -1
+OnEntries = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """What is left out of account."""
+
+    headers: bool = False
+    timestamps: bool = False
+
+
+class Difference(NamedTuple):
+    """An entry of `store` that is not the same in both states; None stands for none."""
+
+    store: str
+    first: StoredEntry | None
+    second: StoredEntry | None
+    changed: tuple[str, ...] = ()
+    """What is different, if both have it: value, timestamp, headers, end."""
+
+    @property
+    def entry(self) -> StoredEntry:
+        """The entry of the first state, or else that of the second."""
+        found = self.first or self.second
+        assert found is not None
+        return found
+
+
+@dataclass
+class StoreComparison:
+    """What the comparison of a store came to."""
+
+    name: str
+    entries: tuple[int, int] = (0, 0)
+    """How many there are in the first and in the second state; of versioned stores versions."""
+    is_same: bool = True
+    """As far as is known: once they are counted whether their sums are equal, and whether a difference was found."""
+
+
+@dataclass
+class _Side:
+    """One of the two states, and what was found there of each store."""
+
+    state: State
+    specs: Mapping[str, StoreSpec]
+    totals: dict[str, Tally] = field(default_factory=dict)
+    by_part: dict[tuple[str, int], Tally] = field(default_factory=dict)
+
+    def parts(self, store: str) -> Sequence[int]:
+        """The parts that are read for a store; of a global one, of which each shard has all, the first."""
+        if isinstance(self.state, LocationState) and store in self.state.metadata.global_stores:
+            return self.state.parts[:1]
+        return self.state.parts
+
+
+class Comparison:
+    """A comparison of the stores of two states, which were matched by name.
+
+    Raises UnknownKindError if one has headers or timestamps that the other one can't have, and they are not ignored,
+    and StoreFormatError for stores of different kinds.
+    """
+
+    def __init__(self, first: State, second: State, ignored: Ignored, on_entries: OnEntries) -> None:
+        specs = {spec.name: spec for spec in first.specs()}
+        # What the files of the second do not tell is as in the first.
+        like = {spec.name: spec for spec in second.specs(specs)}
+        self._sides = (_Side(first, specs), _Side(second, like))
+        self._ignored = ignored
+        self._on_entries = on_entries
+        names = [set(side.specs) for side in self._sides]
+        self.only_in = (sorted(names[0] - names[1]), sorted(names[1] - names[0]))
+        """Stores that the other state does not have."""
+        self._names = sorted(names[0] & names[1])
+        for name in self._names:
+            self._refuse_incomparable(name)
+        self.stores = [StoreComparison(name) for name in self._names]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both have the same stores with the same entries; known once `differences` has ended."""
+        return not any(self.only_in) and all(store.is_same for store in self.stores)
+
+    def _refuse_incomparable(self, name: str) -> None:
+        first, second = (side.specs[name] for side in self._sides)
+        where = self._sides[0].state.path
+        if (first.kind, first.window_size_ms) != (second.kind, second.window_size_ms):
+            raise StoreFormatError(
+                name,
+                recorded=first.describe(),
+                asked=second.describe(),
+                where=where,
+                remedy="They can't be compared",
+            )
+        for what, ignored, has in (
+            ("headers", self._ignored.headers, (first.format.has_headers, second.format.has_headers)),
+            ("timestamps", self._ignored.timestamps, (first.format.has_timestamp, second.format.has_timestamp)),
+        ):
+            if has[0] != has[1] and not ignored:
+                without, newer = (1, first) if has[0] else (0, second)
+                raise UnknownKindError(
+                    self._sides[without].state.path,
+                    problem=f"the {what} of store {name!r}, which the other one has",
+                    remedy=f"leave them out with --ignore-{what}, or read it as an upgrade to {Kind.of(newer).value}, "
+                    f"with {'--other-kind' if without else '--kind'}",
+                )
+
+    def spec_of(self, found: Difference) -> StoreSpec:
+        """Return what the store is that a difference is of, where its entry is."""
+        return self._sides[found.first is None].specs[found.store]
+
+    def count(self) -> None:
+        """Read both states, and find out how many entries there are and whether they are the same."""
+        for side in self._sides:
+            for part in side.state.parts:
+                specs = [side.specs[name] for name in self._names if part in side.parts(name)]
+                if not specs:
+                    continue
+                with side.state.open(part, specs) as stores:
+                    for spec in specs:
+                        self._tally(side, part, stores[spec.name])
+        for store in self.stores:
+            first, second = (side.totals.get(store.name, Tally()) for side in self._sides)
+            store.entries = (first.entries, second.entries)
+            store.is_same = first == second
+
+    def _tally(self, side: _Side, part: int, store: OpenStore) -> None:
+        name = store.spec.name
+        total = side.totals.setdefault(name, Tally())
+        tally = side.by_part.setdefault((name, part), Tally())
+        plain = self._is_plain(name)
+        writes = (_as_write(store.spec, keyed, None if plain else self._ignored) for keyed in _keyed(store))
+        while step := list(islice(writes, _STEP)):
+            total.add(step)
+            tally.add(step)
+            self._on_entries(len(step))
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether stored values can be compared as they are."""
+        first, second = (side.specs[name] for side in self._sides)
+        return first.format is second.format and not (self._ignored.headers or self._ignored.timestamps)
+
+    def differences(self) -> Iterator[Difference]:
+        """Yield the entries that are not the same, store by store, in the order of keys. Call `count` before."""
+        for store in self.stores:
+            if store.is_same:
+                continue
+            # Sums may differ where entries do not: the same headers can be written in several ways.
+            store.is_same = True
+            for difference in self._differences_of(store.name):
+                store.is_same = False
+                yield difference
+
+    def _differences_of(self, name: str) -> Iterator[Difference]:
+        with ExitStack() as opened:
+            sides = [self._merged(side, name, opened) for side in self._sides]
+            yield from self._compare(name, *sides)
+
+    def _merged(self, side: _Side, name: str, opened: ExitStack) -> Iterator[_Keyed]:
+        spec = side.specs[name]
+        parts = [part for part in side.parts(name) if self._differs(name, part)]
+        stores = [opened.enter_context(side.state.open(part, [spec]))[name] for part in parts]
+        return merge(*(_keyed(store) for store in stores), key=itemgetter(0, 1))
+
+    def _differs(self, name: str, part: int) -> bool:
+        """Return whether a part can't be left out: what is the same in the same part of both is no difference."""
+        first, second = (side.by_part.get((name, part)) for side in self._sides)
+        return first != second
+
+    def _compare(self, name: str, first: Iterator[_Keyed], second: Iterator[_Keyed]) -> Iterator[Difference]:
+        specs = [side.specs[name] for side in self._sides]
+        one, other = next(first, None), next(second, None)
+        while one is not None or other is not None:
+            if other is None or (one is not None and one[:2] < other[:2]):
+                assert one is not None
+                yield Difference(name, one.entry(specs[0]), None)
+                one = next(first, None)
+            elif one is None or other[:2] < one[:2]:
+                yield Difference(name, None, other.entry(specs[1]))
+                other = next(second, None)
+            else:
+                if one.raw != other.raw or specs[0].format is not specs[1].format:
+                    found = Difference(name, one.entry(specs[0]), other.entry(specs[1]))
+                    changed = _changed(found, self._ignored)
+                    if changed:
+                        yield found._replace(changed=changed)
+                one, other = next(first, None), next(second, None)
+
+
+class _Keyed(NamedTuple):
+    """An entry in the order that is the same in all layouts: by key without segment, and time of the version."""
+
+    key: bytes
+    valid_from_ms: int
+    stored: bytes
+    valid_to_ms: int
+
+    @property
+    def raw(self) -> tuple[bytes, int]:
+        return self.stored, self.valid_to_ms
+
+    def entry(self, spec: StoreSpec) -> StoredEntry:
+        if spec.kind is StoreKind.VERSIONED:
+            valid_to_ms = None if self.valid_to_ms == _UNENDED else self.valid_to_ms
+            parts = split_stored(spec.format, self.stored)
+            return StoredEntry(self.key, self.valid_from_ms, valid_to_ms, *parts)
+        stored_key = bytes(SEGMENT_ID_SIZE) + self.key if spec.kind.is_segmented else self.key
+        ((key, start_ms, end_ms, stored),) = entry_parts(spec, stored_key, self.stored)
+        return StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
+
+
+def _keyed(store: OpenStore) -> Iterator[_Keyed]:
+    spec = store.spec
+    if spec.kind is StoreKind.VERSIONED:
+        for key, intervals in intervals_by_key(spec, store.bytes):
+            for valid_from_ms, valid_to_ms, stored in intervals:
+                if stored is not None:
+                    yield _Keyed(key, valid_from_ms, stored, _UNENDED if valid_to_ms is None else valid_to_ms)
+        return
+    pairs = store.bytes.range(None, None) if not spec.kind.is_segmented else _unsegmented(spec, store.bytes)
+    for key, stored in pairs:
+        yield _Keyed(key, 0, stored, _UNENDED)
+
+
+def _unsegmented(spec: StoreSpec, store: ByteStore) -> Iterator[Pair]:
+    """Yield the entries of all segments in the order of their keys alone: segments may be others in the other state."""
+    ids = Segments(store, *spec.retention).existing(0, _MAX_SEGMENT_ID)
+    return merge(*(_segment(store, segment_prefix(segment_id)) for segment_id in ids), key=itemgetter(0))
+
+
+def _segment(store: ByteStore, prefix: bytes) -> Iterator[Pair]:
+    for key, stored in store.range(prefix, None):
+        if not key.startswith(prefix):
+            return
+        yield key[SEGMENT_ID_SIZE:], stored
+
+
+def _as_write(spec: StoreSpec, keyed: _Keyed, ignored: Ignored | None) -> LogicalWrite:
+    """Return an entry as what is summed up; `ignored` of None says that its stored value counts as it is."""
+    stored = keyed.stored
+    if ignored is not None:
+        parts = split_stored(spec.format, stored)
+        headers = b"" if ignored.headers else parts.header_bytes or b""
+        timestamp_ms = 0 if ignored.timestamps else parts.timestamp_ms or 0
+        stored = b"".join((_TIME.pack(timestamp_ms), _TIME.pack(len(headers)), headers, parts.value))
+    return LogicalWrite(keyed.key, _TIME.pack(keyed.valid_to_ms) + stored, keyed.valid_from_ms)
+
+
+def _changed(found: Difference, ignored: Ignored) -> tuple[str, ...]:
+    one, other = found.first, found.second
+    assert one is not None
+    assert other is not None
+    headers = (one.header_bytes or b"", other.header_bytes or b"")
+    changes: Iterable[tuple[str, Any]] = (
+        ("value", one.value != other.value),
+        ("timestamp", not ignored.timestamps and one.timestamp_ms != other.timestamp_ms),
+        ("end", one.end_ms != other.end_ms),
+        (
+            "headers",
+            not ignored.headers
+            and headers[0] != headers[1]
+            and decode_headers(headers[0]) != decode_headers(headers[1]),
+        ),
+    )
+    return tuple(what for what, is_changed in changes if is_changed)

@@ -1,0 +1,39 @@
+"""Entries as lines for people: `KEY  TIMES  -> VALUE  timestamp N  HEADER=VALUE ...`."""
+
+from __future__ import annotations
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.format.header_bytes import decode_headers
+from statestore.recovery.contents import StoredEntry
+from upgrade_tools.byte_text import shown
+
+
+def entry_line(spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True) -> str:
+    """Return an entry of a store, or one version, on a line. Raises FormatError for its headers."""
+    parts = [shown(entry.key), times_text(spec, entry), f"-> {shown(entry.value)}"]
+    if entry.timestamp_ms is not None:
+        parts.append(f"timestamp {entry.timestamp_ms}")
+    if with_headers and entry.header_bytes is not None:
+        parts.append(headers_text(entry.header_bytes))
+    return "  ".join(part for part in parts if part)
+
+
+def times_text(spec: StoreSpec, entry: StoredEntry) -> str:
+    """Return what the times of an entry say, nothing for key-value stores. Brackets tell which ends are inclusive."""
+    if spec.kind is StoreKind.KEY_VALUE:
+        return ""
+    if spec.kind is StoreKind.WINDOW:
+        return f"window [{entry.start_ms}, {entry.end_ms})"
+    if spec.kind is StoreKind.SESSION:
+        return f"session [{entry.start_ms}, {entry.end_ms}]"
+    return f"valid [{entry.start_ms}, {'now' if entry.end_ms is None else entry.end_ms})"
+
+
+def headers_text(header_bytes: bytes) -> str:
+    """Return headers in their order. Raises FormatError."""
+    return "  ".join(f"{printable(key)}={shown(value)}" for key, value in decode_headers(header_bytes))
+
+
+def printable(text: str) -> str:
+    """Return a header's key, escaped if it would do something to a terminal."""
+    return text if text.isprintable() else ascii(text)

@@ -1,0 +1,204 @@
+"""What there is of a state, told by its files: what they do not tell is not guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.task_contents import RecordedOffsets, recorded_offsets
+from statestore.errors import DirectoryDamagedError, FormatError, StoreNotFoundError, StoreUndecodableError
+from statestore.format.position import Position, merge_positions
+from upgrade_tools.family_figures import FamilyFigures
+from upgrade_tools.location_files import ShardFiles, shard_files
+from upgrade_tools.states import FoundStore, Layout, State
+from upgrade_tools.states.copy import CopyState
+from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.task import TaskState
+
+DEFAULT_SAMPLE_ENTRIES: Final = 10_000
+
+
+@dataclass
+class PartOffsets:
+    """What a store of Kafka Streams has taken in, in one part."""
+
+    changelogs: dict[str, int | None] = field(default_factory=dict)
+    """By topic and partition, the offset of the last record that it holds; None if it is not known."""
+    position: Position = field(default_factory=dict)
+    is_closed: bool | None = None
+
+    def add(self, found: RecordedOffsets) -> None:
+        """Take in what the next database says: the last offset counts, positions are merged."""
+        self.changelogs.update((str(topic), offset) for topic, offset in found.changelogs.items())
+        self.position = merge_positions(self.position, found.position)
+        if found.is_closed is not None:
+            self.is_closed = found.is_closed and self.is_closed is not False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as in the document of `inspect`."""
+        position = {topic: {str(p): offset for p, offset in sorted(at.items())} for topic, at in self.position.items()}
+        return {"changelogs": self.changelogs, "position": position, "closedCleanly": self.is_closed}
+
+
+@dataclass
+class StoreReport:
+    """What there is of a store."""
+
+    found: FoundStore
+    families: dict[str, FamilyFigures]
+    """Of those that have entries or whose names tell something; empty if none was read."""
+    offsets: dict[int, PartOffsets] = field(default_factory=dict)
+    """By part; in Kafka Streams' layout alone."""
+
+    @property
+    def newest_family(self) -> str | None:
+        """The family of the newest format that there is: an upgrade moves all others' entries there."""
+        known = [name for name, figures in self.families.items() if figures.format is not None]
+        return max(known, key=lambda name: self.families[name].format or 0, default=None)
+
+    @property
+    def legacy_entries(self) -> int:
+        """How many entries a lazy upgrade has not moved yet."""
+        newest = self.newest_family
+        return sum(figures.entries for name, figures in self.families.items() if name != newest)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as in the document of `inspect`."""
+        newest = self.newest_family
+        return {
+            "name": self.found.name,
+            "kinds": [kind.value for kind in self.found.kinds],
+            "recorded": _spec_json(self.found.recorded),
+            "sizeBytes": self.found.size_bytes,
+            "databases": self.found.databases,
+            "families": [_family_json(name, figures) for name, figures in self.families.items()],
+            "upgrade": None
+            if newest is None
+            else {"entries": self.families[newest].entries, "legacyEntries": self.legacy_entries},
+            "parts": [{"part": part, **offsets.to_json()} for part, offsets in sorted(self.offsets.items())],
+        }
+
+
+@dataclass
+class StateReport:
+    """What there is of a state."""
+
+    path: str
+    layout: Layout
+    parts: tuple[int, ...]
+    stores: list[StoreReport]
+    facts: dict[str, Any]
+    """What is recorded of the whole: of a local copy its marker, of a state location its metadata."""
+    shards: list[ShardFiles] = field(default_factory=list)
+    """Of a state location."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that `inspect --json` prints."""
+        return {
+            "path": self.path,
+            "layout": self.layout.name.lower().replace("_", "-"),
+            "parts": list(self.parts),
+            "stores": [store.to_json() for store in self.stores],
+            **self.facts,
+            **({"shardFiles": [shard.to_json() for shard in self.shards]} if self.shards else {}),
+        }
+
+
+def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], None]) -> StateReport:
+    """Return what there is, having read about `sample` entries of each store; None is all, 0 none.
+
+    Entries of a state location are read only if it is known what is committed. `on_entries` is told of entries as they
+    are read. Raises StateDirectoryError, RecoveryError.
+    """
+    all_stores = state.found_stores()
+    chosen = [found for found in all_stores if state.options.store in (None, found.name)]
+    if state.options.store is not None and not chosen:
+        raise StoreNotFoundError(state.path, store=state.options.store, known=[found.name for found in all_stores])
+    stores = {found.name: StoreReport(found, {}) for found in chosen}
+    report = StateReport(state.path, state.layout, state.parts, list(stores.values()), _facts(state))
+    if isinstance(state, LocationState):
+        report.shards = shard_files(state)
+        if not state.knows_pointers:
+            return report
+    if sample != 0:
+        for part in state.parts:
+            _read_part(state, part, stores, sample, on_entries)
+    return report
+
+
+def _read_part(
+    state: State, part: int, stores: Mapping[str, StoreReport], sample: int | None, on_entries: Callable[[int], None]
+) -> None:
+    for database in state.databases(part):
+        if database.store is not None and database.store not in stores:
+            continue
+        with database.open() as opened:
+            for name, families in opened.families.items():
+                if name not in stores:
+                    continue
+                # The same of each, so that databases with other content count as well.
+                share = _share(stores[name].found, state, sample)
+                for family, store in families.items():
+                    figures = stores[name].families.setdefault(family, FamilyFigures.of(family))
+                    try:
+                        figures.read(store, share, on_entries)
+                    except FormatError as cause:
+                        read_as = [f"{name} ({family})"]
+                        raise StoreUndecodableError(state.path, stores=read_as, cause=str(cause)) from cause
+            if opened.offsets is not None and database.store is not None:
+                offsets = stores[database.store].offsets.setdefault(part, PartOffsets())
+                offsets.add(_recorded(opened.offsets, f"{state.path}/{database.name}"))
+    if isinstance(state, TaskState):
+        for name, report in stores.items():
+            report.offsets.setdefault(part, PartOffsets()).add(state.offset_files(part, name))
+
+
+def _recorded(offsets: ByteStore, where: str) -> RecordedOffsets:
+    try:
+        return recorded_offsets(offsets)
+    except FormatError as cause:
+        raise DirectoryDamagedError(where, cause=str(cause)) from cause
+
+
+def _share(found: FoundStore, state: State, sample: int | None) -> int | None:
+    return None if sample is None else max(1, sample // max(1, found.databases or len(state.parts)))
+
+
+def _facts(state: State) -> dict[str, Any]:
+    if isinstance(state, CopyState):
+        marker = state.marker
+        held = {"stateId": marker.state_id, "shard": marker.shard, "delta": marker.delta, "version": state.version}
+        return {"copy": held}
+    if isinstance(state, LocationState):
+        metadata = state.metadata
+        return {
+            "state": {
+                "stateId": metadata.state_id,
+                "shards": metadata.shards,
+                "shardBy": metadata.shard_by,
+                "topology": [node["name"] for node in metadata.topology],
+                "initialState": metadata.initial_state,
+            }
+        }
+    return {}
+
+
+def _spec_json(spec: StoreSpec | None) -> dict[str, Any] | None:
+    return None if spec is None else spec.to_json()
+
+
+def _family_json(name: str, figures: FamilyFigures) -> dict[str, Any]:
+    return {
+        "name": name,
+        "format": None if figures.format is None else figures.format.describe(),
+        "entries": figures.entries,
+        "exact": figures.is_exact,
+        "entriesRead": figures.entries_read,
+        "valueBytes": figures.value_bytes,
+        "headerBytes": figures.header_bytes,
+        "valuesRead": figures.values_read,
+        "valuesWithHeaders": figures.values_with_headers,
+    }

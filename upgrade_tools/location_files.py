@@ -1,0 +1,97 @@
+"""Which files a state location has of each shard, told by their names, and what is committed of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from statestore.recovery.fence import read_fences
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.shard_files import (
+    MANIFEST_NAME,
+    delta_directory,
+    parse_delta_name,
+    parse_snapshot_name,
+    snapshot_directory,
+)
+from upgrade_tools.states.location import LocationState
+
+
+@dataclass
+class ShardFiles:
+    """The files of one shard."""
+
+    shard: int
+    deltas: int = 0
+    delta_bytes: int = 0
+    versions: list[int] = field(default_factory=list)
+    """Those that the deltas make, each once, in order."""
+    snapshots: list[int] = field(default_factory=list)
+    """The versions of those that have a manifest, in order."""
+    snapshot_bytes: int = 0
+    """Of all files of snapshots, also those that only later ones share."""
+    pointer: CommitPointer | None = None
+    """What is committed; None if that is not known."""
+    retained_versions: int | None = None
+    """How many versions before the last one the query keeps, as it has recorded; None if it has not."""
+
+    @property
+    def oldest_version(self) -> int:
+        """The oldest version that the files can make, by their names: 1 from the first delta on, or a snapshot's."""
+        if self.versions[:1] == [1] or not (self.versions or self.snapshots):
+            return len(self.versions[:1])
+        return min(self.snapshots or self.versions)
+
+    def describe(self) -> str:
+        """Return what there is in words."""
+        span = f"versions {self.versions[0]} to {self.versions[-1]}" if self.versions else "no versions"
+        return f"shard {self.shard}: {self.deltas} deltas, {span}, {len(self.snapshots)} snapshots"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as in the document of `inspect`."""
+        return {
+            "shard": self.shard,
+            "deltas": self.deltas,
+            "deltaBytes": self.delta_bytes,
+            "versions": [self.versions[0], self.versions[-1]] if self.versions else None,
+            "snapshots": self.snapshots,
+            "snapshotBytes": self.snapshot_bytes,
+            "committedVersion": None if self.pointer is None else self.pointer.version,
+            "oldestVersion": self.oldest_version,
+            "retainedVersions": self.retained_versions,
+            "streamTimeMs": None if self.pointer is None else self.pointer.stream_time_ms,
+            "skippedRecords": None if self.pointer is None else self.pointer.skipped_records,
+        }
+
+
+def shard_files(state: LocationState) -> list[ShardFiles]:
+    """Return the files of each shard of a state, in order. Raises LocationError, StatePointersError, RecoveryError."""
+    pointers = state.pointers if state.knows_pointers else None
+    return [
+        files_of_shard(state.location, shard, None if pointers is None else pointers[shard]) for shard in state.parts
+    ]
+
+
+def files_of_shard(location: DurableLocation, shard: int, pointer: CommitPointer | None = None) -> ShardFiles:
+    """Return the files of one shard, of which `pointer` is committed if that is known. Raises LocationError."""
+    found = ShardFiles(shard, pointer=pointer)
+    entries = location.entries(delta_directory(shard))
+    versions = set()
+    for entry in entries:
+        written = parse_delta_name(entry.name)
+        if written is not None:
+            versions.add(written.version)
+            found.deltas += 1
+            found.delta_bytes += entry.size_bytes
+    found.versions = sorted(versions)
+    for directory in location.directories(snapshot_directory(shard)):
+        made = parse_snapshot_name(directory)
+        files = [] if made is None else location.entries(directory)
+        found.snapshot_bytes += sum(file.size_bytes for file in files)
+        if made is not None and any(file.name.endswith(f"/{MANIFEST_NAME}") for file in files):
+            found.snapshots.append(made.version)
+    found.snapshots.sort()
+    recorded = [fence.retained_versions for fence in read_fences(location, [entry.name for entry in entries])]
+    found.retained_versions = next((count for count in reversed(recorded) if count is not None), None)
+    return found

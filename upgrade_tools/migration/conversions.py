@@ -1,0 +1,86 @@
+"""What becomes of entries: another format, and times where they are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from statestore.bytestore.opening import conversion
+from statestore.bytestore.protocol import Pair
+from statestore.bytestore.store_spec import StoreKind
+from statestore.errors import StoreFormatError
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import join_stored, split_stored, upgrade_between
+from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
+from statestore.recovery.logical_writes import LogicalWrite
+from upgrade_tools.migration.plan import StorePlan
+
+_FIRST: Final = bytes(4)
+"""How the key of a window ends in a store that retains no duplicates: with the number 0."""
+_WITH_TIMESTAMP: Final = (StoreFormat.TIMESTAMPED, StoreFormat.TIMESTAMPED_WITH_HEADERS)
+
+
+def converted_pairs(plan: StorePlan, pairs: Iterator[Pair], timestamp_ms: int | None) -> Iterator[Pair]:
+    """Return entries of a database in their new format; those without a time get `timestamp_ms`, if there is one.
+
+    Raises StoreFormatError for a window that only a store with duplicates has.
+    """
+    if plan.kind is not plan.migrated:
+        convert = conversion(plan.reading.kind, plan.reading.format, plan.making.format)
+        pairs = ((key, convert(key, value)) for key, value in pairs)
+    stamp = stamping(plan.making.format, timestamp_ms)
+    if stamp is not None:
+        pairs = ((key, stamp(value)) for key, value in pairs)
+    return _without_duplicates(plan, pairs) if _refuses_duplicates(plan) else pairs
+
+
+def converted_writes(plan: StorePlan, writes: list[LogicalWrite], timestamp_ms: int | None) -> list[LogicalWrite]:
+    """Return the writes that make a store, as `converted_pairs` does entries."""
+    if _refuses_duplicates(plan):
+        for write in writes:
+            _check_not_a_duplicate(plan, write.key)
+    upgrade = upgrade_between(plan.reading.format, plan.making.format)
+    if upgrade is not None:
+        writes = [LogicalWrite(key, upgrade(stored), from_ms) for key, stored, from_ms in writes]
+    stamp = stamping(plan.making.format, timestamp_ms)
+    if stamp is None:
+        return writes
+    return [write if write.stored is None else write._replace(stored=stamp(write.stored)) for write in writes]
+
+
+def stamping(store_format: StoreFormat, timestamp_ms: int | None) -> Callable[[bytes], bytes] | None:
+    """Return what gives a value `timestamp_ms` whose timestamp is unknown; None if there is nothing to do."""
+    if timestamp_ms is None or store_format not in _WITH_TIMESTAMP:
+        return None
+
+    def stamp(stored: bytes) -> bytes:
+        value, known_ms, header_bytes = split_stored(store_format, stored)
+        if known_ms != UNKNOWN_TIMESTAMP_MS:
+            return stored
+        stamped = join_stored(store_format, value, timestamp_ms, header_bytes or b"")
+        assert stamped is not None  # only None becomes None
+        return stamped
+
+    return stamp
+
+
+def _refuses_duplicates(plan: StorePlan) -> bool:
+    return plan.reading.kind is StoreKind.WINDOW and not plan.reading.retain_duplicates
+
+
+def _without_duplicates(plan: StorePlan, pairs: Iterator[Pair]) -> Iterator[Pair]:
+    for pair in pairs:
+        if not pair[0].endswith(_FIRST):
+            _check_not_a_duplicate(plan, pair[0])
+        yield pair
+
+
+def _check_not_a_duplicate(plan: StorePlan, key: bytes) -> None:
+    if not key.endswith(_FIRST):
+        raise StoreFormatError(
+            plan.name,
+            recorded="window store, with duplicates",
+            asked=plan.reading.describe(),
+            where=f"the window with the key 0x{key.hex()}",
+            remedy=f"It has more than one value for a key and window: say so with --kind {plan.kind.value}-dup",
+        )

@@ -1,0 +1,63 @@
+"""Migration as a whole: planned, and then done or only tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from statestore.bytestore.directory_view import accessible
+from statestore.errors import MigrationRefusedError
+from upgrade_tools.migration.dry_run import about_needed_bytes, dry_run, refuse_without_room
+from upgrade_tools.migration.places import finish_renames
+from upgrade_tools.migration.plan import plan_migration
+from upgrade_tools.migration.report import MigrationReport, OnProgress
+from upgrade_tools.migration.request import MigrationRequest, TargetLayout
+from upgrade_tools.migration.to_location import migrate_to_location
+from upgrade_tools.migration.to_task_directories import migrate_to_task_directories
+from upgrade_tools.states import Layout, StateOptions, open_state
+
+
+def migrate(request: MigrationRequest, on_progress: OnProgress | None = None) -> MigrationReport:
+    """Migrate a state as `request` says, or only find out what that would do; return what was done.
+
+    The source is not changed, and if it is to be replaced, not before what replaces it was read back, compared with it
+    entry by entry and is on the disk. If the process is killed, the same request goes on. Raises MigrationRefusedError
+    for what is no migration, TargetNotEmptyError, NoRoomError, MigrationCheckError, StateCheckError, and what reading
+    the source raises: StateDirectoryError, StoreError, RecoveryError, FormatError.
+    """
+    with accessible(request.source):
+        if request.target is None and not request.dry_run:
+            finish_renames(request.source)
+        plan = plan_migration(request)
+        if request.dry_run:
+            found = dry_run(plan, on_progress)
+            refuse_without_room(plan, found.needed_bytes or 0)
+            return found
+        refuse_without_room(plan, about_needed_bytes(plan))
+        if plan.layout is TargetLayout.KAFKA_STREAMS:
+            return migrate_to_task_directories(plan, on_progress)
+        return migrate_to_location(plan, on_progress)
+
+
+def finish_upgrade(request: MigrationRequest, on_progress: OnProgress | None = None) -> MigrationReport:
+    """Move in place what a lazy upgrade has left in the families of older formats of Kafka Streams' directories.
+
+    Raises MigrationRefusedError for other layouts, and what `migrate` raises.
+    """
+    with accessible(request.source):
+        if not request.dry_run:
+            finish_renames(request.source)
+        state = open_state(request.source, StateOptions(subtopology=request.subtopology))
+    if state.layout is Layout.LOCATION:
+        raise MigrationRefusedError(
+            state.path,
+            problem="is a state location, whose files are never changed: a query converts what is older as it restores "
+            "a shard, and its next snapshot has the new format alone",
+            remedy="to have no older file at all, run `migrate LOCATION NEW_LOCATION` while the query is stopped",
+        )
+    if state.layout is Layout.LOCAL_COPY:
+        raise MigrationRefusedError(
+            state.path,
+            problem="is a local copy, which the query that it belongs to upgrades as it reads, and may be deleted",
+            remedy="leave it to the query, or delete it while the query is stopped",
+        )
+    return migrate(replace(request, target=None, to=None, layout=TargetLayout.KAFKA_STREAMS), on_progress)

@@ -1,0 +1,146 @@
+"""Where the tasks of a migration are made, and how they get where they belong: whole, in one step each.
+
+    FINAL.migrating           what is being made, until all of it is verified and on the disk
+    FINAL.before-migration    what was there before, of a migration in place
+
+Kafka Streams does not look at entries with such names beside a task's directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from statestore.errors import MigrationRefusedError
+from upgrade_tools.migration.journal import TaskJournal, forget_journal, read_journal
+from upgrade_tools.migration.plan import Plan
+from upgrade_tools.migration.publishing import exchange, sync_entry, writing
+from upgrade_tools.states import Layout
+from upgrade_tools.states.task import TASK_NAME, TaskState
+
+_MIGRATING = ".migrating"
+_BACKUP = ".before-migration"
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is put in its place in one step: a task's directory, or that of an application with all its tasks."""
+
+    final: Path
+    tasks: Mapping[int, Path]
+    """Of each part its task's directory, relative to `final`; `Path()` is that itself."""
+    replaces: bool
+    """Whether there is something already that it takes the place of."""
+
+    @property
+    def workspace(self) -> Path:
+        """Where it is made."""
+        return self.final.with_name(f"{self.final.name}{_MIGRATING}")
+
+    @property
+    def backup(self) -> Path:
+        """Where what was there before is, afterwards."""
+        return self.final.with_name(f"{self.final.name}{_BACKUP}")
+
+    def published(self, request: str) -> list[TaskJournal] | None:
+        """Return the journals that its tasks still have, if the same command has put it in its place, and was cut off.
+
+        What has one there is whole: it is put there with all its journals, and not before all of it is verified.
+        """
+        journals = [read_journal(self.final / task) for task in self.tasks.values()]
+        found = [journal for journal in journals if journal is not None and journal.request == request]
+        return found or None
+
+    def settle(self, request: str, *, discard_backup: bool) -> list[TaskJournal] | None:
+        """End what an earlier run was cut off in after it had put this in its place.
+
+        Return the journals of its tasks if that was the same command, None if there is something left to do.
+        """
+        published = self.published(request)
+        if published is not None:
+            self.tidy(discard_backup=discard_backup)
+        elif self.replaces and read_journal(self.final) is not None:
+            self.tidy(discard_backup=False)
+        return published
+
+    def refuse_if_taken(self, *, discard_backup: bool) -> None:
+        """Raise MigrationRefusedError if it has no place to go to."""
+        if self.replaces:
+            if self.backup.exists() and not discard_backup:
+                raise MigrationRefusedError(
+                    str(self.final),
+                    problem=f"has been migrated before, and {self.backup.name} is what it was before that",
+                    remedy="remove that if it is no longer needed, or have it removed with --discard-backup",
+                )
+        elif self.final.exists() and (not self.final.is_dir() or any(self.final.iterdir())):
+            raise MigrationRefusedError(
+                str(self.final), problem="is there already", remedy="name a TARGET that is not there, or is empty"
+            )
+
+    def publish(self, *, discard_backup: bool) -> None:
+        """Put what is in the workspace in its place."""
+        with writing(self.final):
+            if self.replaces:
+                if discard_backup and self.backup.exists():
+                    shutil.rmtree(self.backup)
+                if not exchange(self.workspace, self.final):
+                    # Not in one step here: if this is cut off, the next run goes on with the second one.
+                    os.rename(self.final, self.backup)
+                    os.rename(self.workspace, self.final)
+            else:
+                os.rename(self.workspace, self.final)
+            sync_entry(self.final)
+        self.tidy(discard_backup=discard_backup)
+
+    def tidy(self, *, discard_backup: bool) -> None:
+        """Do what is left when it is in its place: name the backup so, and forget the journals."""
+        with writing(self.final):
+            if self.replaces and self.workspace.exists():
+                if self.backup.exists():
+                    shutil.rmtree(self.backup)
+                os.rename(self.workspace, self.backup)
+            for task in self.tasks.values():
+                forget_journal(self.final / task)
+            sync_entry(self.final)
+            if discard_backup and self.backup.exists():
+                shutil.rmtree(self.backup)
+
+
+def places_of(plan: Plan) -> list[Place]:
+    """Return what a migration to Kafka Streams' layout makes."""
+    state, target = plan.state, plan.request.target
+    if target is None:
+        assert isinstance(state, TaskState)  # the plan lets only those be migrated in place
+        tasks = {part: state.task_directory(part).resolve() for part in state.parts}
+        return [Place(task, {part: Path()}, replaces=True) for part, task in tasks.items()]
+    final = Path(os.path.abspath(target))
+    if state.layout is Layout.TASK:
+        assert isinstance(state, TaskState)
+        (part,) = state.parts
+        if not TASK_NAME.fullmatch(final.name):
+            final /= _task_name(plan, part)
+        return [Place(final, {part: Path()}, replaces=False)]
+    return [Place(final, {part: Path(_task_name(plan, part)) for part in state.parts}, replaces=False)]
+
+
+def finish_renames(source: str) -> None:
+    """Go on with a migration in place that was cut off between its two last renames: nothing is in its place then."""
+    path = Path(source).resolve()
+    beside = [path.with_name(f"{path.name}{_MIGRATING}")]
+    for workspace in [*beside, *(path.glob(f"*{_MIGRATING}") if path.is_dir() else ())]:
+        final = workspace.with_name(workspace.name.removesuffix(_MIGRATING))
+        journal = None if final.exists() else read_journal(workspace)
+        if journal is not None and journal.verified and final.with_name(f"{final.name}{_BACKUP}").exists():
+            os.rename(workspace, final)
+            sync_entry(final)
+
+
+def _task_name(plan: Plan, part: int) -> str:
+    if isinstance(plan.state, TaskState):
+        name = plan.state.task_directory(part).name
+        if TASK_NAME.fullmatch(name):
+            return name
+    return f"{plan.request.subtopology or 0}_{part}"

@@ -1,0 +1,131 @@
+"""What a migration says of itself: how far it is, and what it has done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from upgrade_tools.kinds import Kind
+
+OnProgress = Callable[[int, int], None]
+"""Is told how many steps are done, and of how many; an entry is written in one step, and read back in another."""
+
+
+class Meter:
+    """Counts the steps of a migration of `parts` parts."""
+
+    def __init__(self, parts: int, on_progress: OnProgress | None) -> None:
+        self._parts = parts
+        self._total = self._done = 0
+        self._on_progress = on_progress
+
+    def begin_part(self, steps: int) -> None:
+        """Begin a part of about so many steps: those that follow are taken to be as large."""
+        self._total = self._done + steps * self._parts
+        self._parts -= 1
+
+    def advance(self, steps: int) -> None:
+        """Count steps, and tell."""
+        self._done += steps
+        if self._on_progress is not None:
+            self._on_progress(self._done, max(self._total, self._done))
+
+
+@dataclass
+class Tallies:
+    """How many entries there are of each store, and of how many bytes where that was counted."""
+
+    entries: dict[str, int] = field(default_factory=dict)
+    size_bytes: dict[str, int] = field(default_factory=dict)
+    expired: int = 0
+    """How many entries were left behind, of all stores."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know of it."""
+        if not self.expired:
+            return []
+        return [f"{self.expired:,} entries had expired by the latest time in their store, and were left behind"]
+
+    def add(self, store: str, entries: int, size_bytes: int = 0) -> None:
+        """Count entries of a store."""
+        self.entries[store] = self.entries.get(store, 0) + entries
+        self.size_bytes[store] = self.size_bytes.get(store, 0) + size_bytes
+
+    def add_all(self, entries: Mapping[str, int]) -> None:
+        """Count entries of several stores."""
+        for store, count in entries.items():
+            self.add(store, count)
+
+
+@dataclass(frozen=True)
+class StoreMigration:
+    """What became of one store."""
+
+    name: str
+    kind: Kind
+    migrated: Kind
+    entries: int
+    """Of versioned stores in a location: versions and tombstones."""
+
+
+@dataclass(frozen=True)
+class MigrationReport:
+    """What was done, or after a dry run would be."""
+
+    source: str
+    target: str
+    layout: str
+    stores: tuple[StoreMigration, ...]
+    left_out: tuple[str, ...]
+    """Stores that were not asked for: in place they stay as they are, a copy has them not."""
+    parts: tuple[int, ...]
+    """The tasks or shards that were migrated; those that had nothing to be moved are not among them."""
+    elapsed_s: float
+    dry_run: bool = False
+    size_bytes: int | None = None
+    """Of all keys and values; only a dry run counts them."""
+    needed_bytes: int | None = None
+    """About the room that the target takes."""
+    free_bytes: int | None = None
+    """The room that there is; None if nobody can say, as of an object store."""
+    state_id: str | None = None
+    """The identity of a new state location."""
+    backups: tuple[str, ...] = ()
+    """What was there before, after a migration in place."""
+    notes: tuple[str, ...] = ()
+    """What the user should know, one sentence each."""
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are in all stores."""
+        return sum(store.entries for store in self.stores)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as `--json` prints it."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "layout": self.layout,
+            "dryRun": self.dry_run,
+            "stores": [
+                {
+                    "store": store.name,
+                    "from": store.kind.value,
+                    "to": store.migrated.value,
+                    "entries": store.entries,
+                }
+                for store in self.stores
+            ],
+            "leftOut": list(self.left_out),
+            "parts": list(self.parts),
+            "entries": self.entries,
+            "elapsedMs": round(self.elapsed_s * 1000),
+            "sizeBytes": self.size_bytes,
+            "neededBytes": self.needed_bytes,
+            "freeBytes": self.free_bytes,
+            "stateId": self.state_id,
+            "backups": list(self.backups),
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,166 @@
+"""Makes one task's directory of Kafka Streams: each database filled in key order, read back, compared, noted.
+
+What was cut off goes on: databases that the journal has are not done again, and one that was being filled goes on after
+the last key that is in it, since entries are written in the order of their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from statestore.bytestore.kafka_streams_layout import (
+    OFFSETS_FAMILY,
+    POSITION_KEY,
+    STATUS_CLOSED,
+    STATUS_KEY,
+    STATUS_OPEN,
+    changelog_partition,
+    column_family,
+    offset_key,
+)
+from statestore.bytestore.kind_record import write_record
+from statestore.bytestore.protocol import Pair
+from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.sorted_fill import SortedFill
+from statestore.bytestore.store_spec import StoreKind
+from statestore.errors import MigrationCheckError
+from statestore.format.position import OFFSET_UNKNOWN, Position, encode_long, encode_position
+from upgrade_tools.migration.databases import DatabaseSource, databases_of
+from upgrade_tools.migration.journal import TaskJournal
+from upgrade_tools.migration.plan import Plan, StorePlan
+from upgrade_tools.migration.publishing import sync_entry, sync_tree, writing
+from upgrade_tools.migration.report import Meter, Tallies
+from upgrade_tools.states import OpenStore
+
+_COMPARED_AT_ONCE: Final = 10_000
+
+
+@dataclass(frozen=True)
+class StoreOffsets:
+    """What the databases of a store say of it beside its entries."""
+
+    application_id: str
+    partition: int
+    changelog_offset: int | None
+    position: Position
+    closed_cleanly: bool
+
+    def entries(self, plan: StorePlan) -> list[Pair]:
+        """Return the entries of the family `offsets`, in order."""
+        changelog = changelog_partition(self.application_id, plan.name, self.partition)
+        offset = OFFSET_UNKNOWN if self.changelog_offset is None else self.changelog_offset
+        # Kafka Streams keeps no position of a versioned store.
+        position = {} if plan.reading.kind is StoreKind.VERSIONED else self.position
+        return sorted(
+            [
+                (STATUS_KEY, encode_long(STATUS_CLOSED if self.closed_cleanly else STATUS_OPEN)),
+                (offset_key(changelog), encode_long(offset)),
+                (POSITION_KEY, encode_position(position)),
+            ]
+        )
+
+
+class TaskBuild:
+    """The task of a partition, made in `directory`, which is nobody else's meanwhile."""
+
+    def __init__(self, plan: Plan, partition: int, directory: Path, journal: TaskJournal, meter: Meter) -> None:
+        self._plan = plan
+        self._partition = partition
+        self._directory = directory
+        self._journal = journal
+        self._meter = meter
+
+    def build(self, plan: StorePlan, store: OpenStore, application_id: str, tallies: Tallies) -> None:
+        """Make the databases of a store, those that are not made yet. Raises MigrationCheckError, StoreError."""
+        offsets = StoreOffsets(
+            store.application_id or application_id,
+            self._partition,
+            self._changelog_offset(plan, store, application_id),
+            store.position,
+            store.closed_cleanly,
+        )
+        made = self._journal.databases.setdefault(plan.name, {})
+        for source in databases_of(plan, store, self._plan.request.timestamp_ms):
+            place = source.place.as_posix()
+            entries = made.get(place)
+            if entries is None:
+                entries = self._make(plan, source, offsets.entries(plan))
+                made[place] = entries
+                with writing(self._directory):
+                    _sync_database(self._directory / source.place)
+                    self._journal.write(self._directory)
+            else:
+                self._meter.advance(2 * entries)
+            tallies.add(plan.name, entries)
+
+    def _changelog_offset(self, plan: StorePlan, store: OpenStore, application_id: str) -> int | None:
+        if store.changelog_offset is not None:
+            return store.changelog_offset
+        changelog = changelog_partition(store.application_id or application_id, plan.name, self._partition)
+        return self._plan.request.changelog_offsets.get(changelog.topic, {}).get(changelog.partition)
+
+    def _make(self, plan: StorePlan, source: DatabaseSource, offsets: list[Pair]) -> int:
+        """Fill one database and compare it with its source; return how many entries it has."""
+        path = self._directory / source.place
+        family = column_family(plan.making)
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+        database = RocksDBDatabase(str(path), [family, OFFSETS_FAMILY], compacting=False)
+        try:
+            fill = SortedFill(database, family)
+            last = fill.last_key
+            left = source.entries(last)
+            if last is not None and next(left, (None,))[0] != last:
+                raise MigrationCheckError(self._plan.state.path, database=source.name, problem="a key too many")
+            fill.put_all(left, self._meter.advance)
+            database.family(OFFSETS_FAMILY).write(offsets)
+        finally:
+            database.close()
+        with writing(path):
+            if plan.written is not None:
+                write_record(path, plan.written)
+        return self._verify(source, path, family, offsets)
+
+    def _verify(self, source: DatabaseSource, path: Path, family: str, offsets: list[Pair]) -> int:
+        """Compare a database, as it is on the disk, with what it was made from; return how many entries it has."""
+        database = RocksDBDatabase(str(path), [], compacting=False)
+        try:
+            if list(database.family(OFFSETS_FAMILY).range(None, None)) != offsets:
+                raise MigrationCheckError(self._plan.state.path, database=source.name, problem="its offsets differ")
+            return self._compare(source, source.entries(None), database.family(family).range(None, None))
+        finally:
+            database.close()
+
+    def _compare(self, source: DatabaseSource, expected: Iterator[Pair], found: Iterator[Pair]) -> int:
+        entries = 0
+        while True:
+            step = list(islice(expected, _COMPARED_AT_ONCE))
+            written = list(islice(found, _COMPARED_AT_ONCE))
+            if step != written:
+                raise MigrationCheckError(
+                    self._plan.state.path, database=source.name, problem=_first_difference(step, written)
+                )
+            if not step:
+                return entries
+            entries += len(step)
+            self._meter.advance(len(step))
+
+
+def _sync_database(path: Path) -> None:
+    """Have a database on the disk, and that it is there: the journal must not know more than the disk."""
+    sync_tree(path)
+    sync_entry(path)
+    sync_entry(path.parent)
+
+
+def _first_difference(expected: list[Pair], found: list[Pair]) -> str:
+    for one, other in zip(expected, found, strict=False):
+        if one[0] != other[0]:
+            return f"the entry 0x{one[0].hex()} should come, and 0x{other[0].hex()} does"
+        if one[1] != other[1]:
+            return f"the value of 0x{one[0].hex()} differs"
+    return f"{len(expected)} entries should come, and {len(found)} do"

@@ -1,0 +1,201 @@
+"""Migration to a state location: part n becomes shard n, each filled, read back as a query would, and noted."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from statestore.errors import KeyPlacementError, MigrationRefusedError
+from statestore.recovery.carried_over import carried_over
+from statestore.recovery.initial_state import write_initial_pointer
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.logical_writes import LogicalWrite
+from statestore.recovery.metadata import StateMetadata, metadata_of_stores, new_state_id
+from statestore.recovery.new_state import claim_target, complete_target, finished_shards, resume_target
+from statestore.recovery.placement import Placement
+from statestore.recovery.pointer import CommitPointer, digest
+from statestore.recovery.state_filling import FilledShard, StateFiller, check_filled
+from upgrade_tools.migration.conversions import converted_writes
+from upgrade_tools.migration.expiry import unexpired
+from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
+from upgrade_tools.migration.holding import kept_from_applications
+from upgrade_tools.migration.plan import Plan, StorePlan
+from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
+from upgrade_tools.states import OpenStore
+from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.task import TaskState
+
+
+def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> MigrationReport:
+    """Make a state of the source in the location that `plan` names.
+
+    Raises TargetNotEmptyError, MigrationRefusedError, KeyPlacementError, StateCheckError, LocationError, and what
+    reading the source raises. Unless it returns, the location holds no state.
+    """
+    started_s = time.monotonic()
+    assert plan.request.target is not None  # the plan has refused that
+    location = DurableLocation(plan.request.target)
+    state = plan.state
+    with ExitStack() as held:
+        if isinstance(state, TaskState):
+            held.enter_context(kept_from_applications(map(state.task_directory, state.parts), create=False))
+        taken = _take(plan, location)
+        filling = ShardFilling(plan, taken.metadata, location, Meter(len(state.parts), on_progress), Tallies())
+        if not taken.is_complete:
+            for shard in range(taken.metadata.shards):
+                if shard not in taken.finished:
+                    write_initial_pointer(location, filling.fill(shard))
+            complete_target(location, taken.metadata, ())
+    notes = filling.tallies.notes
+    if taken.finished:
+        before = f"shards {', '.join(map(str, sorted(taken.finished)))} were finished by an earlier run of this command"
+        notes.append(f"{before}: their entries are not counted here")
+    return MigrationReport(
+        state.path,
+        str(location),
+        plan.layout.value,
+        tuple(
+            StoreMigration(store.name, store.kind, store.migrated, filling.tallies.entries.get(store.name, 0))
+            for store in plan.stores
+        ),
+        plan.left_out,
+        state.parts,
+        time.monotonic() - started_s,
+        state_id=taken.metadata.state_id,
+        notes=tuple(notes),
+    )
+
+
+def metadata_of(plan: Plan) -> StateMetadata:
+    """Return the metadata of the state that is to be made. Raises MigrationRefusedError."""
+    state, request = plan.state, plan.request
+    specs = tuple(store.written for store in plan.stores if store.written is not None)
+    if isinstance(state, LocationState):
+        if request.shards not in (None, state.metadata.shards):
+            raise MigrationRefusedError(
+                state.path,
+                problem=f"has {state.metadata.shards} shards, and a migration keeps them",
+                remedy="leave out --shards, or use the command rescale",
+            )
+        # Of a location that a tool has made, the first query says the rest; Spark's state is empty then.
+        return replace(state.metadata, state_id=new_state_id(), stores=specs, topology=(), initial_state=True)
+    shards = max(state.parts) + 1 if request.shards is None else request.shards
+    missing = sorted(set(range(shards)) - set(state.parts))
+    if max(state.parts) >= shards:
+        raise MigrationRefusedError(
+            state.path, problem=f"has partition {max(state.parts)}", remedy="say with --shards how many there are"
+        )
+    if missing and not request.missing_are_empty:
+        raise MigrationRefusedError(
+            state.path,
+            problem=f"has {sorted(state.parts)} of the partitions 0 to {shards - 1}",
+            remedy=f"bring the others, {missing}, from where the application's other instances have them; or, if they "
+            "hold nothing, say --missing-are-empty",
+        )
+    return metadata_of_stores(specs, shards, request.shard_by)
+
+
+class _Taken(NamedTuple):
+    """A location that is this migration's alone, and what an earlier run of it has done there."""
+
+    metadata: StateMetadata
+    finished: frozenset[int] = frozenset()
+    is_complete: bool = False
+
+
+def _take(plan: Plan, location: DurableLocation) -> _Taken:
+    """Take an empty location, or go on with what an earlier run has left in it."""
+    metadata = metadata_of(plan)
+    parts = [source_fingerprint(plan, part) for part in plan.state.parts]
+    request = digest("".join([request_fingerprint(plan), *parts]).encode())
+    begun = resume_target(location, request)
+    if begun is None:
+        claim_target(location, f"the {plan.state.layout.value} {plan.state.path}", metadata, request)
+        return _Taken(metadata)
+    metadata = replace(metadata, state_id=begun.state_id)
+    finished = finished_shards(location, metadata.state_id, metadata.shards)
+    return _Taken(metadata, frozenset(finished), begun.is_complete)
+
+
+@dataclass(frozen=True)
+class ShardFilling:
+    """Fills shards of a new state from the parts of the source."""
+
+    plan: Plan
+    metadata: StateMetadata
+    location: DurableLocation
+    meter: Meter
+    tallies: Tallies
+
+    def fill(self, shard: int) -> CommitPointer:
+        """Fill a shard and check it; return the pointer that it starts from."""
+        if shard not in self.plan.state.parts:
+            return FilledShard(shard, (), {}, {}).pointer(self.metadata.state_id)
+        with _without_garbage_collection():
+            return self._filled_and_checked(shard)
+
+    def _filled_and_checked(self, shard: int) -> CommitPointer:
+        state = self.plan.state
+        filler = StateFiller(self.location, self.metadata)
+        with state.open(shard, self.plan.reading) as stores:
+            self.meter.begin_part(2 * sum(store.bytes.approximate_num_entries() for store in stores.values()))
+            for store in self.plan.stores:
+                for writes in placed_writes(self.plan, self.metadata, shard, store, stores[store.name], self.tallies):
+                    filler.put(shard, store.name, writes)
+                    self.meter.advance(len(writes))
+        found = filler.finish()
+        filled = found[0] if found else FilledShard(shard, (), {}, {})
+        pointer = filled.pointer(self.metadata.state_id)
+        if isinstance(state, LocationState):
+            (pointer,) = carried_over([state.pointers[shard]], self.metadata.state_id, [filled.deltas])
+        check_filled(
+            self.location,
+            self.metadata,
+            filled,
+            pointer=pointer,
+            work_dir=self.plan.request.work_dir,
+            on_entries=self.meter.advance,
+        )
+        return pointer
+
+
+def placed_writes(
+    plan: Plan, metadata: StateMetadata, shard: int, store_plan: StorePlan, store: OpenStore, tallies: Tallies
+) -> Iterator[list[LogicalWrite]]:
+    """Yield the writes that make a store of a shard, as they will be read there, and count them in `tallies`.
+
+    Raises MigrationRefusedError if one does not belong to the shard.
+    """
+    placement = Placement(metadata, metadata.shards, {})
+    for writes in unexpired(store_plan, store, tallies):
+        try:
+            if isinstance(plan.state, TaskState):  # anything else was a shard before, and is the same one
+                placement.check_new(store_plan.reading, shard, writes)
+        except KeyPlacementError as cause:
+            raise MigrationRefusedError(
+                plan.state.path,
+                problem=f"store {store_plan.name!r} has the key 0x{cause.key} in partition {shard}, and records with "
+                f"it would go to shard {cause.expected_shard}, so its keys are not those of records, or these were not "
+                "placed by Kafka's own partitioner",
+                remedy='say --shard-by partition, and start the query with shard_by="partition"',
+            ) from cause
+        converted = converted_writes(store_plan, writes, plan.request.timestamp_ms)
+        size_bytes = sum(len(write.key) + len(write.stored or b"") for write in converted)
+        tallies.add(store_plan.name, len(converted), size_bytes)
+        yield converted
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Have Python not look for cycles among millions of tuples that have none: that takes half of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,263 @@
+"""Migration to Kafka Streams' layout: all is made beside its place and verified, and only then put there."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from statestore.bytestore.kafka_streams_layout import (
+    CHECKPOINT_FILE,
+    changelog_partition,
+    database_directory,
+    position_file,
+    segments_directory,
+)
+from statestore.bytestore.task_directory import read_offsets
+from statestore.bytestore.upgrading import upgradable
+from statestore.errors import DirectoryNotAccessibleError, MigrationRefusedError, NoRoomError, StateStoreError
+from statestore.format.offset_checkpoint import encode_offset_checkpoint
+from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
+from upgrade_tools.migration.holding import alone_on, kept_from_applications
+from upgrade_tools.migration.journal import JOURNAL_FILE, TaskJournal, is_vacant, read_journal
+from upgrade_tools.migration.places import Place, places_of
+from upgrade_tools.migration.plan import Plan
+from upgrade_tools.migration.publishing import link_tree, sync_entry, sync_tree, writing
+from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
+from upgrade_tools.migration.task_build import TaskBuild
+from upgrade_tools.states import OpenStore
+from upgrade_tools.states.task import TaskState
+
+
+def migrate_to_task_directories(plan: Plan, on_progress: OnProgress | None = None) -> MigrationReport:
+    """Make the task directories that `plan` says, and put them in their place.
+
+    Raises MigrationRefusedError, MigrationCheckError, NoRoomError, DirectoryInUseError, and what reading the source
+    raises. Unless it returns, what was in their place is as it was, or is replaced as a whole.
+    """
+    started_s = time.monotonic()
+    migration = _Migration(plan, request_fingerprint(plan), on_progress)
+    with ExitStack() as held:
+        state = plan.state
+        places = places_of(plan)
+        if isinstance(state, TaskState):
+            tasks = [state.task_directory(part).resolve() for part in state.parts]
+            held.enter_context(kept_from_applications(tasks, create=plan.in_place))
+        for place in places:
+            with writing(place.final.parent):
+                place.final.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(alone_on(place.workspace))
+        migration.run(places)
+    return migration.report(places, time.monotonic() - started_s)
+
+
+@dataclass
+class _Migration:
+    """One run of a migration."""
+
+    plan: Plan
+    request: str
+    on_progress: OnProgress | None
+
+    def __post_init__(self) -> None:
+        self.tallies = Tallies()
+        self.migrated: list[int] = []
+        self.replaced: list[Place] = []
+        self.notes: list[str] = []
+
+    def run(self, places: list[Place]) -> None:
+        """Make all of them, then put each in its place."""
+        discard_backup = self.plan.request.discard_backup
+        to_make = [place for place in places if not self._settled(place)]
+        for place in to_make:
+            if not place.replaces:
+                place.refuse_if_taken(discard_backup=discard_backup)
+        meter = Meter(sum(len(place.tasks) for place in to_make), self.on_progress)
+        try:
+            made = [place for place in to_make if self._make(place, meter)]
+        except (NoRoomError, DirectoryNotAccessibleError):
+            raise  # the next run can go on with what is there
+        except StateStoreError:
+            for place in to_make:
+                self._discard(place)
+            raise
+        for place in made:
+            place.publish(discard_backup=discard_backup)
+            self._count(place)
+
+    def _settled(self, place: Place) -> bool:
+        published = place.settle(self.request, discard_backup=self.plan.request.discard_backup)
+        if published is None:
+            return False
+        for journal in published:
+            self.tallies.add_all(journal.entries)
+        self._count(place)
+        return True
+
+    def _count(self, place: Place) -> None:
+        self.migrated += place.tasks
+        if place.replaces:
+            self.replaced.append(place)
+
+    def _make(self, place: Place, meter: Meter) -> bool:
+        """Make what belongs in a place; return whether there was anything to do."""
+        made = [self._make_task(place, part, place.workspace / task, meter) for part, task in place.tasks.items()]
+        return any(made)
+
+    def _make_task(self, place: Place, part: int, directory: Path, meter: Meter) -> bool:
+        source = source_fingerprint(self.plan, part)
+        journal = self._begun(directory, source)
+        if journal is not None and journal.verified:
+            self.tallies.add_all(journal.entries)
+            return True
+        with self.plan.state.open(part, self.plan.reading) as stores:
+            if place.replaces:
+                if not needs_upgrade(self.plan, stores):
+                    return False
+                place.refuse_if_taken(discard_backup=self.plan.request.discard_backup)
+            if journal is None:
+                journal = _begin(directory, TaskJournal(self.request, source))
+            steps = 2 * sum(store.bytes.approximate_num_entries() for store in stores.values())
+            meter.begin_part(steps)
+            build = TaskBuild(self.plan, part, directory, journal, meter)
+            for store_plan in self.plan.stores:
+                store = stores[store_plan.name]
+                if not store.closed_cleanly:
+                    self.notes.append(
+                        f"store {store_plan.name} of task {part} was not closed cleanly, and still counts as such: an "
+                        "application that processes exactly once restores it from its changelog"
+                    )
+                with writing(directory):
+                    build.build(store_plan, store, self._application_id(place), self.tallies)
+        if isinstance(self.plan.state, TaskState):
+            task = self.plan.state.task_directory(part)
+            if place.replaces:
+                _take_along(part, task, directory, stores)
+            _take_positions_along(task, directory, stores)
+        with writing(directory):
+            sync_tree(directory)
+            journal.verified = True
+            journal.write(directory)
+            sync_entry(directory)
+        return True
+
+    def _begun(self, directory: Path, source: str) -> TaskJournal | None:
+        """Return the journal of what an earlier run has made of this, None if nothing is there that counts."""
+        journal = read_journal(directory)
+        if journal is None:
+            if not is_vacant(directory):
+                raise MigrationRefusedError(
+                    str(directory), problem="is in the way", remedy="move it elsewhere, and run this again"
+                )
+            return None
+        if journal.request != self.request:
+            raise MigrationRefusedError(
+                str(directory),
+                problem="is what another migration has begun",
+                remedy="run the same command as then, or remove that directory",
+            )
+        return journal if journal.source == source else None
+
+    def _discard(self, place: Place) -> None:
+        """Remove what this migration has made of what can't be migrated."""
+        for task in place.tasks.values():
+            journal = read_journal(place.workspace / task)
+            if journal is not None and journal.request == self.request:
+                shutil.rmtree(place.workspace / task)
+        if place.workspace.is_dir() and not any(place.workspace.iterdir()):
+            place.workspace.rmdir()
+
+    def _application_id(self, place: Place) -> str:
+        """Return by what name changelog topics go where the source has none."""
+        given = self.plan.request.application_id
+        is_task = Path() in place.tasks.values()
+        return given or (place.final.parent if is_task else place.final).name
+
+    def report(self, places: list[Place], elapsed_s: float) -> MigrationReport:
+        """Return what was done."""
+        plan = self.plan
+        backups = [str(place.backup) for place in self.replaced if place.backup.exists()]
+        if not self.migrated:
+            self.notes.append("there was nothing to be done: no entry is left in an older format")
+        target = plan.state.path if plan.in_place else str(places[0].final)
+        return MigrationReport(
+            plan.state.path,
+            target,
+            plan.layout.value,
+            tuple(
+                StoreMigration(store.name, store.kind, store.migrated, self.tallies.entries.get(store.name, 0))
+                for store in plan.stores
+            ),
+            plan.left_out,
+            tuple(sorted(self.migrated)),
+            elapsed_s,
+            backups=tuple(backups),
+            notes=tuple(self.notes),
+        )
+
+
+def needs_upgrade(plan: Plan, stores: Mapping[str, OpenStore]) -> bool:
+    """Return whether one of these stores is, or has entries, in an older format than it is to get."""
+    if any(store.kind is not store.migrated for store in plan.stores):
+        return True
+    upgrades = (upgradable(store.bytes) for store in stores.values())
+    return any(upgrade is not None and not upgrade.upgrade_progress().is_finished for upgrade in upgrades)
+
+
+def _begin(directory: Path, journal: TaskJournal) -> TaskJournal:
+    """Make `directory` an empty one that has this journal."""
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        # The journal of what does not count goes last: as long as it is there, this is known for a migration's.
+        for entry in directory.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            elif entry.name != JOURNAL_FILE:
+                entry.unlink()
+        journal.write(directory)
+    return journal
+
+
+def _take_positions_along(task: Path, directory: Path, stores: Mapping[str, OpenStore]) -> None:
+    """Give a task's new directory the files that Kafka Streams before 4.3 has left, which it reads at each opening."""
+    with writing(directory):
+        for name in stores:
+            if position_file(task, name).exists():
+                shutil.copy2(position_file(task, name), position_file(directory, name))
+
+
+def _take_along(part: int, task: Path, directory: Path, stores: Mapping[str, OpenStore]) -> None:
+    """Give a task's new directory what is in the old one beside the stores that were made anew."""
+    made_anew = {
+        path
+        for name in stores
+        for path in (database_directory(task, name), segments_directory(task, name), position_file(task, name))
+    }
+    checkpoint = task / CHECKPOINT_FILE
+    with writing(directory):
+        for entry in _entries_beside(task, made_anew | {checkpoint}):
+            target = directory / entry.relative_to(task)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if entry.is_dir():
+                link_tree(entry, target)
+            else:
+                shutil.copy2(entry, target)
+        offsets = read_offsets(checkpoint, CHECKPOINT_FILE)
+        for name, store in stores.items():
+            if store.application_id is not None:
+                offsets.pop(changelog_partition(store.application_id, name, part), None)
+        if offsets:
+            (directory / CHECKPOINT_FILE).write_bytes(encode_offset_checkpoint(offsets))
+
+
+def _entries_beside(task: Path, made_anew: set[Path]) -> Iterator[Path]:
+    """Yield what is in a task's directory, or among its databases, and does not belong to the stores made anew."""
+    databases = database_directory(task, "")
+    for entry in sorted(task.iterdir()):
+        if entry == databases and entry.is_dir():
+            yield from (database for database in sorted(entry.iterdir()) if database not in made_anew)
+        elif entry not in made_anew:
+            yield entry

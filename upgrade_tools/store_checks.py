@@ -1,0 +1,194 @@
+"""Checks of the entries in one database, strictly: what stores read leniently is named, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from typing import Final
+
+import pyarrow as pa
+
+from statestore.bytestore.families import DEFAULT_FAMILY, FAMILIES, older_formats
+from statestore.bytestore.opening import refuse_downgrade
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.segments import SEGMENT_ID_SIZE, is_latest_key, segment_of
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import FormatError, UnknownColumnFamilyError
+from statestore.format.header_bytes import decode_headers, encode_headers
+from statestore.format.header_columns import decode_header_column, encode_header_column
+from statestore.format.session_key import split_session_key
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import split_stored
+from statestore.format.versioned_row import SegmentRow, decode_latest_row, decode_segment_row
+from statestore.format.window_key import split_window_key
+from statestore.recovery.logical_writes import intervals_by_key
+from upgrade_tools.byte_text import shown
+
+_STEP: Final = 4_096
+_NAMED: Final = 20
+"""Problems of a store that are named; the rest is counted."""
+
+
+@dataclass
+class Problems:
+    """What is wrong: the first problems in words, and how many there are in all."""
+
+    named: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, problem: str) -> None:
+        """Note a problem."""
+        self.count += 1
+        if len(self.named) < _NAMED:
+            self.named.append(problem)
+
+    @property
+    def not_named(self) -> int:
+        """How many more there are than those that are named."""
+        return self.count - len(self.named)
+
+
+@dataclass(frozen=True)
+class SegmentSpan:
+    """What times belong into a database that is one segment: from `start_ms` to before `end_ms`; None is no end."""
+
+    start_ms: int
+    end_ms: int | None
+
+
+class StoreCheck:
+    """Checks what databases hold of a store of `spec`. `interval_ms` is its segments', None if that is not known."""
+
+    def __init__(self, spec: StoreSpec, interval_ms: int | None) -> None:
+        self.spec = spec
+        self.problems = Problems()
+        self.entries: dict[str, int] = {}
+        """How many there are in each column family."""
+        self._interval_ms = interval_ms
+        self._formats = {family: known for known, family in FAMILIES[spec.kind].items()}
+
+    def refuse_other_kind(self, families: Iterable[str], where: str) -> None:
+        """Raise StoreFormatError or UnknownColumnFamilyError if a store of this kind and format can't have these."""
+        present, spec = list(families), self.spec
+        refuse_downgrade(present, spec, lambda known: FAMILIES[spec.kind][known], where, spec.name)
+        formats = (spec.format, *older_formats(spec.kind, spec.format))
+        known = sorted({DEFAULT_FAMILY, *(FAMILIES[spec.kind][known] for known in formats)})
+        unknown = [family for family in present if family not in known]
+        if unknown:
+            raise UnknownColumnFamilyError(spec.name, path=where, asked=spec.describe(), unknown=unknown, known=known)
+
+    def check(self, families: Mapping[str, ByteStore], where: str, span: SegmentSpan | None) -> Iterator[int]:
+        """Check all entries of a database, yielding how many were read since the last time.
+
+        `span` of None says that keys begin with their segment's id. Raises what the database does.
+        """
+        inhabited = []
+        for name in sorted(families, key=lambda family: self._formats[family], reverse=True):
+            before = self.entries.get(name, 0)
+            for count in self._check_family(name, families[name], where, span):
+                self.entries[name] = self.entries.get(name, 0) + count
+                yield count
+            self.entries.setdefault(name, 0)
+            if self.entries[name] > before:
+                inhabited.append(name)
+                self._check_versions(families[name], f"{where}, {name}")
+        newest = FAMILIES[self.spec.kind][self.spec.format]
+        for name in inhabited:
+            if name != newest and newest in families:
+                yield from self._check_both(families[newest], families[name], where, newest, name)
+
+    def _check_both(
+        self, newer: ByteStore, older: ByteStore, where: str, newer_name: str, older_name: str
+    ) -> Iterator[int]:
+        for key, _ in older.range(None, None):
+            if newer.get(key) is not None:
+                self.problems.add(f"{where}: {shown(key)} is both in {newer_name} and in {older_name}")
+        yield 0
+
+    def _check_family(self, name: str, store: ByteStore, where: str, span: SegmentSpan | None) -> Iterator[int]:
+        store_format = self._formats[name]
+        pairs = store.range(None, None)
+        while step := list(islice(pairs, _STEP)):
+            headers: list[tuple[bytes, bytes]] = []
+            for key, stored in step:
+                try:
+                    headers.extend((key, found) for found in self._check_pair(store_format, key, stored, span))
+                except FormatError as error:
+                    self.problems.add(f"{where}, {name}: the entry {shown(key)}: {error}")
+            self._check_headers(headers, f"{where}, {name}")
+            yield len(step)
+
+    def _check_pair(
+        self, store_format: StoreFormat, key: bytes, stored: bytes, span: SegmentSpan | None
+    ) -> Iterator[bytes]:
+        """Yield the header bytes of a pair's values. Raises FormatError for what is not as it should be."""
+        kind = self.spec.kind
+        if kind is StoreKind.VERSIONED:
+            yield from self._check_row(store_format, key, stored)
+            return
+        if kind.is_segmented:
+            self._check_time(key, span)
+        header_bytes = split_stored(store_format, stored).header_bytes
+        if header_bytes:
+            yield header_bytes
+
+    def _check_time(self, key: bytes, span: SegmentSpan | None) -> None:
+        inner = key if span is not None else key[SEGMENT_ID_SIZE:]
+        time_ms = split_window_key(inner)[1] if self.spec.kind is StoreKind.WINDOW else split_session_key(inner)[2]
+        if span is None:
+            self._check_segment(segment_of(key), time_ms)
+        elif time_ms < span.start_ms or (span.end_ms is not None and time_ms >= span.end_ms):
+            raise FormatError("segment", f"its time {time_ms} does not belong into the segment of {span.start_ms}")
+
+    def _check_segment(self, segment_id: int, time_ms: int) -> None:
+        if self._interval_ms is not None and time_ms // self._interval_ms != segment_id:
+            raise FormatError("segment", f"its time {time_ms} does not belong into segment {segment_id}")
+
+    def _check_row(self, store_format: StoreFormat, key: bytes, row: bytes) -> Iterator[bytes]:
+        if is_latest_key(key):
+            values = [decode_latest_row(row)[1]]
+        else:
+            decoded = decode_segment_row(row)
+            self._check_segment(segment_of(key), decoded.next_timestamp_ms)
+            _refuse_no_versions(decoded)
+            values = [version.value for version in decoded.versions if version.value is not None]
+        for value in values:
+            header_bytes = split_stored(store_format, value).header_bytes
+            if header_bytes:
+                yield header_bytes
+
+    def _check_versions(self, store: ByteStore, where: str) -> None:
+        """Note keys of which two versions are valid at one time. Not where rows are damaged, which was noted."""
+        if self.spec.kind is not StoreKind.VERSIONED or self.problems.count:
+            return
+        for key, intervals in intervals_by_key(self.spec, store):
+            found = [interval for interval in intervals if interval.stored is not None]
+            for older, newer in pairwise(found):
+                if older.valid_to_ms is None or older.valid_to_ms > newer.valid_from_ms:
+                    self.problems.add(f"{where}: {shown(key)} has two versions that are valid at {newer.valid_from_ms}")
+
+    def _check_headers(self, found: list[tuple[bytes, bytes]], where: str) -> None:
+        """Note headers that are not as they are written: all at once, and one by one if some are not."""
+        if not found:
+            return
+        column = pa.array([header_bytes for _, header_bytes in found], pa.binary())
+        try:
+            if encode_header_column(decode_header_column(column)).equals(column):
+                return
+        except (FormatError, ValueError, pa.ArrowException):
+            pass  # which one it is, and why, comes out below
+        for key, header_bytes in found:
+            try:
+                if encode_headers(decode_headers(header_bytes)) != header_bytes:
+                    self.problems.add(
+                        f"{where}: the entry {shown(key)}: its headers are not written as Kafka Streams does: "
+                        "there are bytes behind them, a key that is not UTF-8, or lengths in more bytes than they need"
+                    )
+            except (FormatError, ValueError) as error:
+                self.problems.add(f"{where}: the entry {shown(key)}: {error}")
+
+
+def _refuse_no_versions(row: SegmentRow) -> None:
+    if row.is_degenerate and row.versions[0].value is not None:
+        raise FormatError("versions of a segment", "a version ends when it begins")
