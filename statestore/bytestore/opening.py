@@ -93,6 +93,11 @@ def conversion(kind: StoreKind, older: StoreFormat, newer: StoreFormat) -> Conve
     """Return the function that converts an entry of a store of this kind from one format to a newer one."""
     convert_value = upgrade_between(older, newer)
     assert convert_value is not None  # `older` is one of older_formats()
+    return entry_conversion(kind, convert_value)
+
+
+def entry_conversion(kind: StoreKind, convert_value: Callable[[bytes | None], bytes | None]) -> Convert:
+    """Return the function that converts an entry of a store of this kind, whose values `convert_value` converts."""
 
     def convert_entry(key: bytes, value: bytes) -> bytes:
         converted = convert_value(value)

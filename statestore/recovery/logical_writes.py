@@ -26,11 +26,11 @@ from statestore.bytestore.segments import (
 )
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.header_columns import decode_header_column, encode_header_column
-from statestore.format.session_key import split_session_key
+from statestore.format.session_key import SESSION_SUFFIX_SIZE, split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored, split_stored
 from statestore.format.versioned_row import decode_latest_row, decode_segment_row
-from statestore.format.window_key import split_window_key
+from statestore.format.window_key import WINDOW_SUFFIX_SIZE, split_window_key
 
 _WRITES_PER_STEP: Final = 10_000
 _MAX_SEGMENT_ID: Final = 2**63 - 1
@@ -63,11 +63,14 @@ def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> It
 
 
 def plain_key(spec: StoreSpec) -> Callable[[bytes], bytes]:
-    """Return what takes the times of a window or session off a changelog record's key; it raises FormatError."""
+    """Return what takes the times of a window or session off a changelog record's key; it raises FormatError.
+
+    Does not look at the times.
+    """
     if spec.kind is StoreKind.WINDOW:
-        return lambda key: split_window_key(key)[0]
+        return lambda key: key[:-WINDOW_SUFFIX_SIZE] if len(key) >= WINDOW_SUFFIX_SIZE else split_window_key(key)[0]
     if spec.kind is StoreKind.SESSION:
-        return lambda key: split_session_key(key)[0]
+        return lambda key: key[:-SESSION_SUFFIX_SIZE] if len(key) >= SESSION_SUFFIX_SIZE else split_session_key(key)[0]
     return lambda key: key
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.errors import StateCheckError
-from statestore.format.session_key import split_session_key
-from statestore.format.window_key import split_window_key
+from statestore.format.session_key import SESSION_SUFFIX_SIZE, split_session_key
+from statestore.format.window_key import WINDOW_SUFFIX_SIZE, split_window_key
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.logical_writes import LogicalWrite, logical_writes
@@ -27,6 +28,8 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.tally import Tally
 
 DEFAULT_MEMORY_BYTES: Final = 256 << 20
+_NEGATIVE: Final = b"\x80"
+"""At and above it stand the bytes of negative times."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class StateFiller:
         self, location: DurableLocation, metadata: StateMetadata, memory_bytes: int = DEFAULT_MEMORY_BYTES
     ) -> None:
         self._written = TargetShards(location, metadata, memory_bytes)
-        self._times = {spec.name: _time_of(spec) for spec in metadata.stores}
+        self._latest_times = {spec.name: _latest_time_of(spec) for spec in metadata.stores}
         self._tallies: dict[int, dict[str, Tally]] = {}
         self._store_times_ms: dict[int, dict[str, int]] = {}
 
@@ -76,10 +79,10 @@ class StateFiller:
         if not writes:
             return
         tally = self._tallies.setdefault(shard, {}).setdefault(store, Tally())
-        time_of = self._times[store]
-        if time_of is not None:
+        latest_time_ms = self._latest_times[store]
+        if latest_time_ms is not None:
             times_ms = self._store_times_ms.setdefault(shard, {})
-            times_ms[store] = max(times_ms.get(store, -1), max(map(time_of, writes)))
+            times_ms[store] = max(times_ms.get(store, -1), latest_time_ms(writes))
         self._written.put(shard, store, writes, tally.add(writes))
 
     def finish(self) -> list[FilledShard]:
@@ -136,12 +139,23 @@ def complete_filled(location: DurableLocation, metadata: StateMetadata, filled: 
     complete_target(location, metadata, pointers)
 
 
-def _time_of(spec: StoreSpec) -> Callable[[LogicalWrite], int] | None:
-    """Return what tells the time at which an entry stands in a segmented store."""
+def _latest_time_of(spec: StoreSpec) -> Callable[[list[LogicalWrite]], int] | None:
+    """Return what tells the latest time at which one of some entries stands in a segmented store."""
     if spec.kind is StoreKind.WINDOW:
-        return lambda write: split_window_key(write.key)[1]
+        return partial(_latest_time_in_keys, slice(-WINDOW_SUFFIX_SIZE, -WINDOW_SUFFIX_SIZE + 8), split_window_key)
     if spec.kind is StoreKind.SESSION:
-        return lambda write: split_session_key(write.key)[2]
+        return partial(_latest_time_in_keys, slice(-SESSION_SUFFIX_SIZE, -SESSION_SUFFIX_SIZE + 8), split_session_key)
     if spec.kind is StoreKind.VERSIONED:
-        return lambda write: write.timestamp_ms or 0
+        return lambda writes: max(write.timestamp_ms or 0 for write in writes)
     return None
+
+
+def _latest_time_in_keys(place: slice, split: Callable[[bytes], object], writes: list[LogicalWrite]) -> int:
+    """Return the latest time that stands at `place` in keys; `split` raises FormatError for one that has none."""
+    # Times are big-endian, so their bytes are in their order. To split every key would cost more than all the rest.
+    times = [write.key[place] for write in writes]
+    latest = max(times)
+    if min(map(len, times)) < 8 or latest >= _NEGATIVE:
+        for write in writes:
+            split(write.key)
+    return int.from_bytes(latest, "big")

@@ -96,7 +96,7 @@ def test_each_command_of_the_guide_does_what_it_says(
             write_as_the_application_would(tmp_path / "streams" / "shop")
     assert_headers_everywhere(tmp_path)
     assert any("bytes are needed" in out for out in said.values())
-    assert sum("verified entry by entry" in out for out in said.values()) == 6
+    assert sum("verified entry by entry" in out for out in said.values()) == 7
 
 
 def assert_headers_everywhere(home: Path) -> None:

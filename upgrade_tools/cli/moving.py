@@ -19,6 +19,7 @@ from upgrade_tools.migration import (
     MigrationRequest,
     TargetFormat,
     TargetLayout,
+    downgrade,
     finish_upgrade,
     migrate,
 )
@@ -114,6 +115,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("migrate", rich_help_panel=_GROUP)(migrate_)
     app.command("finish-upgrade", rich_help_panel=_GROUP)(finish_upgrade_)
+    app.command("downgrade", rich_help_panel=_GROUP)(downgrade_)
 
 
 def migrate_(
@@ -168,6 +170,51 @@ def migrate_(
         dry_run,
     )
     _run(request, migrate, as_json=as_json)
+
+
+def downgrade_(
+    source: Source,
+    target: Annotated[str, typer.Argument(help="An empty or new directory or location.")],
+    to: Annotated[TargetFormat, typer.Option("--to", help="timestamped or plain.", rich_help_panel=_TARGET)],
+    layout: LayoutOption = None,
+    timestamp_ms: TimestampOption = None,
+    shard_by: ShardByOption = ShardBy.KEY,
+    dry_run: DryRunOption = False,
+    store: StoresOption = None,
+    kind: o.KindOption = None,
+    window_size_ms: o.WindowSizeOption = None,
+    retention_ms: o.RetentionOption = None,
+    segment_interval_ms: o.SegmentIntervalOption = None,
+    subtopology: o.SubtopologyOption = None,
+    application_id: o.ApplicationIdOption = None,
+    pointers: o.PointersOption = None,
+    checkpoint: o.CheckpointOption = None,
+    work_dir: o.WorkDirOption = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Rebuild stores without headers, from what their changelog records say, in a new place.
+
+    Headers are lost there, and with --to plain timestamps; the source stays as it is. Kafka Streams opens no store
+    with headers in an older format. To rebuild one from a changelog topic instead, use `changelog restore` and name the
+    older kind.
+    """
+    names, said = _said(store, StateOptions(None, kind, window_size_ms, retention_ms, segment_interval_ms))
+    request = MigrationRequest(
+        source,
+        target,
+        to,
+        layout,
+        names,
+        said,
+        subtopology,
+        application_id,
+        o.read_pointers(source, pointers, checkpoint),
+        timestamp_ms=timestamp_ms,
+        shard_by=shard_by.value,
+        work_dir=work_dir,
+        dry_run=dry_run,
+    )
+    _run(request, downgrade, as_json=as_json)
 
 
 def finish_upgrade_(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from statestore.bytestore.opening import conversion
+from statestore.bytestore.opening import entry_conversion
 from statestore.bytestore.protocol import Pair
 from statestore.bytestore.store_spec import StoreKind
 from statestore.errors import StoreFormatError
@@ -25,8 +25,9 @@ def converted_pairs(plan: StorePlan, pairs: Iterator[Pair], timestamp_ms: int | 
 
     Raises StoreFormatError for a window that only a store with duplicates has.
     """
-    if plan.kind is not plan.migrated:
-        convert = conversion(plan.reading.kind, plan.reading.format, plan.making.format)
+    convert_value = _conversion(plan.reading.format, plan.making.format)
+    if convert_value is not None:
+        convert = entry_conversion(plan.reading.kind, convert_value)
         pairs = ((key, convert(key, value)) for key, value in pairs)
     stamp = stamping(plan.making.format, timestamp_ms)
     if stamp is not None:
@@ -39,13 +40,35 @@ def converted_writes(plan: StorePlan, writes: list[LogicalWrite], timestamp_ms: 
     if _refuses_duplicates(plan):
         for write in writes:
             _check_not_a_duplicate(plan, write.key)
-    upgrade = upgrade_between(plan.reading.format, plan.making.format)
-    if upgrade is not None:
-        writes = [LogicalWrite(key, upgrade(stored), from_ms) for key, stored, from_ms in writes]
+    convert = _conversion(plan.reading.format, plan.making.format)
+    if convert is not None:
+        writes = [LogicalWrite(key, convert(stored), from_ms) for key, stored, from_ms in writes]
     stamp = stamping(plan.making.format, timestamp_ms)
     if stamp is None:
         return writes
     return [write if write.stored is None else write._replace(stored=stamp(write.stored)) for write in writes]
+
+
+def _conversion(present: StoreFormat, wanted: StoreFormat) -> Callable[[bytes | None], bytes | None] | None:
+    """Return what turns values of one format into those of another, None if it is the same.
+
+    A newer one is an upgrade. An older one is what a store of that format restores from the records that the present
+    one has in its changelog: value, timestamp and headers, of which it keeps what it has room for.
+    """
+    if present is wanted:
+        return None
+    upgrade = upgrade_between(present, wanted)
+    if upgrade is not None:
+        return upgrade
+
+    def restore(stored: bytes | None) -> bytes | None:
+        if stored is None:
+            return None
+        value, timestamp_ms, header_bytes = split_stored(present, stored)
+        known_ms = UNKNOWN_TIMESTAMP_MS if timestamp_ms is None else timestamp_ms
+        return join_stored(wanted, value, known_ms, header_bytes or b"")
+
+    return restore
 
 
 def stamping(store_format: StoreFormat, timestamp_ms: int | None) -> Callable[[bytes], bytes] | None:

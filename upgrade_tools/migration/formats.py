@@ -24,14 +24,16 @@ def target_kind(store: str, kind: Kind, request: MigrationRequest, layout: Targe
     """
     wanted = _wanted(store, kind, request, layout, named=named)
     present = kind.meaning.format
-    if wanted is present:
+    if wanted is present and not (request.downgrade and named):
         _refuse_unknown_to_kafka_streams(store, kind, request, layout)
         return kind
+    if request.downgrade:
+        return _downgraded(store, kind, wanted, request)
     if present not in older_formats(kind.meaning.store_kind, wanted):
         raise MigrationRefusedError(
             request.source,
             problem=f"store {store!r} is {kind.value}, and has no way back to {wanted.describe()}",
-            remedy="values would lose what is in them. Rebuild it from the changelog, with the command downgrade",
+            remedy="values would lose what is in them. If that is what you want, rebuild it with the command downgrade",
         )
     skips_a_step = (present, wanted) == (StoreFormat.PLAIN, StoreFormat.TIMESTAMPED_WITH_HEADERS)
     if skips_a_step and not request.through_timestamped:
@@ -47,6 +49,18 @@ def target_kind(store: str, kind: Kind, request: MigrationRequest, layout: Targe
     migrated = kind.in_format(wanted)
     assert migrated is not None  # it is one of the formats of its kind
     return migrated
+
+
+def _downgraded(store: str, kind: Kind, wanted: StoreFormat, request: MigrationRequest) -> Kind:
+    if wanted not in older_formats(kind.meaning.store_kind, kind.meaning.format):
+        raise MigrationRefusedError(
+            request.source,
+            problem=f"store {store!r} is {kind.value}, for which {wanted.describe()} is no older format",
+            remedy="name the stores that are to be downgraded with --store, or use the command migrate",
+        )
+    older = kind.in_format(wanted)
+    assert older is not None  # it is one of the formats of its kind
+    return older
 
 
 def _wanted(store: str, kind: Kind, request: MigrationRequest, layout: TargetLayout, *, named: bool) -> StoreFormat:

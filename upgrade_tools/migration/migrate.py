@@ -10,7 +10,7 @@ from upgrade_tools.migration.dry_run import about_needed_bytes, dry_run, refuse_
 from upgrade_tools.migration.places import finish_renames
 from upgrade_tools.migration.plan import plan_migration
 from upgrade_tools.migration.report import MigrationReport, OnProgress
-from upgrade_tools.migration.request import MigrationRequest, TargetLayout
+from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.migration.to_location import migrate_to_location
 from upgrade_tools.migration.to_task_directories import migrate_to_task_directories
 from upgrade_tools.states import Layout, StateOptions, open_state
@@ -36,6 +36,22 @@ def migrate(request: MigrationRequest, on_progress: OnProgress | None = None) ->
         if plan.layout is TargetLayout.KAFKA_STREAMS:
             return migrate_to_task_directories(plan, on_progress)
         return migrate_to_location(plan, on_progress)
+
+
+def downgrade(request: MigrationRequest, on_progress: OnProgress | None = None) -> MigrationReport:
+    """Rebuild stores in an older format, in a new directory or location, from what their changelog records say.
+
+    What the older format has no room for is lost there: headers, and of plain stores timestamps. Kafka Streams refuses
+    to open a store in an older format for that reason, and has it rebuilt from its changelog. Never done in place, so
+    the source stays as it is. Raises MigrationRefusedError, and what `migrate` raises.
+    """
+    if request.target is None or request.to in (None, TargetFormat.HEADERS):
+        raise MigrationRefusedError(
+            request.source,
+            problem="is not downgraded in place, nor to headers",
+            remedy="name a TARGET, which is an empty directory or location, and --to timestamped or plain",
+        )
+    return migrate(replace(request, downgrade=True), on_progress)
 
 
 def finish_upgrade(request: MigrationRequest, on_progress: OnProgress | None = None) -> MigrationReport:

@@ -61,6 +61,8 @@ class MigrationRequest:
     """Whether what was there before a migration in place is removed once the new is in its place."""
     work_dir: str | None = None
     dry_run: bool = False
+    downgrade: bool = False
+    """Whether stores get an older format, losing what that has no room for, and none a newer one."""
 
     def options_for(self, store: str | None) -> StateOptions:
         """Return what is said of a store."""
