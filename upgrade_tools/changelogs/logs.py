@@ -62,8 +62,8 @@ class OffsetCheck:
             raise ChangelogIncompleteError(
                 self._log.topic,
                 partition=self._log.partition,
-                problem=f"there are no records from offset {self.last_offset + 1} to {offset - 1}, and the topic is not "
-                "compacted",
+                problem=f"there are no records from offset {self.last_offset + 1} to {offset - 1}, and the topic is "
+                "not compacted",
                 remedy="If the application processes exactly once, its transactions leave such gaps: say so with "
                 "--transactional. If not, records are lost, and only a copy of the local state has them",
             )

@@ -87,13 +87,13 @@ def restore_store(
 
 
 class Restorer:
-    """Brings changelog records into a store, as Kafka Streams restores them."""
+    """Brings changelog records into a store, as Kafka Streams restores them; -1 says that there were none before."""
 
-    def __init__(self, spec: StoreSpec, store: ByteStore) -> None:
+    def __init__(self, spec: StoreSpec, store: ByteStore, stream_time_ms: int = NO_STREAM_TIME) -> None:
         self._spec = spec
         self._store = store
-        self._segments = Segments(store, *spec.retention) if spec.kind.is_segmented else None
-        self._versions_time_ms = NO_STREAM_TIME
+        self._segments = Segments(store, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
+        self._versions_time_ms = stream_time_ms
 
     @property
     def stream_time_ms(self) -> int:
@@ -128,12 +128,16 @@ def time_of(spec: StoreSpec, key: bytes) -> int:
 def _check(spec: StoreSpec, log: PartitionLog, offset: int, record: ChangelogRecord) -> None:
     """Raise ChangelogRecordError for what no store of this kind has written."""
     problem = None
-    if spec.kind in (StoreKind.WINDOW, StoreKind.SESSION):
-        try:
-            time_of(spec, record.key)
-        except FormatError as cause:
-            problem = f"its key 0x{record.key.hex()} is not that of a {spec.kind.value} ({cause})"
-    elif spec.kind is StoreKind.VERSIONED and record.timestamp_ms < 0:
-        problem = f"a version can't begin at {record.timestamp_ms} ms"
+    try:
+        if spec.kind is StoreKind.WINDOW:
+            _, _, sequence = split_window_key(record.key)
+            if sequence and not spec.retain_duplicates:
+                problem = f"its key has the sequence number {sequence}, as only stores that retain duplicates write it"
+        elif spec.kind is StoreKind.SESSION:
+            split_session_key(record.key)
+        elif spec.kind is StoreKind.VERSIONED and record.timestamp_ms < 0:
+            problem = f"a version can't begin at {record.timestamp_ms} ms"
+    except FormatError as cause:
+        problem = f"its key 0x{record.key.hex()} is not that of a {spec.kind.value} ({cause})"
     if problem is not None:
         raise ChangelogRecordError(log.topic, partition=log.partition, offset=offset, problem=problem)

@@ -1,0 +1,221 @@
+"""An application of real Kafka Streams moves to Spark through its changelogs, goes on there, and moves back.
+
+The commands are those of docs/kafka-changelogs.md. After each leg the stores are compared with a plain model.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from page_commands import PageCommands
+from statestore.errors import GroupOffsetsError
+from statestore.recovery.pointer import CommitPointer
+from statestore.spark import stateful
+from statestore.testing.kafka_broker import KafkaBroker
+from totals_application import Amount, Model, run_in_kafka_streams, send, topology
+from upgrade_tools.changelogs.cluster import Cluster
+from upgrade_tools.cli import main
+from upgrade_tools.cli.exit_codes import ExitCode
+from upgrade_tools.documents import entry_documents
+from upgrade_tools.states import StateOptions, open_state
+
+pytestmark = [pytest.mark.java, pytest.mark.kafka]
+
+PAGE = Path(__file__).parents[2] / "docs" / "kafka-changelogs.md"
+APPLICATION, TOPIC, PARTITIONS = "totals", "amounts", 2
+ID = ("--application-id", APPLICATION)
+LEG = 60
+
+
+def some_amounts(count: int) -> list[Amount]:
+    """Return amounts of the last minutes: the broker deletes windows that are older than a day by its own clock."""
+    rng = random.Random(11)
+    begin_ms = (int(time.time()) - 600) * 1000
+    return [
+        Amount(
+            rng.choice(["ada", "bjarne", "chen", "dolores", "jürgen"]),
+            rng.choice([0, 7, -3, 250, 2**40]),
+            begin_ms + 500 * number + rng.randrange(-900, 900),
+            rng.choice([[], [("trace", bytes([number])), ("trace", None)], [("", b""), ("größe", b"\x00\xff")]]),
+        )
+        for number in range(count)
+    ]
+
+
+def content(path: Path, pointers: Path | None = None) -> Model:
+    """Return what is in a state."""
+    recorded = None
+    if pointers is not None:
+        recorded = [CommitPointer.from_json(line) for line in pointers.read_text().splitlines()]
+    # The size of windows is recorded in a state location, and in directories that were made here.
+    state = open_state(str(path), StateOptions(pointers=recorded))
+    entries: dict[str, list[dict[str, object]]] = {spec.name: [] for spec in state.specs()}
+    for part in state.parts:
+        with state.open(part, state.specs()) as stores:
+            for name, store in stores.items():
+                entries[name] += entry_documents(store)
+    return Model.of_entries(entries)
+
+
+@dataclass(frozen=True)
+class Journey:
+    """What the stores held after each leg, and what they had to hold."""
+
+    amounts: list[Amount]
+    in_spark: Model
+    back_in_kafka_streams: Model
+    made: dict[str, object]
+    committed_at_first: dict[int, int]
+    while_running: int
+    """How a command ended while the application ran."""
+    committed_at_last: dict[int, int]
+    printed_offsets: dict[str, dict[str, int]]
+    without_headers: Path
+    commands_left: list[list[str]]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def journey(spark: SparkSession, broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Journey:
+    home = tmp_path_factory.mktemp("journey")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        return travel(spark, broker.bootstrap_servers, home)
+
+
+def travel(spark: SparkSession, servers: str, home: Path) -> Journey:
+    """Run the application in Kafka Streams, in Spark and in Kafka Streams, each for as many amounts."""
+    amounts, cluster = some_amounts(3 * LEG), Cluster(servers)
+    cluster.create_topic(TOPIC, PARTITIONS, {})
+    # Spark does not know that the directory has changed.
+    words = {"BROKER": servers, "CHECKPOINT": str(home / "CHECKPOINT")}
+    page, changelog = PageCommands(PAGE, words), ("upgrade_tools", "changelog")
+
+    send(servers, TOPIC, amounts[:LEG])
+    run_in_kafka_streams(servers, APPLICATION, home / "first", TOPIC, LEG)
+    first = cluster.committed(APPLICATION)[TOPIC]
+
+    page.run(*changelog, "to-state")
+    made = json.loads((home / "made.json").read_text())
+    send(servers, TOPIC, amounts[LEG : 2 * LEG])
+    run_in_spark(spark, servers, home, made)
+    page.run("statestore.spark", "pointers")
+    page.run("statestore.spark", "offsets")
+    in_spark = content(home / "STATE", home / "pointers")
+
+    page.run(*changelog, "emit")
+    page.run(*changelog, "offsets")
+    # Without local state: it restores all from the changelogs. The record that it stops after comes when it was seen to
+    # run; of groups of this protocol the client can't see the members.
+    send(servers, TOPIC, amounts[2 * LEG : -1])
+    with ThreadPoolExecutor(1) as background:
+        running = background.submit(
+            run_in_kafka_streams, servers, APPLICATION, home / "second", TOPIC, LEG, protocol="streams"
+        )
+        try:
+            wait_until_committed(cluster, 3 * LEG - 1)
+            while_running = main([*changelog[1:], "restore", servers, "none", *ID, "--store", "totals:headers-kv"])
+        finally:
+            send(servers, TOPIC, amounts[-1:])
+        running.result()
+    last = cluster.committed(APPLICATION)[TOPIC]
+    page.run(*changelog, "restore")
+    page.run(*changelog, "restore")
+    printed = json.loads(page.run(*changelog, "offsets"))
+    return Journey(
+        amounts, in_spark, content(home / "TASKS"), made, first, while_running, last, printed, home / "OLDER", page.left
+    )
+
+
+def wait_until_committed(cluster: Cluster, records: int) -> None:
+    """Wait until the application has committed that it has processed so many records."""
+    give_up_s, seen = time.monotonic() + 120, 0
+    while seen < records:
+        assert time.monotonic() < give_up_s, f"the application does not get on from {seen}"
+        time.sleep(0.1)
+        with suppress(GroupOffsetsError):  # it is just committing
+            seen = sum(cluster.committed(APPLICATION)[TOPIC].values())
+
+
+def run_in_spark(spark: SparkSession, servers: str, home: Path, made: dict[str, object]) -> None:
+    """Run the topology as a query on the state that was made, until it has processed all there is."""
+    records = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", made["startingOffsets"])
+        .option("includeHeaders", "true")
+        .load()
+    )
+    query = (
+        stateful(
+            records, topology(), shards=made["shards"], state_location=home / "STATE", local_dir=str(home / "local")
+        )
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(home / "CHECKPOINT"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def test_spark_goes_on_with_what_kafka_streams_had(journey: Journey) -> None:
+    assert journey.made["stores"] == {
+        "totals": {"kind": "headers-kv", "records": LEG},
+        "windows": {"kind": "headers-window", "records": LEG},
+        "sessions": {"kind": "headers-session", "records": LEG},
+        "counts": {"kind": "ts-kv", "records": LEG},
+        "versions": {"kind": "versioned", "records": LEG},
+    }
+    assert sum(journey.committed_at_first.values()) == LEG
+    assert json.loads(str(journey.made["startingOffsets"])) == {TOPIC: by_name(journey.committed_at_first)}
+    assert journey.in_spark == Model.of(journey.amounts[: 2 * LEG])
+
+
+def test_kafka_streams_goes_on_with_what_spark_had(journey: Journey) -> None:
+    expected = Model.of(journey.amounts)
+    assert journey.back_in_kafka_streams == expected
+    assert expected.totals.keys() < expected.counts.keys(), "some total was deleted, so tombstones have travelled, too"
+    assert sum(journey.committed_at_last.values()) == len(journey.amounts)
+    assert journey.printed_offsets == {TOPIC: by_name(journey.committed_at_last)}
+
+
+def test_a_running_application_is_left_alone(journey: Journey) -> None:
+    assert journey.while_running == ExitCode.IN_USE
+
+
+def test_a_store_without_headers_is_restored_from_the_changelog_of_one_with_headers(journey: Journey) -> None:
+    state = open_state(str(journey.without_headers))
+    (spec,) = state.specs()
+    entries = []
+    for part in state.parts:
+        with state.open(part, [spec]) as stores:
+            entries += entry_documents(stores[spec.name])
+    expected = Model.of(journey.amounts).totals
+    assert {bytes.fromhex(entry["key"]).decode(): entry["timestamp"] for entry in entries} == {
+        customer: total.timestamp_ms for customer, total in expected.items()
+    }
+    assert all("headers" not in entry for entry in entries)
+
+
+def test_every_command_of_the_page_was_run(journey: Journey) -> None:
+    assert journey.commands_left == []
+
+
+def by_name(offsets: dict[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}

@@ -1,0 +1,368 @@
+"""The changelog commands on a real broker: what they make, and what they refuse, leaving topics and targets alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.cimpl import murmur2
+
+from changelog_application import COMPACT, Application, Message
+from golden_replay import records_of, spec_of
+from kafka_streams_golden import load_fixture
+from statestore.format.session_key import encode_session_key
+from statestore.format.window_key import encode_window_key
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import read_metadata
+from statestore.recovery.new_state import MARKER_NAME
+from statestore.testing.kafka_broker import KafkaBroker
+from upgrade_tools.cli import main
+from upgrade_tools.cli.exit_codes import ExitCode
+
+pytestmark = pytest.mark.kafka
+
+DELETE = {"cleanup.policy": "delete", "retention.ms": "-1"}
+WINDOWED = {"cleanup.policy": "compact,delete", "retention.ms": "86400000"}
+WINDOW = "s:window:window-size-ms=10000,retention-ms=120000"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    # Both its tasks that delete what is old would, in seconds, delete records with timestamps such as those here.
+    settings = {"log.initial.task.delay.ms": "3600000", "log.cleaner.backoff.ms": "3600000"}
+    with KafkaBroker(settings=settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def application(broker: KafkaBroker, request: pytest.FixtureRequest, tmp_path: Path) -> Application:
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    return Application(broker.bootstrap_servers, name[-100:], tmp_path / "made")
+
+
+@pytest.fixture
+def refused(application: Application, capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
+    def check(status: int, expected: ExitCode, *words: str) -> None:
+        said = " ".join(capsys.readouterr().err.split())
+        assert (status, [word for word in words if word not in said]) == (expected, []), said
+        assert not application.target.exists() or read_metadata(DurableLocation(application.target)) is None
+        assert [path.name for path in application.target.parent.iterdir() if ".unfinished" in path.name] == []
+
+    return check
+
+
+def scanned(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main(["scan", "--json", str(directory), *options]) == 0
+    entries: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["entries"]
+    return entries
+
+
+def test_what_was_committed_is_restored_and_what_was_aborted_is_not(
+    application: Application, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = application.topic()
+    application.send(topic, [Message(b"a", b"1", 11, [("h", None)]), Message(b"b", b"1")], ended="commit")
+    application.send(topic, [Message(b"a", b"aborted")], ended="abort")
+    application.send(topic, [Message(b"b", None), Message(b"c", b"", 13)])
+    assert application.restore("s:headers-kv", options=["--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["stores"] == {"s": {"kind": "headers-kv", "records": 4}}
+    assert scanned(capsys, application.target / "0_0") == [
+        {"key": b"a".hex(), "value": b"1".hex(), "timestamp": 11, "headers": [["h", None]]},
+        {"key": b"c".hex(), "value": "", "timestamp": 13, "headers": []},
+    ]
+
+
+def test_what_the_retention_of_a_topic_has_deleted_is_not_missed(
+    application: Application, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = application.topic(config=WINDOWED)
+    now_ms = 1_000 * 60_000
+    application.send(topic, [Message(encode_window_key(b"k", now_ms + n * 10_000)) for n in range(4)])
+    application.delete_before(topic, 2)
+    assert application.restore(WINDOW) == 0
+    starts = [entry["start"] for entry in scanned(capsys, application.target / "0_0", "--window-size-ms", "10000")]
+    assert starts == [now_ms + 20_000, now_ms + 30_000]
+
+
+@pytest.mark.parametrize("topics", [[], ["other"]])
+def test_a_topic_that_is_missing(application: Application, refused: Callable[..., None], topics: list[str]) -> None:
+    for store in topics:
+        application.topic(store)
+    status = application.to_state("s:kv")
+    refused(status, ExitCode.UNKNOWN_LAYOUT, f"no topic {application.name}-s-changelog", "--application-id", *topics)
+
+
+def test_stores_with_different_numbers_of_partitions(application: Application, refused: Callable[..., None]) -> None:
+    application.topic("s", 1)
+    application.topic("t", 2)
+    refused(application.restore("s:kv", "t:kv"), ExitCode.FOUND_PROBLEMS, "has 2 partitions", "has 1")
+
+
+def test_an_application_that_runs(application: Application, refused: Callable[..., None]) -> None:
+    application.topic()
+    application.cluster.create_topic(f"{application.name}-in", 1, {})
+    member = Consumer(
+        {"bootstrap.servers": application.servers, "group.id": application.name, "enable.partition.eof": True}
+    )
+    member.subscribe([f"{application.name}-in"])
+    assert member.poll(30) is not None  # the end of the partition: it is a member now
+    refused(application.restore("s:kv"), ExitCode.IN_USE, "runs, or has just stopped", "session.timeout.ms")
+    refused(application.to_state("s:kv"), ExitCode.IN_USE, "runs")
+    state = load_fixture("headers-kv").unpack(application.target.parent / "golden")
+    refused(application.emit(state), ExitCode.IN_USE, "runs")
+    offsets = application.target.parent / "offsets"
+    offsets.write_text(json.dumps({f"{application.name}-in": {"0": 0}}))
+    refused(application.offsets("--set", str(offsets)), ExitCode.IN_USE, "runs")
+    member.close()
+    assert application.restore("s:kv") == 0
+
+
+@pytest.mark.parametrize("config", [DELETE, {**COMPACT, "cleanup.policy": "compact,delete"}])
+def test_a_log_that_lacks_its_beginning(
+    application: Application, refused: Callable[..., None], config: Mapping[str, str]
+) -> None:
+    topic = application.topic(config=config)
+    application.send(topic, [Message(b"a"), Message(b"b")])
+    application.delete_before(topic, 1)
+    refused(application.restore("s:kv"), ExitCode.DAMAGED, "begins at offset 1", "local state")
+
+
+def test_a_gap_that_only_transactions_explain(application: Application, refused: Callable[..., None]) -> None:
+    topic = application.topic(config=DELETE)
+    application.send(topic, [Message(b"a")], ended="commit")
+    application.send(topic, [Message(b"b")], ended="abort")
+    application.send(topic, [Message(b"c")])
+    refused(application.restore("s:kv"), ExitCode.DAMAGED, "no records from offset 1 to 3", "--transactional")
+    assert application.restore("s:kv", options=["--transactional"]) == 0
+
+
+def test_a_transaction_that_has_not_ended(application: Application, refused: Callable[..., None]) -> None:
+    topic = application.topic()
+    producer = application.send(topic, [Message(b"a")], ended="never")
+    refused(application.to_state("s:kv"), ExitCode.DAMAGED, "offset 0 on has not ended", "transaction.timeout.ms")
+    producer.abort_transaction(30)
+    assert application.to_state("s:kv") == 0
+
+
+def test_records_that_no_store_has_written(application: Application, refused: Callable[..., None]) -> None:
+    topic = application.topic(config=DELETE)
+    application.send(topic, [Message(encode_window_key(b"k", 20_000)), Message(b"short")])
+    refused(application.restore(WINDOW), ExitCode.DAMAGED, "partition 0, offset 1", "not that of a window")
+    assert not application.target.exists()
+    refused(application.to_state(WINDOW), ExitCode.DAMAGED, "offset 1")
+    assert {path.name for path in application.target.iterdir()} == {MARKER_NAME}, "what was begun is no state"
+    application.send(topic, [Message(None)])
+    refused(application.to_state("s:kv"), ExitCode.DAMAGED, "offset 2: it has no key")
+    assert application.cluster.log_ends(topic, 1)[0].end_offset == 3
+
+
+def test_a_broker_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nobody = ["127.0.0.1:1", str(tmp_path / "made"), "--application-id", "a", "--store", "s:kv"]
+    assert main(["changelog", "to-state", *nobody]) == ExitCode.NO_ACCESS
+    said = capsys.readouterr().err
+    assert "127.0.0.1:1" in said
+    assert "--client-config" in said
+    assert not (tmp_path / "made").exists()
+
+
+def test_keys_that_are_not_those_of_records(application: Application, refused: Callable[..., None]) -> None:
+    topic = application.topic(partitions=2)
+    key = next(key for key in (b"a", b"b", b"c", b"d") if murmur2(key, 2) == 0)
+    application.send(topic, [Message(key)], partition=1)
+    refused(application.to_state("s:kv"), ExitCode.FOUND_PROBLEMS, f"0x{key.hex()}", "--shard-by partition")
+    assert application.to_state("s:kv", options=["--shard-by", "partition"]) == 0
+    metadata = read_metadata(DurableLocation(application.target))
+    assert metadata is not None
+    assert (metadata.shard_by, metadata.shards) == ("partition", 2)
+
+
+def test_a_target_that_is_not_empty(application: Application, refused: Callable[..., None]) -> None:
+    application.topic()
+    application.target.mkdir()
+    (application.target / "file").touch()
+    refused(application.restore("s:kv"), ExitCode.FOUND_PROBLEMS, str(application.target))
+    refused(application.to_state("s:kv"), ExitCode.FOUND_PROBLEMS, "'file'")
+    assert [path.name for path in application.target.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--store", "s:nonsense"], "one of the kinds"),
+        (["--store", "s:kv", "--store", "s:ts-kv"], "named twice"),
+        (["--store", "s:kv", "--client-config", "missing"], "can't be read"),
+    ],
+)
+def test_wrong_usage(options: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["changelog", "restore", "127.0.0.1:1", str(tmp_path / "made"), "--application-id", "a", *options]
+    assert main(command) == ExitCode.USAGE
+    assert problem in " ".join(capsys.readouterr().err.replace("│", "").split())
+
+
+@pytest.mark.parametrize("kind", ["kv", "headers-window", "headers-session", "versioned"])
+def test_a_state_is_written_as_kafka_streams_would_have_logged_it(
+    application: Application, kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    golden = load_fixture(kind)
+    state, spec = golden.unpack(tmp_path / "golden"), spec_of(kind)
+    options = ["--kind", kind, "--window-size-ms", "10000", "--segment-interval-ms", "60000"]
+    options += ["--retention-ms", "300000" if kind == "versioned" else "120000", "--partitions", "1"]
+    assert application.emit(state, *options) == 0
+    topic = f"{application.name}-store-changelog"
+    settings = application.cluster.settings(topic)
+    assert settings.deletes is (kind in ("headers-window", "headers-session"))
+    assert settings.compacts
+    written = application.log(topic, kind)
+    logged = {
+        (record.key, record.value, record.timestamp_ms if kind == "versioned" else None)
+        for session in golden.fixture["sessions"]
+        for record in records_of(session["changelog"])
+    }
+    assert {(key, value, time_ms if kind == "versioned" else None) for key, value, time_ms, _ in written} <= logged
+    assert len(written) >= len(golden.logical["entries"])
+    if kind == "versioned":
+        assert [time_ms for _, _, time_ms, _ in written] == sorted(time_ms for _, _, time_ms, _ in written)
+    # Again: nothing is missing, so nothing is written.
+    ends = application.cluster.log_ends(topic, 1)
+    capsys.readouterr()
+    assert application.emit(state, *options) == ExitCode.FOUND_PROBLEMS
+    assert "--append" in capsys.readouterr().err
+    assert application.emit(state, *options, "--append") == 0
+    assert application.cluster.log_ends(topic, 1) == ends
+    assert spec.name in capsys.readouterr().out
+
+
+def test_what_the_state_has_no_more_is_deleted_in_the_log(
+    application: Application, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, old, gone = (encode_session_key(key, 70_000, 80_000) for key in (b"kept", b"old", b"gone"))
+    messages = [Message(kept, b"1", 80_000, [("h", b"1")]), Message(old, b"new", 80_000)]
+    session = "s:headers-session:retention-ms=120000"
+    application.send(application.topic(config=WINDOWED), messages)
+    assert application.restore(session) == 0
+    other = Application(application.servers, f"{application.name}-b", application.target.parent / "other")
+    topic = other.topic(config=WINDOWED)
+    other.send(topic, [messages[0], Message(old, b"old", 80_000), Message(gone, b"x", 80_000)])
+    assert other.emit(application.target / "0_0", "--append") == 0
+    assert other.log(topic, "headers-session")[3:] == [(gone, None, 80_000, []), (old, b"new", 80_000, [])]
+
+
+def test_versions_in_the_log_that_the_state_has_not(application: Application, refused: Callable[..., None]) -> None:
+    store = "s:versioned:retention-ms=300000"
+    application.send(application.topic(), [Message(b"k", b"1", 1_000), Message(b"k", b"3", 3_000)])
+    assert application.restore(store) == 0
+    other = Application(application.servers, f"{application.name}-b", application.target.parent / "other")
+    topic = other.topic()
+    other.send(topic, [Message(b"k", b"2", 2_000)])
+    status = other.emit(application.target / "0_0", "--append")
+    refused(status, ExitCode.FOUND_PROBLEMS, f"0x{b'k'.hex()}", "can't be deleted", "Delete the topic")
+    assert other.cluster.log_ends(topic, 1)[0].end_offset == 1
+    third = Application(application.servers, f"{application.name}-c", application.target.parent / "third")
+    third.send(third.topic(), [Message(b"k", b"1", 1_000), Message(b"k", b"other", 3_000)])
+    assert third.emit(application.target / "0_0", "--append") == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "problem"),
+    [
+        ("headers-kv", WINDOWED, "keeps its values for ever"),
+        ("headers-window", {**WINDOWED, "retention.ms": "1000"}, "keeps what is in it longer"),
+        ("headers-kv", {**COMPACT, "message.timestamp.type": "LogAppendTime"}, "LogAppendTime"),
+    ],
+)
+def test_a_topic_that_would_not_keep_a_state(
+    application: Application,
+    refused: Callable[..., None],
+    kind: str,
+    config: Mapping[str, str],
+    problem: str,
+    tmp_path: Path,
+) -> None:
+    state = load_fixture(kind).unpack(tmp_path / "golden")
+    topic = application.topic("store", 1, config)
+    options = ["--window-size-ms", "10000", "--retention-ms", "120000", "--segment-interval-ms", "60000"]
+    status = application.emit(state, "--kind", kind, *(options if kind == "headers-window" else []))
+    refused(status, ExitCode.FOUND_PROBLEMS, problem, "cleanup.policy=compact")
+    assert application.cluster.log_ends(topic, 1)[0].end_offset == 0
+
+
+def test_records_that_the_broker_does_not_take(
+    application: Application, refused: Callable[..., None], tmp_path: Path
+) -> None:
+    state = load_fixture("headers-kv").unpack(tmp_path / "golden")
+    topic = application.topic("store", 1, {**COMPACT, "max.message.bytes": "100"})
+    refused(application.emit(state), ExitCode.FOUND_PROBLEMS, topic, "a record was not taken", "--append")
+
+
+def test_a_state_of_which_too_little_is_known(
+    application: Application, refused: Callable[..., None], tmp_path: Path
+) -> None:
+    state = load_fixture("headers-window").unpack(tmp_path / "golden")
+    status = application.emit(state, "--kind", "headers-window", "--window-size-ms", "10000")
+    refused(status, ExitCode.USAGE, "how long store 'store' keeps", "--retention-ms")
+    assert f"{application.name}-store-changelog" not in application.cluster.topics()
+
+
+def test_partitions_that_a_state_does_not_fit(
+    application: Application, refused: Callable[..., None], tmp_path: Path
+) -> None:
+    state = load_fixture("headers-kv").unpack(tmp_path / "golden")
+    status = application.emit(state)
+    refused(status, ExitCode.USAGE, "how many partitions", "--partitions")
+    other = state.rename(state.with_name("0_3"))
+    status = application.emit(other, "--partitions", "3")
+    refused(status, ExitCode.FOUND_PROBLEMS, "has 3 partitions", "has 4")
+    assert application.emit(other, "--partitions", "4") == 0
+    ends = application.cluster.log_ends(f"{application.name}-store-changelog", 4)
+    assert [end.end_offset > 0 for end in ends] == [False, False, False, True]
+
+
+def test_offsets_become_those_of_the_group_and_come_back(
+    application: Application, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    topic, repartition = f"{application.name}-in", f"{application.name}-by-name-repartition"
+    application.cluster.create_topic(topic, 2, {})
+    application.send(topic, [Message(b"a"), Message(b"b")])
+    offsets = tmp_path / "offsets"
+    offsets.write_text(f'\n{{"{topic}": {{"0": 1}}}}\n')
+    assert application.offsets("--set", str(offsets)) == 0
+    capsys.readouterr()
+    assert application.offsets() == 0
+    assert json.loads(capsys.readouterr().out) == {topic: {"0": 1, "1": -2}}
+    application.cluster.create_topic(repartition, 1, {})
+    application.send(repartition, [Message(b"a"), Message(b"b")])
+    application.cluster.commit(application.name, {repartition: {0: 0}})
+    assert application.offsets() == ExitCode.FOUND_PROBLEMS
+    assert "--input-topic" in capsys.readouterr().err
+    assert application.offsets("--input-topic", repartition) == 0
+    assert json.loads(capsys.readouterr().out) == {repartition: {"0": 0}}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "there are none"),
+        ("nonsense", "not what a Kafka source has read"),
+        ('{"logOffset": 3}', "not what a Kafka source has read"),
+        ('{"TOPIC": {"0": "1"}}', "not what a Kafka source has read"),
+        ('{"TOPIC": {"0": 0}}\n{"TOPIC": {"0": 0}}', "two sources read"),
+        ('{"TOPIC": {"1": 0}}', "has no partition 1"),
+        ('{"TOPIC": {"0": 2}}', "has the offsets 0 to 1, and 2 is none of them"),
+    ],
+)
+def test_offsets_that_can_not_be_a_groups(
+    application: Application, refused: Callable[..., None], text: str, problem: str, tmp_path: Path
+) -> None:
+    topic = f"{application.name}-in"
+    application.cluster.create_topic(topic, 1, {})
+    application.send(topic, [Message(b"a")])
+    (tmp_path / "offsets").write_text(text.replace("TOPIC", topic))
+    status = application.offsets("--set", str(tmp_path / "offsets"))
+    refused(status, ExitCode.FOUND_PROBLEMS, problem, "None was set")
+    assert application.cluster.committed(application.name) == {}

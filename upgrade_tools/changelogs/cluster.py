@@ -1,0 +1,292 @@
+"""A Kafka cluster as the tools need it: topics, what is in their logs, and the consumer group of an application."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+
+from statestore.errors import (
+    ApplicationRunningError,
+    ChangelogMissingError,
+    GroupOffsetsError,
+    KafkaUnavailableError,
+)
+
+_TIMEOUT_S: Final = 10.0
+_LOG = logging.getLogger(__name__)
+_CHANGELOG: Final = "-changelog"
+_INTERNAL: Final = "__"
+_RETRY_S: Final = 0.1
+_COORDINATOR_MOVES: Final = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._WAIT_COORD,
+)
+_LEADER_MOVES: Final = (
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+_NOBODY: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+
+Offsets = dict[str, dict[int, int]]
+"""Of each topic and partition, the offset of the next record to be read."""
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    """What a topic's configuration says of how long records stay."""
+
+    cleanup_policies: frozenset[str]
+    retention_ms: int
+    """-1 for ever; holds if records are deleted."""
+    log_append_time: bool
+    """Whether the broker gives records the time at which it takes them, in place of their own."""
+
+    @property
+    def deletes(self) -> bool:
+        """Whether records go when they are old."""
+        return "delete" in self.cleanup_policies and self.retention_ms >= 0
+
+    @property
+    def compacts(self) -> bool:
+        """Whether records go when there is a later one of their key."""
+        return "compact" in self.cleanup_policies
+
+
+@dataclass(frozen=True)
+class LogEnds:
+    """Where the log of a partition begins, and where it ends; the ends are exclusive."""
+
+    first_offset: int
+    stable_end_offset: int
+    """What comes behind belongs to a transaction that has not ended."""
+    end_offset: int
+
+
+class Cluster:
+    """The cluster that answers at `servers`. `options` are further client properties, as librdkafka calls them.
+
+    Every method raises KafkaUnavailableError if nobody answers, or the answer is a refusal.
+    """
+
+    def __init__(self, servers: str, options: Mapping[str, str] | None = None) -> None:
+        self.servers = servers
+        self._options = dict(options or {})
+        with self.errors():
+            self._admin = AdminClient(self.client_options(), logger=_LOG)
+
+    def client_options(self, **more: Any) -> dict[str, Any]:
+        """Return the properties of a client, with these beside; dots of their names are written as underscores."""
+        named = {name.replace("_", "."): value for name, value in more.items()}
+        return {"bootstrap.servers": self.servers, **self._options, **named}
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what the client raises into KafkaUnavailableError."""
+        try:
+            yield
+        except KafkaException as cause:
+            raise KafkaUnavailableError(self.servers, cause=described(cause)) from cause
+
+    def topics(self) -> dict[str, int]:
+        """Return all topics and how many partitions each has."""
+        with self.errors():
+            # All of them: asked for one by name, a broker may make it.
+            found = self._admin.list_topics(timeout=_TIMEOUT_S).topics
+        return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has. Raises ChangelogMissingError if there is no such topic."""
+        topics = self.topics()
+        if topic not in topics:
+            raise ChangelogMissingError(topic, known=[name for name in topics if name.endswith(_CHANGELOG)])
+        return topics[topic]
+
+    def settings(self, topic: str) -> TopicSettings:
+        """Return a topic's configuration."""
+        with self.errors():
+            resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+            (answer,) = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S).values()
+            entries = {name: str(entry.value) for name, entry in answer.result().items()}
+        policies = frozenset(policy.strip() for policy in entries["cleanup.policy"].split(","))
+        return TopicSettings(
+            policies, int(entries["retention.ms"]), entries["message.timestamp.type"] == "LogAppendTime"
+        )
+
+    def log_ends(self, topic: str, partitions: int) -> list[LogEnds]:
+        """Return what there is in the log of each partition of a topic."""
+        first = self._offsets(topic, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+        stable = self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        end = self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        return [LogEnds(*offsets) for offsets in zip(first, stable, end, strict=True)]
+
+    def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Make a topic, with the replication that is the cluster's default, and wait until it can be used."""
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
+        with self.errors():
+            for made in self._admin.create_topics([new], request_timeout=_TIMEOUT_S).values():
+                made.result()
+        give_up_s = time.monotonic() + _TIMEOUT_S
+        while self.topics().get(topic) != partitions:
+            if time.monotonic() > give_up_s:
+                raise KafkaUnavailableError(self.servers, cause=f"{topic} was made, and does not show")
+            self._admin.poll(_RETRY_S)
+        self.log_ends(topic, partitions)
+
+    def refuse_running(self, application_id: str) -> None:
+        """Raise ApplicationRunningError if anybody is in the application's consumer group."""
+        with self.errors():
+            listed = self._admin.list_consumer_groups(request_timeout=_TIMEOUT_S).result()
+        for error in listed.errors or ():
+            raise KafkaUnavailableError(self.servers, cause=described(error))
+        for group in listed.valid:
+            if group.group_id == application_id:
+                if group.state not in _NOBODY:
+                    raise ApplicationRunningError(application_id, state=group.state.name.lower())
+                return
+        self._refuse_members_of_streams_group(application_id)
+
+    def _refuse_members_of_streams_group(self, application_id: str) -> None:
+        """Raise ApplicationRunningError if the group is one of the streams protocol, and has members.
+
+        The client does not list such groups. Offsets from outside are refused while there are members, so the group is
+        offered those that it has.
+        """
+        try:
+            has = self._committed(application_id)
+            if has:
+                self._commit(application_id, has)
+        except GroupOffsetsError as cause:
+            raise ApplicationRunningError(application_id, state="not empty") from cause
+
+    def committed(self, application_id: str) -> Offsets:
+        """Return what the application's consumer group has committed, of every topic that it reads.
+
+        Raises GroupOffsetsError if a transaction that commits has not ended.
+        """
+        offsets: Offsets = {}
+        for place in self._committed(application_id):
+            offsets.setdefault(place.topic, {})[place.partition] = place.offset
+        return offsets
+
+    def commit(self, application_id: str, offsets: Offsets) -> None:
+        """Set what the application's consumer group has committed. Raises GroupOffsetsError if the group refuses."""
+        places = [
+            TopicPartition(topic, partition, offset)
+            for topic, partitions in sorted(offsets.items())
+            for partition, offset in sorted(partitions.items())
+        ]
+        self._commit(application_id, places)
+
+    def _committed(self, application_id: str) -> list[TopicPartition]:
+        places = [
+            TopicPartition(topic, partition)
+            for topic, partitions in sorted(self.topics().items())
+            if not topic.startswith(_INTERNAL)
+            for partition in range(partitions)
+        ]
+        give_up_s = time.monotonic() + _TIMEOUT_S
+        with self._outside_of(application_id) as client:
+            while places:
+                try:
+                    found = client.committed(places, timeout=_TIMEOUT_S)
+                    error = next((place.error for place in found if place.error is not None), None)
+                except KafkaException as cause:
+                    error = cause.args[0]
+                if error is None:
+                    return [place for place in found if place.offset >= 0]
+                if error.code() not in _COORDINATOR_MOVES or time.monotonic() > give_up_s:
+                    raise self._refused(application_id, error)
+                client.poll(_RETRY_S)
+        return []
+
+    def _commit(self, application_id: str, places: list[TopicPartition]) -> None:
+        with self._outside_of(application_id) as client:
+            try:
+                done = client.commit(offsets=places, asynchronous=False)
+                error = next((place.error for place in done if place.error is not None), None)
+            except KafkaException as cause:
+                error = cause.args[0]
+        if error is not None:
+            raise self._refused(application_id, error)
+
+    def _refused(self, application_id: str, error: KafkaError) -> GroupOffsetsError | KafkaUnavailableError:
+        """Return the error to raise for what the group's coordinator answers."""
+        if error.code() in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT):
+            problem = f"a transaction that commits them is open ({described(error)}). Wait until it has ended "
+            return GroupOffsetsError(application_id, problem=f"{problem}(transaction.timeout.ms), and run this again")
+        if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+            return GroupOffsetsError(application_id, problem=f"the group has members ({described(error)})")
+        return KafkaUnavailableError(self.servers, cause=f"{described(error)}, of group {application_id}")
+
+    @contextmanager
+    def _outside_of(self, application_id: str) -> Iterator[Consumer]:
+        """Hand out a client that knows the group, and never joins it.
+
+        Not the one for administrators: where a coordinator has just begun or moved, its requests for offsets end the
+        process, as librdkafka 2.16 has the group of a consumer look for the coordinator, and there is none.
+        """
+        options = self.client_options(
+            group_id=application_id, enable_auto_commit=False, isolation_level="read_committed"
+        )
+        with self.errors():
+            client = Consumer(options, logger=_LOG)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def _offsets(self, topic: str, partitions: int, asked: OffsetSpec, isolation: IsolationLevel) -> list[int]:
+        places = {TopicPartition(topic, partition): asked for partition in range(partitions)}
+        give_up_s = time.monotonic() + _TIMEOUT_S
+        while True:
+            try:
+                answers = self._admin.list_offsets(places, isolation_level=isolation, request_timeout=_TIMEOUT_S)
+                found = {place.partition: answer.result().offset for place, answer in answers.items()}
+                return [found[partition] for partition in range(partitions)]
+            except KafkaException as cause:
+                if cause.args[0].code() not in _LEADER_MOVES or time.monotonic() > give_up_s:
+                    raise KafkaUnavailableError(self.servers, cause=described(cause)) from cause
+            self._admin.poll(_RETRY_S)
+
+
+def described(error: KafkaException | KafkaError) -> str:
+    """Return what the client says of an error."""
+    inner = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    return inner.str() if isinstance(inner, KafkaError) else str(inner)
+
+
+def read_client_options(lines: Iterable[str]) -> dict[str, str]:
+    """Return the properties in the lines of a file, `name=value`; empty lines and those that begin with # are none.
+
+    Raises ValueError for any other line.
+    """
+    options = {}
+    for line in lines:
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"not a property, name=value: {text!r}")
+        options[name.strip()] = value.strip()
+    return options

@@ -1,0 +1,112 @@
+"""Where the input of an application stands: the offsets of its consumer group, and those of Spark's Kafka source.
+
+Both name the next record to be read, so one is the other in another form: {"TOPIC": {"PARTITION": OFFSET}} in Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from statestore.errors import GroupOffsetsError
+from upgrade_tools.changelogs.cluster import Cluster, Offsets
+
+EARLIEST: Final = -2
+"""What Spark calls the beginning of a partition."""
+
+
+def starting_offsets(cluster: Cluster, application_id: str, topics: Collection[str] = ()) -> Offsets:
+    """Return where a query must begin to read that goes on for an application, as `startingOffsets` takes it.
+
+    `topics` are the query's; if there are none, all that the group has committed offsets of but repartition topics.
+    Spark wants every partition: one without an offset was not read yet, and begins at its beginning, as Kafka Streams
+    would. Raises ChangelogMissingError for a topic that is not there, and GroupOffsetsError if a repartition topic that
+    the query does not read has records that were not processed.
+    """
+    committed = cluster.committed(application_id)
+    repartition = {topic for topic in committed if _is_repartition(application_id, topic)}
+    for topic in sorted(repartition.difference(topics)):
+        ends = cluster.log_ends(topic, cluster.partitions(topic))
+        waiting = sum(end.end_offset - committed[topic].get(partition, 0) for partition, end in enumerate(ends))
+        # Each transaction's end takes an offset, too, and none of them is a record.
+        if waiting > len(ends):
+            raise GroupOffsetsError(
+                application_id,
+                problem=f"{topic} has {waiting} offsets that the application has not processed, and a query that does "
+                "not read it would miss them. Let the application run until it has, or have the query read the topic, "
+                "and name all that it reads with --input-topic",
+            )
+    return {
+        topic: {
+            partition: committed.get(topic, {}).get(partition, EARLIEST)
+            for partition in range(cluster.partitions(topic))
+        }
+        for topic in sorted(topics or committed.keys() - repartition)
+    }
+
+
+def offsets_json(offsets: Offsets) -> str:
+    """Return offsets as `startingOffsets` takes them."""
+    return json.dumps({topic: _by_name(partitions) for topic, partitions in sorted(offsets.items())})
+
+
+def parse_source_offsets(application_id: str, text: str) -> Offsets:
+    """Return the offsets in what `python -m statestore.spark offsets` prints: a line for each source, some empty.
+
+    Raises GroupOffsetsError if a line is not that of a Kafka source, or if two of them read the same topic.
+    """
+    offsets: Offsets = {}
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            found = json.loads(line)
+            source = {
+                str(topic): {int(partition): _offset(offset) for partition, offset in partitions.items()}
+                for topic, partitions in found.items()
+            }
+        except (ValueError, TypeError, AttributeError, RecursionError) as cause:
+            raise GroupOffsetsError(
+                application_id, problem=f"{line[:200]!r} is not what a Kafka source has read up to ({cause})"
+            ) from cause
+        for topic, partitions in source.items():
+            if topic in offsets:
+                raise GroupOffsetsError(application_id, problem=f"two sources read {topic}: a group has one offset")
+            offsets[topic] = partitions
+    if not offsets:
+        raise GroupOffsetsError(application_id, problem="there are none in what was given")
+    return offsets
+
+
+def set_group_offsets(cluster: Cluster, application_id: str, offsets: Offsets) -> None:
+    """Have the application go on from these offsets. Nobody may be in its group.
+
+    Raises ApplicationRunningError, ChangelogMissingError, GroupOffsetsError, KafkaUnavailableError.
+    """
+    cluster.refuse_running(application_id)
+    for topic, partitions in offsets.items():
+        ends = cluster.log_ends(topic, cluster.partitions(topic))
+        for partition, offset in partitions.items():
+            if partition >= len(ends):
+                raise GroupOffsetsError(application_id, problem=f"{topic} has no partition {partition}")
+            first, end = ends[partition].first_offset, ends[partition].end_offset
+            if not first <= offset <= end:
+                raise GroupOffsetsError(
+                    application_id,
+                    problem=f"{topic}, partition {partition} has the offsets {first} to {end}, and {offset} is none of "
+                    "them: the offsets are those of another topic, or records were deleted that are still to be read",
+                )
+    cluster.commit(application_id, offsets)
+
+
+def _is_repartition(application_id: str, topic: str) -> bool:
+    return topic.startswith(f"{application_id}-") and topic.endswith("-repartition")
+
+
+def _by_name(partitions: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(partitions.items())}
+
+
+def _offset(found: Any) -> int:
+    if type(found) is not int or found < 0:
+        raise ValueError(f"not an offset: {found!r}")
+    return found

@@ -1,0 +1,224 @@
+"""Reads changelog topics from a cluster: which there are, whether their logs are whole, and their records."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from statestore.bytestore.kafka_streams_layout import changelog_partition
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import (
+    ChangelogConfigError,
+    ChangelogIncompleteError,
+    ChangelogPartitionsError,
+    ChangelogRecordError,
+    KafkaUnavailableError,
+)
+from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
+from statestore.recovery.changelog import ChangelogRecord
+from upgrade_tools.changelogs.cluster import Cluster, LogEnds, TopicSettings, described
+from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
+
+_MESSAGES_AT_ONCE: Final = 5_000
+_WAIT_S: Final = 0.05
+_STALLED_S: Final = 30.0
+_NOT_A_MEMBER: Final = "statestore-upgrade-tools"
+"""The client wants the name of a group, and never joins it."""
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Changelog:
+    """The changelog topic of a store, with the log of each partition."""
+
+    spec: StoreSpec
+    topic: str
+    logs: tuple[PartitionLog, ...]
+
+    @property
+    def span(self) -> int:
+        """How many offsets there are in all partitions."""
+        return sum(log.span for log in self.logs)
+
+
+def changelog_topic(application_id: str, store: str) -> str:
+    """Return the name of a store's changelog topic."""
+    return changelog_partition(application_id, store, 0).topic
+
+
+def find_changelogs(
+    cluster: Cluster, application_id: str, specs: Sequence[StoreSpec], *, transactional: bool = False
+) -> list[Changelog]:
+    """Return the changelogs of stores of one task, whose logs are whole. Nobody may be writing to them.
+
+    `transactional` says that gaps in logs that are not compacted are those that transactions leave.
+
+    Raises ApplicationRunningError, ChangelogMissingError, ChangelogPartitionsError, ChangelogConfigError,
+    ChangelogIncompleteError and KafkaUnavailableError.
+    """
+    cluster.refuse_running(application_id)
+    partitions = [cluster.partitions(changelog_topic(application_id, spec.name)) for spec in specs]
+    for spec, count in zip(specs, partitions, strict=True):
+        if count != partitions[0]:
+            raise ChangelogPartitionsError(
+                changelog_topic(application_id, spec.name),
+                found=count,
+                expected=partitions[0],
+                of=changelog_topic(application_id, specs[0].name),
+            )
+    return [
+        read_log_ends(cluster, spec, changelog_topic(application_id, spec.name), count, transactional=transactional)
+        for spec, count in zip(specs, partitions, strict=True)
+    ]
+
+
+def read_log_ends(
+    cluster: Cluster, spec: StoreSpec, topic: str, partitions: int, *, transactional: bool = False
+) -> Changelog:
+    """Return one changelog, whose topic is there. Raises as `find_changelogs` does."""
+    settings = cluster.settings(topic)
+    if settings.log_append_time:
+        raise ChangelogConfigError(
+            topic,
+            problem="has message.timestamp.type=LogAppendTime, so its records have lost the times of their values",
+            remedy="Only a copy of the local state has them: read that",
+        )
+    logs = []
+    for partition, ends in enumerate(cluster.log_ends(topic, partitions)):
+        problem = _lost_beginning(spec, settings, ends)
+        remedy = "What was there is lost to the log, and only a copy of the local state has it: read that"
+        if problem is None and ends.stable_end_offset < ends.end_offset:
+            problem = f"a transaction that has written from offset {ends.stable_end_offset} on has not ended"
+            remedy = "Wait until the broker gives it up (transaction.timeout.ms), and run this again"
+        if problem is not None:
+            raise ChangelogIncompleteError(topic, partition=partition, problem=problem, remedy=remedy)
+        gaps = settings.compacts or transactional
+        logs.append(PartitionLog(topic, partition, ends.first_offset, ends.stable_end_offset, gaps))
+    return Changelog(spec, topic, tuple(logs))
+
+
+def _lost_beginning(spec: StoreSpec, settings: TopicSettings, ends: LogEnds) -> str | None:
+    """Return why the records before the first one are needed; None if they are not."""
+    if not ends.first_offset:
+        return None
+    gone = f"the log begins at offset {ends.first_offset}"
+    if spec.kind in (StoreKind.KEY_VALUE, StoreKind.VERSIONED):
+        return f"{gone}, and the last values of keys may have been in what was deleted before"
+    retention_ms, _ = spec.retention
+    if not settings.deletes:
+        return f"{gone}, and it is not its retention that deleted what was before"
+    if settings.retention_ms < retention_ms:
+        return f"{gone}, and retention.ms={settings.retention_ms} is less than the {retention_ms} ms of the store"
+    return None
+
+
+def read_records(cluster: Cluster, log: PartitionLog) -> Iterator[LogRecord]:
+    """Yield the records of a log in order, those of transactions that were aborted left out.
+
+    Raises ChangelogRecordError for a record that no store has written, and KafkaUnavailableError.
+    """
+    if log.span:
+        yield from _Reader(cluster, log).records()
+
+
+class _Reader:
+    """Reads one log to its end."""
+
+    def __init__(self, cluster: Cluster, log: PartitionLog) -> None:
+        self._cluster = cluster
+        self._log = log
+        with cluster.errors():
+            self._consumer = Consumer(
+                cluster.client_options(
+                    group_id=_NOT_A_MEMBER,
+                    enable_auto_commit=False,
+                    isolation_level="read_committed",
+                    auto_offset_reset="error",
+                    enable_partition_eof=True,
+                    check_crcs=True,
+                    fetch_wait_max_ms=10,
+                ),
+                logger=_LOG,
+            )
+
+    def records(self) -> Iterator[LogRecord]:
+        """Yield all records, then close the client."""
+        log = self._log
+        try:
+            self._consumer.assign([TopicPartition(log.topic, log.partition, log.first_offset)])
+            next_offset = log.first_offset
+            heard_s = time.monotonic()
+            while next_offset < log.end_offset:
+                wanted = min(_MESSAGES_AT_ONCE, log.end_offset - next_offset)
+                messages = self._consumer.consume(wanted, _WAIT_S)
+                if messages:
+                    heard_s = time.monotonic()
+                elif time.monotonic() - heard_s > _STALLED_S:
+                    problem = f"{log.topic}, partition {log.partition} has not handed out offset {next_offset}"
+                    raise KafkaUnavailableError(self._cluster.servers, cause=problem)
+                data = [message for message in messages if message.error() is None]
+                for message in messages:
+                    next_offset = max(next_offset, self._after(message))
+                yield from self._decoded([message for message in data if _offset(message) < log.end_offset])
+        except KafkaException as cause:
+            raise KafkaUnavailableError(self._cluster.servers, cause=described(cause)) from cause
+        finally:
+            self._consumer.close()
+
+    def _after(self, message: Message[bytes, bytes]) -> int:
+        """Return the offset up to which the log was read when `message` came, which may be no record."""
+        error = message.error()
+        if error is None:
+            return _offset(message) + 1
+        if error.code() == KafkaError._PARTITION_EOF:
+            return _offset(message)
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            problem = f"records are being deleted while they are read ({error.str()})"
+            remedy = "Run this again, when the topic's retention.ms is longer"
+            raise ChangelogIncompleteError(
+                self._log.topic, partition=self._log.partition, problem=problem, remedy=remedy
+            )
+        if error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN:
+            return self._log.first_offset
+        raise KafkaUnavailableError(self._cluster.servers, cause=described(error))
+
+    def _decoded(self, messages: list[Message[bytes, bytes]]) -> Iterator[LogRecord]:
+        headers = [self._headers(message) for message in messages]
+        encoded = encode_header_column(pa.array(headers, HEADERS_TYPE)).to_pylist()
+        for message, header_bytes in zip(messages, encoded, strict=True):
+            key, (kind, timestamp_ms) = message.key(), message.timestamp()
+            if key is None:
+                raise self._refused(message, "it has no key, and those of a changelog have one")
+            if kind != TIMESTAMP_CREATE_TIME:
+                raise self._refused(message, "it has no timestamp of its own")
+            yield LogRecord(_offset(message), ChangelogRecord(key, message.value(), timestamp_ms, header_bytes))
+
+    def _headers(self, message: Message[bytes, bytes]) -> list[Any]:
+        try:
+            return list(message.headers() or ())
+        except UnicodeDecodeError as cause:
+            raise self._refused(message, f"a header's key is not UTF-8 ({cause})") from cause
+
+    def _refused(self, message: Message[bytes, bytes], problem: str) -> ChangelogRecordError:
+        return ChangelogRecordError(
+            self._log.topic, partition=self._log.partition, offset=_offset(message), problem=problem
+        )
+
+
+def _offset(message: Message[bytes, bytes]) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset

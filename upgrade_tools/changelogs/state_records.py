@@ -1,0 +1,114 @@
+"""The entries of a store as the records that its changelog needs, and what tells a log from the store.
+
+A record carries the timestamp and the headers of its value. Where a value has no timestamp, because the store keeps
+none or it was not known when the value was upgraded, that of the record is
+
+    window       when the window starts
+    session      when the session ends
+    key-value    UNKNOWN_TIMESTAMP_MS
+
+and so is a timestamp of 0 or less: the client sends no such. So old windows look old to the topic's retention, and a
+key-value store that is restored with timestamps takes any later record for newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.segments import Segments
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.write_set import WriteSet
+from statestore.recovery.changelog import ChangelogRecord, LoggedWrite, changelog_record, physical_key
+from statestore.recovery.logical_writes import LogicalWrite, logical_writes
+from upgrade_tools.changelogs.restoring import time_of
+
+UNKNOWN_TIMESTAMP_MS: Final = 1
+
+
+class StoreRecords:
+    """The records that restore what is in a store, in its order; of a versioned store key by key, oldest first.
+
+    What has expired by the store's own time is left out: it would not be restored. `stream_time_ms` is that time, if it
+    is recorded, -1 if not. It can be iterated as often as wanted. Iterating raises FormatError for bytes that are not
+    of the store's kind and format.
+    """
+
+    def __init__(self, spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> None:
+        self.spec = spec
+        self._store = store
+        self._stream_time_ms = stream_time_ms
+        if spec.kind.is_segmented:
+            if stream_time_ms < 0:
+                self._stream_time_ms = max((_latest_ms(spec, write) for write in self._writes()), default=-1)
+            # Over the store, which stays as it is.
+            self._store = WriteSet(store)
+            Segments(self._store, *spec.retention).advance(self._stream_time_ms)
+
+    def __iter__(self) -> Iterator[ChangelogRecord]:
+        spec = self.spec
+        for key, stored, valid_from_ms in self._writes():
+            if valid_from_ms is not None:
+                yield changelog_record(spec.format, key, LoggedWrite(stored, valid_from_ms, b""))
+                continue
+            record = changelog_record(spec.format, key, LoggedWrite(stored, -1, b""))
+            yield record if record.timestamp_ms > 0 else record._replace(timestamp_ms=_stand_in_ms(spec, key))
+
+    def _writes(self) -> Iterator[LogicalWrite]:
+        for writes in logical_writes(self.spec, self._store, self._stream_time_ms):
+            yield from writes
+
+
+class Difference(NamedTuple):
+    """What a key has in the state and in the log, if it is not the same: one record, or none, or its versions."""
+
+    key: bytes
+    in_state: list[ChangelogRecord]
+    in_log: list[ChangelogRecord]
+
+
+def differences(
+    spec: StoreSpec, state: Iterable[ChangelogRecord], log: Iterable[ChangelogRecord]
+) -> Iterator[Difference]:
+    """Yield the keys whose records are not the same; both are in the order of the store, and so is what comes out."""
+    tagged = merge(_tagged(spec, log, 0), _tagged(spec, state, 1), key=itemgetter(0, 1))
+    for _, entries in groupby(tagged, key=itemgetter(0)):
+        found: tuple[list[ChangelogRecord], list[ChangelogRecord]] = ([], [])
+        for _, where, record in entries:
+            found[where].append(record)
+        in_log, in_state = found
+        if in_state != in_log:
+            yield Difference((in_state or in_log)[0].key, in_state, in_log)
+
+
+def missing_records(spec: StoreSpec, found: Iterable[Difference]) -> Iterator[ChangelogRecord]:
+    """Yield what the log lacks: what the state has, and tombstones of what it has not.
+
+    Versions can't be deleted, so there is nothing for those that are in the log alone.
+    """
+    for key, in_state, _ in found:
+        yield from in_state
+        if not in_state and spec.kind is not StoreKind.VERSIONED:
+            yield ChangelogRecord(key, None, _stand_in_ms(spec, key), b"")
+
+
+def _tagged(
+    spec: StoreSpec, records: Iterable[ChangelogRecord], where: int
+) -> Iterator[tuple[bytes, int, ChangelogRecord]]:
+    versioned = spec.kind is StoreKind.VERSIONED
+    for record in records:
+        yield record.key if versioned else physical_key(spec, record.key), where, record
+
+
+def _stand_in_ms(spec: StoreSpec, key: bytes) -> int:
+    """Return the timestamp of a record whose value has none."""
+    time_ms = UNKNOWN_TIMESTAMP_MS if spec.kind is StoreKind.KEY_VALUE else time_of(spec, key)
+    return max(time_ms, UNKNOWN_TIMESTAMP_MS)
+
+
+def _latest_ms(spec: StoreSpec, write: LogicalWrite) -> int:
+    return time_of(spec, write.key) if write.timestamp_ms is None else write.timestamp_ms

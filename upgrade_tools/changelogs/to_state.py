@@ -1,0 +1,97 @@
+"""Makes a state that a query starts from of an application's changelogs: shard n is what partition n restores to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.task_directory import TaskDirectory
+from statestore.errors import ChangelogPlacementError, KeyPlacementError
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.metadata import StateMetadata, metadata_of_stores
+from statestore.recovery.new_state import claim_target
+from statestore.recovery.placement import Placement
+from statestore.recovery.state_filling import FilledShard, StateFiller, check_filled, complete_filled
+from upgrade_tools.changelogs.cluster import Cluster
+from upgrade_tools.changelogs.reading import Changelog, read_records
+from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, restore_store
+
+
+@dataclass(frozen=True)
+class MadeState:
+    """The state that was made."""
+
+    metadata: StateMetadata
+    shards: list[FilledShard]
+    restored: dict[str, list[RestoredStore]]
+    """What came of each store, by partition."""
+
+
+def make_state(
+    cluster: Cluster,
+    application_id: str,
+    changelogs: Sequence[Changelog],
+    location: DurableLocation,
+    *,
+    shard_by: str,
+    work_dir: str | None = None,
+    on_records: OnRecords | None = None,
+    on_checked: Callable[[int], None] | None = None,
+) -> MadeState:
+    """Make in an empty location a state with a shard for each partition, and read it back.
+
+    `shard_by` says how the query will place records: "key" needs every key to stand where Kafka's partitioner places
+    it. `work_dir` has room for one partition's stores, in a temporary directory. Raises TargetNotEmptyError,
+    ChangelogPlacementError, StateCheckError and what restoring raises; then there is no state in the location.
+    """
+    metadata = metadata_of_stores([changelog.spec for changelog in changelogs], len(changelogs[0].logs), shard_by)
+    claim_target(location, f"changelogs of {application_id}", metadata)
+    filler = StateFiller(location, metadata)
+    made = _Making(cluster, application_id, metadata, filler, work_dir)
+    restored: dict[str, list[RestoredStore]] = {changelog.spec.name: [] for changelog in changelogs}
+    for partition in range(metadata.shards):
+        for changelog in changelogs:
+            restored[changelog.spec.name].append(made.read(changelog, partition, on_records))
+    shards = filler.finish()
+    for shard in shards:
+        check_filled(location, metadata, shard, work_dir=work_dir, on_entries=on_checked)
+    complete_filled(location, metadata, shards)
+    return MadeState(metadata, shards, restored)
+
+
+@dataclass(frozen=True)
+class _Making:
+    """The making of one state."""
+
+    cluster: Cluster
+    application_id: str
+    metadata: StateMetadata
+    filler: StateFiller
+    work_dir: str | None
+
+    def read(self, changelog: Changelog, partition: int, on_records: OnRecords | None) -> RestoredStore:
+        """Restore one store of a partition, and put what is in it into the shard."""
+        spec, log = changelog.spec, changelog.logs[partition]
+        with (
+            TemporaryDirectory(prefix="statestore-restore-", dir=self.work_dir) as directory,
+            TaskDirectory(Path(directory), self.application_id, partition) as task,
+        ):
+            store = task.open_store(spec)
+            restored = restore_store(spec, store, log, read_records(self.cluster, log), on_records)
+            for writes in logical_writes(spec, store, restored.stream_time_ms):
+                self._check_place(changelog.topic, spec, partition, writes)
+                self.filler.put(partition, spec.name, writes)
+        return restored
+
+    def _check_place(self, topic: str, spec: StoreSpec, partition: int, writes: list[LogicalWrite]) -> None:
+        placement = Placement(self.metadata, self.metadata.shards, {})
+        try:
+            placement.check_new(spec, partition, writes)
+        except KeyPlacementError as cause:
+            raise ChangelogPlacementError(
+                topic, partition=partition, key=cause.key, expected_partition=cause.expected_shard
+            ) from cause

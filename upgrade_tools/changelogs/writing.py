@@ -1,0 +1,120 @@
+"""Sends records to changelog topics, each taken by all replicas that are in sync, in order and once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import ChangelogConfigError, ChangelogWriteError
+from statestore.format.header_bytes import parse_headers
+from statestore.recovery.changelog import ChangelogRecord
+from upgrade_tools.changelogs.cluster import Cluster, TopicSettings, described
+
+_FLUSH_S: Final = 60.0
+_POLL_S: Final = 0.5
+_POLL_EVERY_RECORDS: Final = 1_000
+_MAX_MESSAGE_BYTES: Final = 1_000_000_000
+"""As many as the client can: how large records may be is for the topic to say."""
+ADDITIONAL_RETENTION_MS: Final = 24 * 60 * 60 * 1000
+"""How much longer than the store the topic keeps: windowstore.changelog.additional.retention.ms of Kafka Streams."""
+_LOG = logging.getLogger(__name__)
+
+
+class ChangelogWriter:
+    """Writes to the partitions of one topic. Use it as a context manager: it ends when all records were taken."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._topic = topic
+        self._refused: list[KafkaError] = []
+        options = cluster.client_options(
+            enable_idempotence=True,
+            acks="all",
+            linger_ms=20,
+            delivery_report_only_error=True,
+            message_max_bytes=_MAX_MESSAGE_BYTES,
+        )
+        refused = self._refused
+
+        def delivered(error: KafkaError | None, _: Message[bytes, bytes]) -> None:
+            if error is not None:
+                refused.append(error)
+
+        # What the client calls back does not hold the client: it must go when the writer does.
+        with cluster.errors():
+            self._producer = Producer({**options, "on_delivery": delivered}, logger=_LOG)
+
+    def __enter__(self) -> ChangelogWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._producer.purge()
+        left = self._producer.flush(_FLUSH_S)
+        if kind is None:
+            self._check()
+            if left:
+                raise ChangelogWriteError(self._topic, problem=f"{left} records were not taken in {_FLUSH_S:.0f} s")
+
+    def write(self, partition: int, records: Iterable[ChangelogRecord]) -> int:
+        """Send records to a partition in order; return how many. Raises ChangelogWriteError, FormatError."""
+        count = 0
+        for key, value, timestamp_ms, header_bytes in records:
+            self._send(partition, key, value, timestamp_ms, parse_headers(header_bytes))
+            count += 1
+            if count % _POLL_EVERY_RECORDS == 0:
+                self._producer.poll(0)
+                self._check()
+        return count
+
+    def _send(self, partition: int, key: bytes, value: bytes | None, timestamp_ms: int, headers: list[Any]) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, value, key=key, partition=partition, timestamp=timestamp_ms, headers=headers
+                )
+                return
+            except BufferError:  # as many are under way as may be
+                self._producer.poll(_POLL_S)
+                self._check()
+            except KafkaException as cause:
+                problem = f"key 0x{key.hex()} in partition {partition} can't be sent ({described(cause)})"
+                raise ChangelogWriteError(self._topic, problem=problem) from cause
+
+    def _check(self) -> None:
+        for error in self._refused:
+            raise ChangelogWriteError(self._topic, problem=f"a record was not taken ({described(error)})")
+
+
+def topic_config(spec: StoreSpec) -> Mapping[str, str]:
+    """Return how Kafka Streams sets up the changelog topic of a store (InternalTopicConfig and its kinds)."""
+    config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    if spec.kind is StoreKind.KEY_VALUE:
+        return config
+    kept_ms = str(spec.retention[0] + ADDITIONAL_RETENTION_MS)
+    if spec.kind is StoreKind.VERSIONED:
+        return {**config, "min.compaction.lag.ms": kept_ms}
+    return {**config, "cleanup.policy": "compact,delete", "retention.ms": kept_ms}
+
+
+def refuse_unfit(spec: StoreSpec, topic: str, settings: TopicSettings) -> None:
+    """Raise ChangelogConfigError if a topic would not keep what is written to it as long as the store does."""
+    problem = None
+    if settings.log_append_time:
+        problem = "has message.timestamp.type=LogAppendTime, and so would lose the times of values"
+    elif settings.deletes and not spec.kind.is_segmented:
+        problem = f"deletes records after retention.ms={settings.retention_ms}, and the store keeps its values for ever"
+    elif settings.deletes and (spec.kind is StoreKind.VERSIONED or settings.retention_ms < spec.retention[0]):
+        problem = (
+            f"deletes records after retention.ms={settings.retention_ms}, and the store keeps what is in it longer"
+        )
+    if problem is not None:
+        wanted = ", ".join(f"{name}={value}" for name, value in topic_config(spec).items())
+        raise ChangelogConfigError(
+            topic,
+            problem=problem,
+            remedy=f"Set the topic up as Kafka Streams does: {wanted}; nothing was written to it",
+        )

@@ -1,0 +1,304 @@
+"""Commands for changelog topics of Kafka Streams: state moves from an application to a query, and back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.recovery.location import DurableLocation
+from upgrade_tools.changelogs.store_argument import parse_store
+from upgrade_tools.cli import options as o
+from upgrade_tools.cli.output import errors, print_json, progress_bar, results
+from upgrade_tools.kinds import Kind
+
+if TYPE_CHECKING:
+    from upgrade_tools.changelogs.cluster import Cluster, Offsets
+    from upgrade_tools.changelogs.restoring import RestoredStore
+
+_CLIENT = "Client"
+Servers = Annotated[str, typer.Argument(metavar="BOOTSTRAP", help="host:port of a broker, or several with commas.")]
+ApplicationId = Annotated[str, typer.Option("--application-id", help="Of Kafka Streams; also the consumer group.")]
+ClientConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--client-config",
+        metavar="FILE",
+        help="Client properties, name=value a line, as librdkafka calls them: SASL, TLS.",
+        rich_help_panel=_CLIENT,
+    ),
+]
+Stores = Annotated[
+    list[str],
+    typer.Option(
+        "--store",
+        metavar="NAME:KIND[:OPTION=MS,...]",
+        help="A store to restore, and as what: totals:headers-kv, or visits:headers-window:window-size-ms=60000,"
+        "retention-ms=3600000. Once for each store.",
+    ),
+]
+InputTopics = Annotated[
+    list[str],
+    typer.Option("--input-topic", metavar="TOPIC", help="What the query reads (default: all that the group has read)."),
+]
+Transactional = Annotated[
+    bool,
+    typer.Option(
+        "--transactional", help="The application processes exactly once: transactions leave gaps in the offsets."
+    ),
+]
+
+
+class ShardBy(str, Enum):
+    """How a query places records."""
+
+    KEY = "key"
+    PARTITION = "partition"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(
+        help="Move state through the changelog topics of Kafka Streams.",
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    group.command("restore")(restore)
+    group.command("to-state")(to_state)
+    group.command("emit")(emit)
+    group.command("offsets")(offsets)
+    app.add_typer(group, name="changelog", rich_help_panel="Kafka")
+
+
+def restore(
+    servers: Servers,
+    target: Annotated[Path, typer.Argument(metavar="TO", help="An empty directory: STATE_DIR/APPLICATION_ID.")],
+    application_id: ApplicationId,
+    store: Stores,
+    subtopology: Annotated[int, typer.Option(min=0, help="The first number of the task directories' names.")] = 0,
+    input_topic: InputTopics = [],  # noqa: B006  # typer copies it
+    transactional: Transactional = False,
+    client_config: ClientConfig = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Make task directories of Kafka Streams from changelogs, as the application would restore them.
+
+    Also the way back to a store without headers: name an older kind than the store has now.
+    """
+    specs, cluster = _specs(store), _cluster(servers, client_config)
+    from upgrade_tools.changelogs.reading import find_changelogs
+    from upgrade_tools.changelogs.to_directories import restore_directories
+
+    changelogs = find_changelogs(cluster, application_id, specs, transactional=transactional)
+    with _progress(("restoring", sum(changelog.span for changelog in changelogs))) as (advance,):
+        restored = restore_directories(
+            cluster, application_id, changelogs, target, subtopology=subtopology, on_records=advance
+        )
+    document = {"directory": str(target), "tasks": len(changelogs[0].logs), "stores": _stores(specs, restored)}
+    _show(document, as_json, _starting_offsets(cluster, application_id, input_topic))
+
+
+def to_state(
+    servers: Servers,
+    location: Annotated[str, typer.Argument(help="Path or URI of an empty location.")],
+    application_id: ApplicationId,
+    store: Stores,
+    shard_by: Annotated[
+        ShardBy, typer.Option(help="How the query will place records, as stateful() calls it.")
+    ] = ShardBy.KEY,
+    input_topic: InputTopics = [],  # noqa: B006  # typer copies it
+    transactional: Transactional = False,
+    work_dir: o.WorkDirOption = None,
+    client_config: ClientConfig = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Make a state that a query starts from, with a shard for each partition, and say where its input begins."""
+    specs, cluster = _specs(store), _cluster(servers, client_config)
+    from upgrade_tools.changelogs.reading import find_changelogs
+    from upgrade_tools.changelogs.to_state import make_state
+
+    changelogs = find_changelogs(cluster, application_id, specs, transactional=transactional)
+    begins = _starting_offsets(cluster, application_id, input_topic)
+    with _progress(("restoring", sum(changelog.span for changelog in changelogs)), ("checking", None)) as (
+        read,
+        checked,
+    ):
+        made = make_state(
+            cluster,
+            application_id,
+            changelogs,
+            DurableLocation(location),
+            shard_by=shard_by.value,
+            work_dir=work_dir,
+            on_records=read,
+            on_checked=checked,
+        )
+    document = {
+        "location": location,
+        "stateId": made.metadata.state_id,
+        "shards": made.metadata.shards,
+        "stores": _stores(specs, made.restored),
+    }
+    _show(document, as_json, begins)
+
+
+def emit(
+    where: o.Where,
+    servers: Servers,
+    application_id: ApplicationId,
+    store: o.StoreOption = None,
+    kind: o.KindOption = None,
+    window_size_ms: o.WindowSizeOption = None,
+    retention_ms: o.RetentionOption = None,
+    segment_interval_ms: o.SegmentIntervalOption = None,
+    subtopology: o.SubtopologyOption = None,
+    pointers: o.PointersOption = None,
+    checkpoint: o.CheckpointOption = None,
+    append: Annotated[
+        bool, typer.Option("--append", help="Add what is different to topics that have records already.")
+    ] = False,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of topics that have to be made (default: as many as the state has parts)."),
+    ] = None,
+    transactional: Transactional = False,
+    work_dir: o.WorkDirOption = None,
+    client_config: ClientConfig = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Write a state to the changelog topics of an application, which then restores it, and read it back."""
+    cluster = _cluster(servers, client_config)
+    from upgrade_tools.changelogs.emitting import Emission, logged_specs
+
+    state = o.state_at(
+        where,
+        store=store,
+        kind=kind,
+        window_size_ms=window_size_ms,
+        retention_ms=retention_ms,
+        segment_interval_ms=segment_interval_ms,
+        subtopology=subtopology,
+        pointers=pointers,
+        checkpoint=checkpoint,
+        work_dir=work_dir,
+    )
+    specs = logged_specs(state)
+    with _progress(("writing", None)) as (advance,):
+        emission = Emission(state, cluster, application_id, partitions, append, transactional, work_dir, advance)
+        emitted = emission.run(specs)
+    stores = {
+        name: {"topic": done.topic, "created": done.created, "entries": done.entries, "written": done.written}
+        for name, done in emitted.items()
+    }
+    _show({"stores": stores}, as_json, None)
+
+
+def offsets(
+    servers: Servers,
+    application_id: ApplicationId,
+    set_to: Annotated[
+        str | None,
+        typer.Option(
+            "--set", metavar="FILE", help="What `python -m statestore.spark offsets CHECKPOINT` prints; - is stdin."
+        ),
+    ] = None,
+    input_topic: InputTopics = [],  # noqa: B006  # typer copies it
+    client_config: ClientConfig = None,
+) -> None:
+    """Print where an application's input stands, as `startingOffsets` of Spark takes it; or set it with --set."""
+    cluster = _cluster(servers, client_config)
+    from upgrade_tools.changelogs.group_offsets import offsets_json, parse_source_offsets, set_group_offsets
+
+    if set_to is None:
+        results().print(offsets_json(_starting_offsets(cluster, application_id, input_topic)), soft_wrap=True)
+        return
+    wanted = parse_source_offsets(application_id, _text(set_to))
+    set_group_offsets(cluster, application_id, wanted)
+    results().print(f"{application_id} goes on at {offsets_json(wanted)}", soft_wrap=True)
+
+
+def _specs(stores: Sequence[str]) -> list[StoreSpec]:
+    try:
+        specs = [parse_store(text) for text in stores]
+    except ValueError as cause:
+        raise typer.BadParameter(str(cause)) from cause
+    if len({spec.name for spec in specs}) < len(specs):
+        raise typer.BadParameter("a store is named twice with --store")
+    return specs
+
+
+def _cluster(servers: str, client_config: str | None) -> Cluster:
+    """Return the cluster. Its client is an extra, so all that needs it is imported only where it is used."""
+    try:
+        from upgrade_tools.changelogs.cluster import Cluster, read_client_options
+    except ModuleNotFoundError as missing:
+        if missing.name != "confluent_kafka":
+            raise
+        raise typer.BadParameter("this needs confluent-kafka: pip install 'statestore[kafka]'") from missing
+    try:
+        options = {} if client_config is None else read_client_options(_text(client_config).splitlines())
+    except ValueError as cause:
+        raise typer.BadParameter(f"--client-config: {cause}") from cause
+    return Cluster(servers, options)
+
+
+def _text(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as cause:
+        raise typer.BadParameter(f"{file} can't be read ({cause})") from cause
+
+
+@contextmanager
+def _progress(*steps: tuple[str, int | None]) -> Iterator[list[Callable[[int], None]]]:
+    """Hand out what makes the progress bar of each step go on by some records; a step is its name and the total."""
+    with progress_bar() as progress:
+        tasks = [progress.add_task(doing, total=total) for doing, total in steps]
+        yield [partial(progress.advance, task) for task in tasks]
+
+
+def _starting_offsets(cluster: Cluster, application_id: str, topics: Sequence[str]) -> Offsets:
+    from upgrade_tools.changelogs.group_offsets import starting_offsets
+
+    found = starting_offsets(cluster, application_id, topics)
+    if not found:
+        errors().print(f"{application_id} has committed no offsets: its input begins at the beginning")
+    return found
+
+
+def _stores(specs: Sequence[StoreSpec], restored: dict[str, list[RestoredStore]]) -> dict[str, Any]:
+    return {
+        spec.name: {
+            "kind": Kind.of(spec).value,
+            "records": sum(store.records for store in restored[spec.name]),
+        }
+        for spec in specs
+    }
+
+
+def _show(document: dict[str, Any], as_json: bool, begins: Offsets | None) -> None:
+    """Print what was made, and where the input of a query on it begins."""
+    if as_json:
+        print_json({**document, **({} if begins is None else {"startingOffsets": _json(begins)})})
+        return
+    stores = document.pop("stores")
+    console = results()
+    if document:
+        console.print(", ".join(f"{name} {value}" for name, value in document.items()), soft_wrap=True)
+    for name, facts in stores.items():
+        console.print(f"  {name}: " + ", ".join(f"{fact} {value}" for fact, value in facts.items()), soft_wrap=True)
+    if begins is not None:
+        console.print(f"startingOffsets {_json(begins)}", soft_wrap=True)
+
+
+def _json(begins: Offsets) -> str:
+    from upgrade_tools.changelogs.group_offsets import offsets_json
+
+    return offsets_json(begins)
