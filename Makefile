@@ -55,6 +55,7 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/memory.py
 	@$(BIN)/python benchmarks/long_run.py
 	@$(BIN)/python benchmarks/scale.py
+	@$(BIN)/python benchmarks/migration.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 
 lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions

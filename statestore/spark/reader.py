@@ -32,6 +32,9 @@ def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch
     none.
     """
     checkpoint = str(checkpoint_location)
+    # Spark's reader of RocksDB state asks the coordinator of state stores, which a session only has once it was asked
+    # for its streaming queries.
+    _ = spark.streams.active
     found = [
         pointers
         for operator in spark.read.format("state-metadata").load(checkpoint).collect()

@@ -84,8 +84,9 @@ def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None 
         command += ["--batch-id", str(batch_id)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.startswith("error:")] or done.stderr.splitlines()[-1:]
-        raise StatePointersError(location, problem=f"Spark can't read the checkpoint {checkpoint} ({' '.join(said)})")
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        said = next((line for line in lines if line.startswith("error: ")), lines[-1] if lines else "no message")
+        raise StatePointersError(location, problem=f"Spark can't read the checkpoint {checkpoint} ({said})")
     return parse_pointers(done.stdout)
 
 
