@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol
@@ -142,4 +143,10 @@ class SpillSpace:
     @property
     def size_bytes(self) -> int:
         """What is on disk now."""
-        return sum(file.stat().st_size for file in self.directory.glob("**/*") if file.is_file())
+        size_bytes = 0
+        for parent, _, names in os.walk(self.directory):
+            for name in names:
+                # RocksDB may be removing a table that it has no more use for.
+                with suppress(FileNotFoundError):
+                    size_bytes += os.stat(os.path.join(parent, name)).st_size
+        return size_bytes

@@ -22,6 +22,7 @@ StateStoreError
 ├── LocationError               the durable location can't be used
 │   ├── LocationNotWritableError
 │   ├── LocationInUseError      it belongs to another query
+│   ├── StateUnfinishedError    a tool has begun to make a state there, and has not finished
 │   ├── LocationMismatchError   the Spark checkpoint belongs to another location
 │   ├── RunFencedError          another run of the query has taken over
 │   ├── AttemptOutdatedError    the batch was committed by another attempt, and built on
@@ -52,6 +53,7 @@ StateStoreError
 │   ├── MigrationCheckError     what was written is not what it was made from
 │   └── NoRoomError             a disk has not the room that is needed
 ├── RowFileError                a file of rows can't be imported
+├── RowFileExistsError          a file of rows was to be written where something is
 ├── ChangelogError              a tool can't read or write changelog topics of Kafka Streams
 │   ├── KafkaUnavailableError   no broker answers, or it refuses
 │   ├── ApplicationRunningError the application is in its consumer group
@@ -181,6 +183,7 @@ from statestore.errors.state import (
     RunFencedError,
     SnapshotFormatError,
     SpilledDeltaCorruptedError,
+    StateUnfinishedError,
     StoreClosedError,
     StoreError,
     StoreFormatError,
@@ -207,6 +210,7 @@ from statestore.errors.tools import (
     MigrationRefusedError,
     NoRoomError,
     RowFileError,
+    RowFileExistsError,
     StateDirectoryError,
     StoreNotFoundError,
     StoreUndecodableError,
@@ -280,6 +284,7 @@ __all__ = [
     "RecordSentError",
     "RecoveryError",
     "RowFileError",
+    "RowFileExistsError",
     "RunFencedError",
     "SerdeError",
     "SerializationError",
@@ -293,6 +298,7 @@ __all__ = [
     "StatePointersError",
     "StateRowError",
     "StateStoreError",
+    "StateUnfinishedError",
     "StoreClosedError",
     "StoreError",
     "StoreFormatError",

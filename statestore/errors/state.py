@@ -156,6 +156,18 @@ class LocationInUseError(LocationError):
         self.query = query
 
 
+class StateUnfinishedError(LocationError):
+    """A tool has begun to make a state in the location, of what `made_from` says, and has not finished."""
+
+    def __init__(self, location: str, *, made_from: str) -> None:
+        super().__init__(
+            location,
+            f"is being filled with a state made of {made_from}, or what made it was ended. Let it finish, or run the "
+            "same command again; to start a query without that state, give it another location",
+        )
+        self.made_from = made_from
+
+
 class LocationMismatchError(LocationError):
     """The Spark checkpoint points at state that was written to another location."""
 

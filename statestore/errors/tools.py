@@ -100,6 +100,14 @@ class RowFileError(StateStoreError):
         self.problem = problem
 
 
+class RowFileExistsError(StateStoreError):
+    """There is something at `path`, where a file of rows was to be written; it was left as it was."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is there already. Name a new file, or delete that one, and run this again")
+        self.path = path
+
+
 class ChangelogError(StateStoreError):
     """Changelog topics of Kafka Streams can't be read or written as asked; of what was refused nothing was changed."""
 

@@ -14,6 +14,7 @@ start such a state empty, so they must refuse it.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from statestore.errors import (
     DurableFileCorruptedError,
     FormatError,
     ShardCountChangedError,
+    StateUnfinishedError,
     StoreFormatError,
     TopologyChangedError,
 )
@@ -32,9 +34,12 @@ from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.routing import routing_numbers
 
+_LOG = logging.getLogger(__name__)
 _FORMAT = 1
 _FORMAT_WITH_INITIAL_STATE = 2
 METADATA_NAME = "statestore.json"
+UNFINISHED_NAME = "unfinished.json"
+"""Marks a location that a tool is filling: see `new_state`."""
 ENTRY_KEYS = "entry_keys"
 """The field of a node that says what the keys of its stores are made of, of stores whose keys the library makes."""
 
@@ -126,11 +131,12 @@ def settle_metadata(
     The first start on a state that a tool made takes its identity, number of shards and stores, and records the rest.
     A store whose format is one to which the recorded one can be upgraded is recorded anew, and so is what the keys of a
     node's stores are made of, if an older release did not record it. With `accept_topology_change`, so are changed
-    processors, sources and sinks and added stores. Raises LocationNotWritableError, ShardCountChangedError,
-    StoreFormatError, TopologyChangedError.
+    processors, sources and sinks and added stores. Raises LocationNotWritableError, StateUnfinishedError,
+    ShardCountChangedError, StoreFormatError, TopologyChangedError.
     """
     recorded = read_metadata(location)
     if recorded is None:
+        _refuse_unfinished(location)
         location.write(METADATA_NAME, asked.to_json().encode())
         return asked
     location.check_writable()
@@ -138,6 +144,9 @@ def settle_metadata(
     if not recorded.topology:
         # Made by a tool, which knows stores only. Spark has no state yet, so nothing hangs on the rest.
         _check_stores(location, recorded, asked)
+        added = {spec.name for spec in asked.stores} - {spec.name for spec in recorded.stores}
+        if added:
+            _LOG.warning("%s: a tool made this state without the stores %s: they begin empty", location, sorted(added))
         begun = replace(asked, state_id=recorded.state_id, initial_state=recorded.initial_state)
         location.write(METADATA_NAME, begun.to_json().encode())
         return begun
@@ -174,6 +183,17 @@ def metadata_of_stores(stores: Iterable[StoreSpec], shards: int, shard_by: str) 
 def new_state_id() -> str:
     """Return an identity for a new state, different from every other."""
     return uuid.uuid4().hex
+
+
+def _refuse_unfinished(location: DurableLocation) -> None:
+    data = location.read(UNFINISHED_NAME)
+    if data is None:
+        return
+    try:
+        made_from = str(json.loads(data.to_pybytes())["from"])
+    except MALFORMED:
+        made_from = "what can't be read any more"
+    raise StateUnfinishedError(str(location), made_from=made_from)
 
 
 def _check_placement(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:

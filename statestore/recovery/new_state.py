@@ -27,12 +27,12 @@ from statestore.recovery.initial_state import initial_name, initial_pointer, wri
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.logical_writes import LogicalWrite
-from statestore.recovery.metadata import METADATA_NAME, StateMetadata
+from statestore.recovery.metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.shard_files import delta_directory, new_delta_name
 
 _LOG = logging.getLogger(__name__)
-MARKER_NAME: Final = "unfinished.json"
+MARKER_NAME: Final = UNFINISHED_NAME
 _MARKER_FORMAT: Final = 1
 _DIRECTORIES_OF_STATES: Final = ("owners", "shards")
 _EPOCH: Final = 0
@@ -90,12 +90,15 @@ def resume_target(location: DurableLocation, request: str) -> UnfinishedState | 
     """Return what was claimed for the same request and not finished, None if nothing was.
 
     Shards that are not finished are cleared; of the others `finished_shards` has the pointers. One that lacks nothing
-    but its end is ended: then the location is a state.
+    but its end is ended: then the location is a state. Raises TargetNotEmptyError if it has become another state.
     """
     left_behind = _left_behind(location)
     if left_behind is None or left_behind.request != request:
         return None
-    if location.read(METADATA_NAME) is not None:
+    metadata = read_metadata(location)
+    if metadata is not None:
+        if metadata.state_id != left_behind.state_id:
+            raise TargetNotEmptyError(str(location), found=f"another state than was begun there ({METADATA_NAME})")
         location.delete(MARKER_NAME)
         return left_behind._replace(is_complete=True)
     for shard in range(left_behind.shards):
@@ -134,7 +137,14 @@ def _left_behind(location: DurableLocation) -> UnfinishedState | None:
 
 
 def complete_target(location: DurableLocation, metadata: StateMetadata, pointers: Iterable[CommitPointer]) -> None:
-    """Make the location a state, whose shards start from `pointers`. Raises LocationNotWritableError."""
+    """Make the location a state, whose shards start from `pointers`.
+
+    Raises TargetNotEmptyError if it was claimed for another one meanwhile, or is a state by now, and
+    LocationNotWritableError.
+    """
+    claimed = _left_behind(location)
+    if claimed is None or claimed.state_id != metadata.state_id or location.read(METADATA_NAME) is not None:
+        raise TargetNotEmptyError(str(location), found="what another command has begun, or finished, there meanwhile")
     for pointer in pointers:
         write_initial_pointer(location, pointer)
     location.write(METADATA_NAME, metadata.to_json().encode())

@@ -60,7 +60,7 @@ class UploadPlan:
             and self.version > newest
             and 0 <= place < len(pointer.chain)
             and pointer.chain[place] == self.delta
-            and (self.base is None or self.base in [snapshot.manifest.name for snapshot in pointer.snapshots])
+            and (self.base is None or self.base in [snapshot.manifest.name for snapshot in pointer.snapshots[-2:]])
             and self.directory.rpartition("/")[0] == snapshot_directory(self.shard)
             and written is not None
             and written.version == self.version

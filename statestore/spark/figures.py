@@ -223,7 +223,9 @@ def batch_figures(progress: StreamingQueryProgress) -> list[BatchFigures]:
 
 
 def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Row) -> BatchFigures:
-    shards = (ShardFigures.from_json(shard) for shard in metrics["shards"])
+    # Spark counts a task again that it ran again because its output was lost: it did the same then.
+    found = (ShardFigures.from_json(shard) for shard in metrics["shards"])
+    shards = {(figures.shard, figures.version, figures.records): figures for figures in found}.values()
     return BatchFigures(
         query_id=str(progress.id),
         run_id=str(progress.runId),

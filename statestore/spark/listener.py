@@ -43,8 +43,8 @@ class StateStoreListener(StreamingQueryListener):
         self._on_batch = on_batch
         self._lock = threading.Lock()
         self._history: deque[BatchFigures] = deque(maxlen=history)
-        self._running: set[str] = set()
-        """The runs that have ended a batch."""
+        self._called: dict[str, set[tuple[str, int]]] = {}
+        """By run, the shards that were called, with their states."""
 
     def batches(self, query_id: str | None = None) -> list[BatchFigures]:
         """Return the figures that are kept, oldest first; of one query, or of all if that is None."""
@@ -59,8 +59,7 @@ class StateStoreListener(StreamingQueryListener):
         """Take note of a batch."""
         try:
             for figures in batch_figures(event.progress):
-                self._take(figures, is_first=figures.run_id not in self._running)
-            self._running.add(str(event.progress.runId))
+                self._take(figures, self._called.setdefault(figures.run_id, set()))
         except Exception:
             # Spark would print it to where nobody looks.
             _LOG.exception("no figures of batch %d of query %s", event.progress.batchId, event.progress.id)
@@ -70,12 +69,14 @@ class StateStoreListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the run; its figures stay."""
-        self._running.discard(str(event.runId))
+        self._called.pop(str(event.runId), None)
 
-    def _take(self, figures: BatchFigures, *, is_first: bool) -> None:
+    def _take(self, figures: BatchFigures, called: set[tuple[str, int]]) -> None:
         with self._lock:
             self._history.append(figures)
-        troubles = troubles_of(figures, is_first=is_first)
+        restored = {(figures.state_id, shard.shard) for shard in figures.shards if shard.restore.shards}
+        troubles = troubles_of(figures, restored_again=len(restored & called))
+        called.update((figures.state_id, shard.shard) for shard in figures.shards)
         _LOG.log(logging.WARNING if troubles else logging.INFO, "%s", "; ".join([summary_of(figures), *troubles]))
         if self._on_batch is None:
             return
@@ -110,10 +111,13 @@ def summary_of(figures: BatchFigures) -> str:
     return "; ".join(parts)
 
 
-def troubles_of(figures: BatchFigures, *, is_first: bool) -> list[str]:
-    """Return what somebody should look at; `is_first` says that a batch is the first of its run, which may restore."""
+def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
+    """Return what somebody should look at.
+
+    `restored_again` is how many shards were restored that the run had called before: its first call may restore one.
+    """
     troubles = []
-    if figures.restore.shards and not is_first:
+    if restored_again:
         troubles.append("restored while running: an executor was lost, or shards have moved to another one")
     if figures.records.dropped_records_total:
         troubles.append(f"records dropped that no serde could read: {figures.records.dropped_records_total}")

@@ -10,6 +10,7 @@ from statestore.errors import (
     FormatError,
     ShardCountChangedError,
     StateCheckError,
+    StateUnfinishedError,
     StoreFormatError,
     TargetNotEmptyError,
     TopologyChangedError,
@@ -26,7 +27,7 @@ from statestore.recovery.metadata import (
     read_metadata,
     settle_metadata,
 )
-from statestore.recovery.new_state import MARKER_NAME, claim_target
+from statestore.recovery.new_state import MARKER_NAME, claim_target, resume_target
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.state_filling import StateFiller, check_filled, complete_filled
 
@@ -68,6 +69,8 @@ def test_what_was_filled_is_the_state(location: DurableLocation, metadata: State
     for shard in filled:
         check_filled(location, metadata, shard, work_dir=str(tmp_path))
     assert read_metadata(location) is None, "it is no state yet"
+    with pytest.raises(StateUnfinishedError, match="is being filled with a state made of a test"):
+        settle_metadata(location, StateMetadata("query", 3, "key", (7, 8, 9), STORES, (NODE,)))
     complete_filled(location, metadata, filled)
     assert read_metadata(location) == metadata
     assert not location.names(MARKER_NAME)
@@ -131,11 +134,39 @@ def test_what_was_left_half_filled_is_cleared(location: DurableLocation, metadat
         claim_target(location, "a third", metadata)
 
 
+def test_of_two_that_fill_a_location_the_first_makes_no_state(location: DurableLocation) -> None:
+    first, second = (metadata_of_stores(STORES, 3, "key") for _ in range(2))
+    claim_target(location, "one", first)
+    filled = fill(location, first)
+    claim_target(location, "two", second)
+    with pytest.raises(TargetNotEmptyError, match="meanwhile"):
+        complete_filled(location, first, filled)
+    complete_filled(location, second, fill(location, second))
+    with pytest.raises(TargetNotEmptyError, match="meanwhile"):
+        complete_filled(location, second, [])
+    assert read_metadata(location) == second
+
+
+def test_what_became_another_state_is_not_taken_for_the_one_that_was_begun(location: DurableLocation) -> None:
+    """A query of an older release was started there, which did not look at the mark."""
+    begun = metadata_of_stores(STORES, 3, "key")
+    claim_target(location, "a directory", begun, "the request")
+    other = metadata_of_stores(STORES, 3, "key")
+    location.write(METADATA_NAME, other.to_json().encode())
+    with pytest.raises(TargetNotEmptyError, match="another state than was begun"):
+        resume_target(location, "the request")
+    location.write(METADATA_NAME, begun.to_json().encode())
+    resumed = resume_target(location, "the request")
+    assert resumed is not None
+    assert resumed.is_complete
+
+
 class TestFirstStart:
     """The first query that starts on such a state."""
 
     @pytest.fixture
     def made(self, location: DurableLocation, metadata: StateMetadata) -> StateMetadata:
+        claim_target(location, "a test", metadata)
         complete_filled(location, metadata, fill(location, metadata))
         return metadata
 
@@ -155,7 +186,9 @@ class TestFirstStart:
 
     def test_may_ask_for_a_newer_format(self, location: DurableLocation, asked: StateMetadata) -> None:
         legacy = [replace(spec, format=StoreFormat.PLAIN) for spec in (TOTALS, WINDOWS)]
-        complete_filled(location, metadata_of_stores(legacy, 3, "key"), [])
+        made = metadata_of_stores(legacy, 3, "key")
+        claim_target(location, "a test", made)
+        complete_filled(location, made, [])
         settled = settle_metadata(location, replace(asked, stores=(TOTALS, WINDOWS)))
         assert settled.stores == (TOTALS, WINDOWS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pyspark.cloudpickle import cloudpickle
 from pyspark.sql.datasource import (
     EqualTo,
     Filter,
+    In,
 )
 from pyspark.sql.types import StructType
 
@@ -100,7 +102,7 @@ def a_driver(pointers: list[str]) -> CheckpointService:
     return CheckpointService(read_pointers, lambda checkpoint: 4)
 
 
-def test_the_driver_answers_whoever_has_its_key() -> None:
+def test_the_driver_answers_whoever_has_its_key(tmp_path: Path) -> None:
     service = a_driver(["a pointer"])
     address = service.address
     try:
@@ -110,13 +112,29 @@ def test_the_driver_answers_whoever_has_its_key() -> None:
             address.pointers("checkpoint", 9)
         with pytest.raises(RecoveryError, match=r"can't be read .OSError: the disk is gone"):
             address.pointers("checkpoint", 8)
+        fields = json.loads(Path(address.path).read_text())
+        guessed = tmp_path / "guessed.json"
+        guessed.write_text(json.dumps({**fields, "key": b"guessed".hex()}))
         with pytest.raises(RecoveryError, match="does not answer"):
-            DriverAddress(address.address, b"guessed").pointers("checkpoint", None)
+            DriverAddress(str(guessed)).pointers("checkpoint", None)
         assert address.pointers("checkpoint", None) == ["a pointer"], "a stranger does not end the service"
     finally:
         service.close()
     with pytest.raises(RecoveryError, match=r"register_data_source\(spark\)"):
         address.pointers("checkpoint", None)
+    assert not Path(address.path).parent.exists()
+
+
+def test_only_this_user_can_read_how_to_ask_the_driver() -> None:
+    service = a_driver([])
+    try:
+        path = Path(service.address.path)
+        assert (path.stat().st_mode & 0o077, path.parent.stat().st_mode & 0o077) == (0, 0)
+        assert service.address.answers()
+        path.unlink()
+        assert not service.address.answers(), "as after a cleaner of temporary files"
+    finally:
+        service.close()
 
 
 def test_a_dataframe_with_other_filters_than_before_is_refused(state: Path) -> None:
@@ -130,6 +148,10 @@ def test_a_dataframe_with_other_filters_than_before_is_refused(state: Path) -> N
             reader = pickle.loads(made_once).reader(StructType())
             assert list(reader.pushFilters(list(filters))) == []
 
+        many = [b"%08d" % number for number in range(100_000)]
+        plan(In(("key",), tuple(many)))
+        plan(In(("key",), tuple(reversed(many))))
+        made_once = pickle.dumps(source)
         key, shard = EqualTo(("key",), b"a"), EqualTo(("shard",), 1)
         plan(key, shard)
         plan(shard, key)
@@ -151,14 +173,18 @@ def test_nothing_that_goes_to_executors_knows_the_driver(state: Path) -> None:
         source = Registered({"path": str(state), "pushFilters": "true"})
         planned = cloudpickle.loads(cloudpickle.dumps(source))
         assert planned.driver == service.address
+        key = bytes.fromhex(json.loads(Path(service.address.path).read_text())["key"])
+        everything = cloudpickle.dumps(source)
         reader = planned.reader(StructType())
         reader.pushFilters([EqualTo(("key",), b"a")])
         sent = cloudpickle.dumps((reader, planned, reader.partitions()))
     finally:
         service.close()
-    assert service.address.key not in sent
-    assert service.address.address.encode() not in sent
-    assert service.address.key in cloudpickle.dumps(source)
+    assert service.address.path.encode() not in sent
+    assert key not in sent
+    assert service.address.path.encode() in everything
+    assert key not in everything, "Spark sends the class itself to executors, too"
+    assert key.hex().encode() not in everything
 
 
 def test_pointers_must_be_known(tmp_path: Path, state: Path) -> None:

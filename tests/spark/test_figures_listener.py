@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,6 +95,24 @@ def test_a_batch_has_the_figures_of_its_shards_and_their_sums() -> None:
     assert figures.times == TimeFigures(10.0, 4.0, 6.0, 1.0, 2.0)
     assert figures.delta == DeltaFigures(2, 5_800)
     assert figures.stores == {"totals": StoreFigures(10, 2, 120, 8_000, 2_468)}
+
+
+def test_a_task_that_ran_again_as_its_output_was_lost_counts_once() -> None:
+    """Spark counts every successful run of a task that others read from; what the shard did is the same."""
+    again = replace(shard(1), times=TIMES._replace(open_ms=99.0))
+    woken_up = shard(1, records=RecordFigures(0, 0, 1, 1))
+    (figures,) = batch_figures(progress(shard(0), shard(1), again, woken_up).progress)
+    assert [each.shard for each in figures.shards] == [0, 1, 1]
+    assert figures.records.process_total == 20
+    assert figures.records.punctuate_total == 1
+
+
+def test_the_first_call_of_a_shard_may_restore_it_in_any_batch(logged: pytest.LogCaptureFixture) -> None:
+    listener = StateStoreListener()
+    listener.onQueryProgress(progress(shard(0), batch_id=0))
+    listener.onQueryProgress(progress(shard(1, restore=RestoreFigures(1, 2, 3, 4.5)), batch_id=1))
+    listener.onQueryProgress(progress(shard(1, restore=RestoreFigures(1, 2, 3, 4.5)), batch_id=2))
+    assert [level for level, _ in lines(logged)] == ["INFO", "INFO", "WARNING"]
 
 
 def test_a_batch_that_called_no_shard_and_a_trigger_without_a_batch(logged: pytest.LogCaptureFixture) -> None:

@@ -2,23 +2,27 @@
 
 Spark plans Python data sources in a process of its own, which has no session, and only Spark can read a checkpoint. So
 the driver listens on a socket of this machine, and answers one kind of question: which commit pointers a batch of a
-checkpoint has. Who asks must know a key that the driver made up. Address and key go to planning processes, which run
-on the driver's machine, and never to executors.
+checkpoint has. Who asks must know a key that the driver made up. Address and key stand in a file that only this user
+can read; Spark sends the path of it about, also to executors, which have no such file.
 
     question := {"checkpoint": str, "batch_id": int | null}    which pointers does the batch have? null is the last one
               | {"checkpoint": str}                            which batch is the last one?
-              | {"dataframe": str, "filters": str}             with which filters was this DataFrame read first?
-    answer   := {"pointers": [str, ...]} | {"batch_id": int} | {"before": str} | {"where": str, "problem": str}
+              | {"dataframe": str, "digest": str, "filters": str}   with which filters was this DataFrame read first?
+    answer   := {"pointers": [str, ...]} | {"batch_id": int} | {"digest": str, "before": str}
+              | {"where": str, "problem": str}
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import secrets
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from hashlib import sha256
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any, Final, NamedTuple
@@ -30,6 +34,8 @@ _KEY_BYTES: Final = 32
 _MAX_QUESTION_BYTES: Final = 1 << 20
 _WAITING_QUESTIONS: Final = 16
 _KNOWN_DATAFRAMES: Final = 10_000
+_SHOWN_FILTERS: Final = 500
+_END_S: Final = 5.0
 
 ReadPointers = Callable[[str, "int | None"], list[str]]
 """From a checkpoint and a batch, None for the last one, to its commit pointers. Raises RecoveryError."""
@@ -38,10 +44,10 @@ ReadLastBatch = Callable[[str], int]
 
 
 class DriverAddress(NamedTuple):
-    """Where the driver answers, and what shows that one may ask."""
+    """Where it stands how to ask the driver."""
 
-    address: str
-    key: bytes
+    path: str
+    """A file of JSON, with the address of the socket, and in hex what shows that one may ask."""
 
     def pointers(self, checkpoint: str, batch_id: int | None) -> list[str]:
         """Return the commit pointers of a batch. Raises RecoveryError."""
@@ -54,13 +60,28 @@ class DriverAddress(NamedTuple):
 
     def check_filters(self, dataframe: str, filters: str) -> None:
         """Raise DataFrameReusedError if a DataFrame was planned with other filters before."""
-        before = self._ask({"dataframe": dataframe, "filters": filters})["before"]
-        if before != filters:
-            raise DataFrameReusedError(before=before, now=filters)
+        digest = sha256(filters.encode(errors="backslashreplace")).hexdigest()
+        shown = filters if len(filters) <= _SHOWN_FILTERS else f"{filters[:_SHOWN_FILTERS]}..."
+        answer = self._ask({"dataframe": dataframe, "digest": digest, "filters": shown})
+        if answer["digest"] != digest:
+            raise DataFrameReusedError(before=answer["before"], now=shown)
+
+    def answers(self) -> bool:
+        """Return whether there is somebody at the address."""
+        try:
+            self._connect().close()
+        except (OSError, EOFError, AuthenticationError):
+            return False
+        return True
+
+    def _connect(self) -> Connection:
+        with open(self.path, encoding="utf-8") as file:
+            fields = json.load(file)
+        return Client(fields["address"], authkey=bytes.fromhex(fields["key"]))
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         try:
-            with Client(self.address, authkey=self.key) as connection:
+            with self._connect() as connection:
                 connection.send_bytes(json.dumps(question).encode())
                 answer: dict[str, Any] = json.loads(connection.recv_bytes())
         except (OSError, EOFError, AuthenticationError) as cause:
@@ -81,11 +102,15 @@ class CheckpointService:
         key = secrets.token_bytes(_KEY_BYTES)
         self._read_pointers = read_pointers
         self._read_last_batch = read_last_batch
-        self._filters: dict[str, str] = {}
+        self._filters: dict[str, tuple[str, str]] = {}
         # Where there are Unix sockets, one in a directory that only this user can enter.
         self._listener = Listener(backlog=_WAITING_QUESTIONS, authkey=key)
         self._closed = threading.Event()
-        self.address = DriverAddress(str(self._listener.address), key)
+        self._directory = tempfile.mkdtemp(prefix="statestore-driver-")
+        path = os.path.join(self._directory, "address.json")
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            json.dump({"address": self._listener.address, "key": key.hex()}, file)
+        self.address = DriverAddress(path)
         self._thread = threading.Thread(target=self._serve, name="statestore-checkpoints", daemon=True)
         self._thread.start()
 
@@ -93,9 +118,10 @@ class CheckpointService:
         """Answer no more."""
         self._closed.set()
         # Nothing else wakes a thread that waits for a connection.
-        with suppress(OSError, EOFError, AuthenticationError):
-            Client(self.address.address, authkey=self.address.key).close()
-        self._thread.join()
+        self.address.answers()
+        # If nobody can wake it, as its socket is gone, it ends with the process.
+        self._thread.join(_END_S)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _serve(self) -> None:
         with self._listener:
@@ -115,10 +141,11 @@ class CheckpointService:
 
     def _found(self, question: dict[str, Any]) -> dict[str, Any]:
         if "dataframe" in question:
-            before = self._filters.setdefault(question["dataframe"], question["filters"])
+            asked = question["digest"], question["filters"]
+            digest, before = self._filters.setdefault(question["dataframe"], asked)
             if len(self._filters) > _KNOWN_DATAFRAMES:
                 del self._filters[next(iter(self._filters))]
-            return {"before": before}
+            return {"digest": digest, "before": before}
         checkpoint = question["checkpoint"]
         try:
             if "batch_id" not in question:

@@ -55,7 +55,9 @@ def register_data_source(spark: SparkSession) -> None:
             service.close()
             del _services[session]
     if spark in _services:
-        return
+        if _services[spark].address.answers():
+            return
+        _services.pop(spark).close()  # its file or its socket was cleaned away
     service = CheckpointService(
         lambda checkpoint, batch_id: recorded_pointers(spark, checkpoint, batch_id),
         lambda checkpoint: read_source_offsets(spark, checkpoint).batch_id,
@@ -182,7 +184,9 @@ class FilteringStoreReader(StoreReader):
         conditions = {id(each): condition_of(each) for each in filters}
         known = tuple(condition for condition in conditions.values() if condition is not None)
         if self._driver is not None:
-            described = [f"{each.column} {each.filter.__name__} {each.value!r} {each.negated}" for each in known]
+            described = [
+                f"{each.column} {each.filter.__name__} {_in_order(each.value)!r} {each.negated}" for each in known
+            ]
             self._driver.check_filters(self._dataframe, " and ".join(sorted(described)))
         self.scan = self.scan.selecting(Selection(known))
         return [each for each in filters if conditions[id(each)] is None]
@@ -216,3 +220,8 @@ class ChangeReader(DataSourceReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"scan": self.scan}
+
+
+def _in_order(value: Any) -> Any:
+    """Return what a filter compares with; of several values Spark may hand out the same in any order."""
+    return sorted(value, key=repr) if isinstance(value, (list, tuple, set, frozenset)) else value
