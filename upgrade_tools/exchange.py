@@ -17,6 +17,7 @@ from statestore.recovery.logical_writes import LogicalWrite, logical_writes, pla
 from statestore.recovery.metadata import metadata_of_stores
 from statestore.recovery.new_state import claim_target
 from statestore.recovery.state_filling import StateFiller, check_filled, complete_filled
+from upgrade_tools.row_expiry import LatestTimes, Unexpired
 from upgrade_tools.row_files import FileFormat, RowFileHead, read_head, read_rows, write_rows
 from upgrade_tools.rows import by_store, to_rows, to_writes
 from upgrade_tools.states import State, StateOptions
@@ -37,12 +38,14 @@ class Exchanged:
     parts: int
     state_id: str | None = None
     """Of an import, the identity of the new state."""
+    expired: int = 0
+    """How many rows an import left out."""
 
 
 def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnRows) -> Exchanged:
     """Write the stores of a state to a file, which has its name only once it is whole.
 
-    `on_rows` is told of rows as they are written. Raises StateStoreError, OSError.
+    `on_rows` is told of rows as they are written. Raises RowFileExistsError, StateStoreError, OSError.
     """
     specs = state.specs()
     shard_by = state.metadata.shard_by if isinstance(state, LocationState) else None
@@ -76,6 +79,7 @@ def import_state(
 ) -> Exchanged:
     """Make a state of a file in an empty location, and check it entry by entry.
 
+    What has expired by the latest time of its store in its shard is left out: the file is read twice to know that one.
     Raises RowFileError if it must be said how long a store keeps its entries, NewStateError and
     LocationError: then the location holds no state.
     """
@@ -84,8 +88,12 @@ def import_state(
     placed_by_key = options.shards is not None
     shards = options.shards or head.parts
     metadata = metadata_of_stores(specs.values(), shards, "key" if placed_by_key else head.shard_by or "partition")
+    latest = LatestTimes(options.shards)
+    if any(spec.kind.is_segmented for spec in specs.values()):
+        for part, spec, rows in _rows_of_stores(path, file_format, specs):
+            latest.see(part, spec, rows)
     claim_target(target, f"the file {path.name}", metadata)
-    filler = StateFiller(target, metadata)
+    filler, unexpired = StateFiller(target, metadata), Unexpired(latest)
     counts = dict.fromkeys(specs, 0)
     for part, spec, rows in _rows_of_stores(path, file_format, specs):
         try:
@@ -95,14 +103,18 @@ def import_state(
         if not placed_by_key and not 0 <= part < shards:
             raise RowFileError(str(path), problem=f"there is a row of part {part}, and the file says {shards} parts")
         for shard, belonging in _placed(spec, writes, shards) if placed_by_key else [(part, writes)]:
-            filler.put(shard, spec.name, belonging)
-        counts[spec.name] += len(writes)
+            live = unexpired.of(shard, spec, belonging)
+            filler.put(shard, spec.name, live)
+            counts[spec.name] += len(live)
         on_rows(len(writes))
+    for shard, store, live in unexpired.left():
+        filler.put(shard, store, live)
+        counts[store] += len(live)
     filled = filler.finish()
     for shard_filled in filled:
         check_filled(target, metadata, shard_filled, work_dir=options.work_dir)
     complete_filled(target, metadata, filled)
-    return Exchanged(str(target), counts, shards, metadata.state_id)
+    return Exchanged(str(target), counts, shards, metadata.state_id, unexpired.expired)
 
 
 def _placed(spec: StoreSpec, writes: list[LogicalWrite], shards: int) -> Iterator[tuple[int, list[LogicalWrite]]]:

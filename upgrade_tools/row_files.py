@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statestore.errors import RowFileError
+from statestore.errors import RowFileError, RowFileExistsError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from upgrade_tools.rows import ROWS
 
@@ -32,6 +32,7 @@ _BATCH_ROWS: Final = 10_000
 _ROW_GROUP_ROWS: Final = 100_000
 _LINE_LIMIT_BYTES: Final = 256 << 20
 _BYTES: Final = ("key", "value")
+_MAX_PARTS: Final = 100_000
 
 
 class FileFormat(str, Enum):
@@ -58,7 +59,7 @@ class RowFileHead:
     def to_json(self) -> str:
         """Return the JSON object."""
         fields = {"format": _FORMAT, "parts": self.parts, "shard_by": self.shard_by, "stores": self.stores}
-        return json.dumps(fields, ensure_ascii=False)
+        return json.dumps(fields)
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> RowFileHead:
@@ -70,7 +71,12 @@ class RowFileHead:
             stores = tuple(dict(store) for store in fields["stores"])
             if not all(isinstance(store["name"], str) for store in stores):
                 raise ValueError("a store without a name")
-            return cls(whole_number(fields["parts"], 1), fields["shard_by"], stores)
+            parts, shard_by = whole_number(fields["parts"], 1), fields["shard_by"]
+            if parts > _MAX_PARTS:
+                raise ValueError(f"{parts} parts, and there may be {_MAX_PARTS}")
+            if shard_by not in ("key", "partition", None):
+                raise ValueError(f"placed by {shard_by!r}")
+            return cls(parts, shard_by, stores)
         except MALFORMED as cause:
             raise RowFileError(where, problem=f"it does not say what stores it holds ({cause!r})") from cause
 
@@ -141,7 +147,9 @@ class _JsonLinesWriter(RowWriter):
 
 
 def write_rows(path: Path, file_format: FileFormat, head: RowFileHead) -> RowWriter:
-    """Return what writes the file `path`. Raises OSError."""
+    """Return what writes the file `path`. Raises RowFileExistsError, OSError."""
+    if path.exists():
+        raise RowFileExistsError(str(path))
     return (_ParquetWriter if file_format is FileFormat.PARQUET else _JsonLinesWriter)(path, head)
 
 
@@ -163,7 +171,9 @@ def read_rows(path: Path, file_format: FileFormat) -> Iterator[pa.RecordBatch]:
     if file_format is FileFormat.PARQUET:
         try:
             yield from _parquet(path).iter_batches(_BATCH_ROWS)
-        except pa.ArrowException as cause:
+        except (pa.ArrowException, OSError) as cause:
+            if _is_of_the_system(cause):
+                raise
             raise RowFileError(str(path), problem=f"it can't be read ({cause})") from cause
         return
     with open(path, "rb") as file:
@@ -191,14 +201,21 @@ def row_count(path: Path, file_format: FileFormat) -> int | None:
 def _parquet(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
-    except pa.ArrowException as cause:
+    except (pa.ArrowException, OSError) as cause:
+        if _is_of_the_system(cause):
+            raise
         raise RowFileError(str(path), problem=f"it is no Parquet file, or cut ({cause})") from cause
+
+
+def _is_of_the_system(error: Exception) -> bool:
+    """Return whether the operating system refuses a file: Arrow raises OSError for damaged pages, too."""
+    return isinstance(error, OSError) and error.errno is not None
 
 
 def _batch(rows: list[dict[str, Any]], path: Path, last_line: int) -> pa.RecordBatch:
     try:
         return pa.RecordBatch.from_pylist(rows, schema=ROWS)
-    except (pa.ArrowException, TypeError, OverflowError) as cause:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
         problem = f"a row in the {len(rows)} lines up to {last_line} has a field of another type ({cause})"
         raise RowFileError(str(path), problem=problem) from cause
 

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Killer:
         """Run a migration; kill it before the file operation number `kill_at` of those on something below `within`.
 
         Return None if it was killed, else how many operations there were. `request` is that of MigrationRequest, as
-        JSON.
+        JSON; `said` is what is said of all stores, and `kinds` has the kind of each that must be said.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -70,13 +71,12 @@ def _migrate(within: str, kill_at: int | None, fields: dict[str, Any]) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     to, layout = fields.pop("to", None), fields.pop("layout", None)
-    said = fields.pop("said")
-    options = StateOptions(**{**said, "kind": Kind(said["kind"]) if said.get("kind") else None})
+    options, kinds = StateOptions(**fields.pop("said")), fields.pop("kinds", {})
     request = MigrationRequest(
         **fields,
         to=None if to is None else TargetFormat(to),
         layout=None if layout is None else TargetLayout(layout),
-        said={None: options},
+        said={None: options, **{name: replace(options, kind=Kind(kind)) for name, kind in kinds.items()}},
     )
     sys.addaudithook(count)
     migrate(request)

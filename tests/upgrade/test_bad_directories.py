@@ -341,6 +341,7 @@ def test_names_that_are_not_text(task: Path, tmp_path: Path, tools: Tools) -> No
     found = tools("scan", "--kind", "headers-kv", tmp_path / strange / "0_0")
     assert (found.code, found.out) == (0, expected)
     assert r"\udcff parent" in tools("inspect", tmp_path / strange / "0_0").out
+    assert tools("inspect", "--json", tmp_path / strange / "0_0").document["path"] == str(tmp_path / strange / "0_0")
     nothing = tools("scan", tmp_path / strange / "0_1")
     assert (nothing.code, "holds nothing" in nothing.err) == (4, True)
 

@@ -304,8 +304,9 @@ def test_a_state_of_which_too_little_is_known(
     application: Application, refused: Callable[..., None], tmp_path: Path
 ) -> None:
     state = load_fixture("headers-window").unpack(tmp_path / "golden")
-    status = application.emit(state, "--kind", "headers-window", "--window-size-ms", "10000")
-    refused(status, ExitCode.USAGE, "how long store 'store' keeps", "--retention-ms")
+    for said in ([], ["--segment-interval-ms", "60000"], ["--retention-ms", "120000"]):
+        status = application.emit(state, "--kind", "headers-window", "--window-size-ms", "10000", *said)
+        refused(status, ExitCode.USAGE, "how long store 'store' keeps", "--retention-ms", "--segment-interval-ms")
     assert f"{application.name}-store-changelog" not in application.cluster.topics()
 
 
@@ -342,6 +343,37 @@ def test_offsets_become_those_of_the_group_and_come_back(
     assert "--input-topic" in capsys.readouterr().err
     assert application.offsets("--input-topic", repartition) == 0
     assert json.loads(capsys.readouterr().out) == {repartition: {"0": 0}}
+
+
+def test_ends_of_transactions_are_not_waiting(
+    application: Application, refused: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    repartition = f"{application.name}-by-name-repartition"
+    application.cluster.create_topic(repartition, 3, {})
+    for ended in ("commit", "abort"):
+        application.send(repartition, [Message(None)], ended=ended)
+    application.cluster.commit(application.name, {repartition: {0: 1, 1: 0, 2: 0}})
+    assert application.offsets() == 0
+    assert json.loads(capsys.readouterr().out) == {}
+    application.send(repartition, [Message(None)], partition=2)
+    refused(application.offsets(), ExitCode.FOUND_PROBLEMS, f"{repartition}, partition 2", "from offset 0 on")
+
+
+def test_an_application_that_is_restored_goes_on_with_what_waits(
+    application: Application, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, repartition = f"{application.name}-in", f"{application.name}-by-name-repartition"
+    for name in (topic, repartition):
+        application.cluster.create_topic(name, 1, {})
+        application.send(name, [Message(b"a")])
+    application.send(application.topic(), [Message(b"a")])
+    application.cluster.commit(application.name, {topic: {0: 1}, repartition: {0: 0}})
+    assert application.to_state("s:headers-kv") == ExitCode.FOUND_PROBLEMS
+    assert application.restore("s:headers-kv", options=["--input-topic", "nonsense"]) == ExitCode.UNKNOWN_LAYOUT
+    assert not application.target.exists()
+    capsys.readouterr()
+    assert application.restore("s:headers-kv", options=["--json"]) == 0
+    assert json.loads(json.loads(capsys.readouterr().out)["startingOffsets"]) == {topic: {"0": 1}}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from statestore.format.stored_value import split_stored
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.changelog import ChangelogRecord
 from upgrade_tools.changelogs import restoring
+from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 from upgrade_tools.changelogs.restoring import RestoredStore, restore_task_directory
 from upgrade_tools.changelogs.state_records import StoreRecords, differences, missing_records
@@ -92,6 +93,16 @@ def test_kafka_streams_opens_what_was_restored(tmp_path: Path) -> None:
             assert answer["entries"] == keys, name
         else:
             assert [(entry["key"], entry.get("start")) for entry in answer["entries"]] == keys, name
+
+
+def test_records_are_sorted_by_their_times_in_more_writes_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upgrade_tools.changelogs.in_order_of_time._ROWS_PER_WRITE", 3)
+    records = [put(b"%d" % number, None if number % 3 else b"v", 100 - number // 2) for number in range(20)]
+    with in_order_of_time(records, str(tmp_path)) as found:
+        assert list(found) == sorted(records, key=lambda record: record.timestamp_ms)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("kind", "family"), [("ts-kv", "keyValueWithTimestamp"), ("kv", "default")])

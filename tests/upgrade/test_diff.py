@@ -1,6 +1,7 @@
 """`diff`, and `verify` of two states: entry by entry, whatever their layouts, formats and numbers of parts."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -183,6 +184,18 @@ def test_states_with_other_numbers_of_shards_can_be_equal(states: States, tools:
         "~ versions  key-0  valid [58, now)  end now => 70",
         "+ versions  key-0  valid [70, now)  -> more",
     ]
+
+
+def test_the_other_one_s_subtopology_can_be_said(tmp_path: Path, tools: Tools) -> None:
+    first, other = (load_fixture("headers-kv").unpack(tmp_path / name) for name in ("first", "other"))
+    shutil.copytree(other, other.with_name("1_0"))
+    rewrite(other.with_name("1_0"), {b"only here": b"\0" + bytes(8) + b"v"})
+    for command in ("verify", "diff"):
+        asked = tools(command, first, other.parent)
+        assert (asked.code, "--subtopology" in asked.err) == (2, True)
+        assert tools(command, first, other.parent, "--other-subtopology", "0").code == 0
+        differing = tools(command, first, other.parent, "--other-subtopology", "1")
+        assert (differing.code, "only here" in differing.out) == (1, True)
 
 
 def test_a_store_that_only_one_has_is_a_difference(tmp_path: Path, tools: Tools) -> None:

@@ -11,15 +11,34 @@ import pytest
 from golden_state import HEADERS
 from kafka_streams_golden import FIXTURES, load_fixture
 from rescaling import KEYS, States, every_kind
+from statestore.bytestore.segments import Segments, segment_prefix
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.versioned_rows import VersionedRows
+from statestore.format.session_key import encode_session_key, split_session_key
+from statestore.format.store_format import StoreFormat
+from statestore.format.window_key import encode_window_key, split_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.metadata import read_metadata
+from upgrade_tools import row_files
 from upgrade_tools.cli import main
 from upgrade_tools.kinds import Kind
 from upgrade_tools.rows import ROWS
 from upgrade_tools.states import State, StateOptions, open_state
 
 FORMATS = ("parquet", "jsonl")
+INTERVAL_MS, WINDOW_MS = 60_000, 10_000
+VERSIONS = (
+    (b"k", b"1", 0),
+    (b"gone", b"1", 5),
+    (b"gone", None, 9),
+    (b"j", b"1", 10),
+    (b"k", b"2", 70_000),
+    (b"k", None, 400_000),
+    (b"k", b"3", 500_000),
+)
+"""The first three have ended too long ago, by the last one."""
 
 
 def writes_of(state: State) -> list[tuple[int, str, LogicalWrite]]:
@@ -64,6 +83,65 @@ def test_every_golden_directory_comes_back(name: str, file_format: str, tmp_path
     expected = writes_of(open_state(str(task), options))
     assert len(expected) >= 2
     assert sorted(writes_of(open_state(str(made))), key=repr) == sorted(expected, key=repr)
+
+
+@pytest.fixture
+def with_expired(tmp_path: Path) -> Path:
+    """An application's directory, as Kafka Streams leaves it: what expires goes with the next write only."""
+    windows = StoreSpec("windows", StoreKind.WINDOW, StoreFormat.PLAIN, 10 * INTERVAL_MS, INTERVAL_MS, WINDOW_MS)
+    sessions = StoreSpec("sessions", StoreKind.SESSION, StoreFormat.PLAIN, 10 * INTERVAL_MS, INTERVAL_MS)
+    history = StoreSpec("versions", StoreKind.VERSIONED, StoreFormat.PLAIN, 10 * INTERVAL_MS, INTERVAL_MS)
+    with TaskDirectory(tmp_path / "shop" / "0_0", "shop") as task:
+        of_windows, of_sessions, rows = (task.open_store(spec) for spec in (windows, sessions, history))
+        for segment_id in range(5):
+            time_ms = segment_id * INTERVAL_MS
+            of_windows.put(segment_prefix(segment_id) + encode_window_key(b"k", time_ms), b"w")
+            of_sessions.put(segment_prefix(segment_id) + encode_session_key(b"k", 0, time_ms), b"s")
+        versions = VersionedRows(rows, Segments(rows, *history.retention))
+        for key, value, from_ms in VERSIONS:
+            versions.put(key, value, from_ms)
+    return tmp_path / "shop" / "0_0"
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize("placed", [[], ["--shards", "3"]])
+def test_what_has_expired_is_left_out(
+    with_expired: Path, file_format: str, placed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = {}
+    for store, kind in (("windows", "window"), ("sessions", "session"), ("versions", "versioned")):
+        file, made = tmp_path / f"{store}.{file_format}", tmp_path / store
+        of_store = ["--store", store, "--kind", kind, "--retention-ms", str(2 * INTERVAL_MS)]
+        if kind == "window":
+            of_store += ["--window-size-ms", str(WINDOW_MS)]
+        assert main(["export", str(with_expired), str(file), *of_store]) == 0
+        capsys.readouterr()
+        assert main(["import", str(file), str(made), *placed, "--json"]) == 0
+        left[store] = json.loads(capsys.readouterr().out)["expired"]
+    expected = [2 * INTERVAL_MS, 3 * INTERVAL_MS, 4 * INTERVAL_MS]
+    windows = [split_window_key(write.key)[1] for _, _, write in writes_of(open_state(str(tmp_path / "windows")))]
+    sessions = [split_session_key(write.key)[2] for _, _, write in writes_of(open_state(str(tmp_path / "sessions")))]
+    assert (sorted(windows), sorted(sessions)) == (expected, expected)
+    found = {(w.key, w.stored, w.timestamp_ms) for _, _, w in writes_of(open_state(str(tmp_path / "versions")))}
+    if not placed:
+        assert found == {*VERSIONS[3:]}
+        assert left == {"windows": 2, "sessions": 2, "versions": 3}
+    else:
+        # A shard knows the latest time of its own keys only.
+        assert found >= {*VERSIONS[3:]}
+        assert (left["windows"], left["sessions"]) == (2, 2)
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_versions_that_go_on_in_the_next_batch(
+    with_expired: Path, file_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_files, "_BATCH_ROWS", 1)
+    file = tmp_path / f"rows.{file_format}"
+    of_store = ["--store", "versions", "--kind", "versioned", "--retention-ms", str(2 * INTERVAL_MS)]
+    assert main(["export", str(with_expired), str(file), *of_store]) == 0
+    assert main(["import", str(file), str(tmp_path / "made")]) == 0
+    assert {write[0] for _, _, write in writes_of(open_state(str(tmp_path / "made")))} == {b"j", b"k"}
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -125,6 +203,7 @@ def test_results_as_json(states: States, capsys: pytest.CaptureFixture[str]) -> 
         "rows": {"headed": len(KEYS)},
         "parts": 3,
         "state_id": None,
+        "expired": 0,
     }
     assert main(["import", str(file), str(states.home / "new"), "--json"]) == 0
     metadata = read_metadata(DurableLocation(states.home / "new"))
@@ -148,6 +227,13 @@ def _row(**fields: object) -> Callable[[Path], None]:
     return _lines(change)
 
 
+def _head(**fields: object) -> Callable[[Path], None]:
+    def change(lines: list[str]) -> None:
+        lines[0] = json.dumps({**json.loads(lines[0]), **fields})
+
+    return _lines(change)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -165,6 +251,9 @@ def _row(**fields: object) -> Callable[[Path], None]:
         (_row(timestamp_ms="now"), "a field of another type"),
         (_row(extra=1), "unknown field 'extra'"),
         (_row(headers=[["k"]]), "line 41 is no row"),
+        (_row(headers=[["\ud800", "00"]]), "a field of another type"),
+        (_head(parts=9_000_000_000), "9000000000 parts"),
+        (_head(shard_by="name"), "placed by 'name'"),
     ],
 )
 def test_a_bad_file_makes_no_state(
@@ -186,6 +275,38 @@ def test_a_foreign_parquet_file_is_refused(tmp_path: Path, capsys: pytest.Captur
     assert main(["import", str(tmp_path / "cut.parquet"), str(tmp_path / "new")]) == 5
     assert "no Parquet file, or cut" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_a_damaged_page_makes_no_state(states: States, capsys: pytest.CaptureFixture[str]) -> None:
+    file = exported(states, "rows.parquet")
+    chunk = pq.ParquetFile(file).metadata.row_group(0).column(ROWS.get_field_index("value"))
+    content = bytearray(file.read_bytes())
+    first = chunk.dictionary_page_offset or chunk.data_page_offset
+    content[first : first + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    file.write_bytes(content)
+    capsys.readouterr()
+    assert main(["import", str(file), str(states.home / "new")]) == 5
+    assert "it can't be read" in capsys.readouterr().err
+    assert read_metadata(DurableLocation(states.home / "new")) is None
+
+
+def test_a_file_that_is_there_is_not_replaced(states: States, capsys: pytest.CaptureFixture[str]) -> None:
+    (states.home / "rows.jsonl").write_text("precious")
+    command = ["export", str(states.home / "old"), str(states.home / "rows.jsonl")]
+    assert main([*command, "--pointers", f"{states.home}/pointers"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert (states.home / "rows.jsonl").read_text() == "precious"
+    assert not list(states.home.glob("*.partial"))
+
+
+def test_what_the_operating_system_says_of_a_file_is_one_line(
+    states: States, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = states.home / "[red] :id:" / "rows.jsonl"
+    assert main(["export", str(states.home / "old"), str(file), "--pointers", f"{states.home}/pointers"]) == 6
+    said = capsys.readouterr().err
+    assert said.startswith("error: [Errno 2] No such file or directory")
+    assert (f"{file}.partial" in said, said.count("\n")) == (True, 1)
 
 
 def test_two_rows_of_one_key_are_no_state(states: States, capsys: pytest.CaptureFixture[str]) -> None:

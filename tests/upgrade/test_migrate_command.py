@@ -107,6 +107,19 @@ def test_wrong_usage_ends_with_its_exit_code(
     assert tree(task.parent) == before
 
 
+@pytest.mark.parametrize(
+    "offsets", ['{"t": {"0": 3.7}}', '{"t": {"0": "3"}}', '{"t": {"0": -1}}', '{"t": {"-1": 3}}', '{"t": 3}', "[]"]
+)
+def test_offsets_are_whole_numbers(
+    task: Path, tmp_path: Path, offsets: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "offsets.json").write_text(offsets)
+    before = tree(task.parent)
+    assert main(["migrate", str(task), "--changelog-offsets", str(tmp_path / "offsets.json")]) == ExitCode.USAGE
+    assert "can't be read as offsets" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert tree(task.parent) == before
+
+
 def test_words_say_of_each_store_what_its_files_do_not() -> None:
     otherwise = StateOptions(retention_ms=9)
     names, said = said_of_stores(["a", "b:window:window-size-ms=5", "c::retention-ms=7"], otherwise)

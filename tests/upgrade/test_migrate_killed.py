@@ -31,6 +31,9 @@ VISITS = StoreSpec("visits", StoreKind.WINDOW, StoreFormat.TIMESTAMPED, 10 * INT
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)
 SAID = {"window_size_ms": WINDOW_MS, "retention_ms": 10 * INTERVAL_MS, "segment_interval_ms": INTERVAL_MS}
 HEADED = [replace(spec, format=StoreFormat.TIMESTAMPED_WITH_HEADERS) for spec in (TOTALS, VISITS)]
+TASKS = ("0_0", "0_1")
+PUBLISHING = 18
+"""About how many file operations two tasks take to come into their places."""
 KILLS = 4
 """At how many places each migration is killed: seeded, so that all runs of the test are the same."""
 
@@ -44,11 +47,27 @@ def killer() -> Iterator[Killer]:
 @pytest.fixture(scope="module")
 def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An application's directory with two tasks, each with two stores; the windows are in two segments."""
-    home = tmp_path_factory.mktemp("application") / "shop"
+    return make_application(tmp_path_factory.mktemp("application") / "shop", TOTALS, VISITS)
+
+
+@pytest.fixture(scope="module")
+def plain_application(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in plain stores, as Kafka Streams leaves them: without a record of what they are."""
+    specs = [replace(spec, format=StoreFormat.PLAIN) for spec in (TOTALS, VISITS)]
+    home = make_application(tmp_path_factory.mktemp("plain") / "shop", *specs)
+    records = list(home.rglob("statestore.store.json"))
+    assert len(records) == 2 * 3
+    for record in records:
+        record.unlink()
+    return home
+
+
+def make_application(home: Path, totals_spec: StoreSpec, visits_spec: StoreSpec) -> Path:
+    """Write an application's directory with two tasks and some random entries in each."""
     randomly = random.Random(5)
     for partition in range(2):
         with TaskDirectory(home / f"0_{partition}", "shop", partition) as task:
-            totals, visits = task.open_store(TOTALS), task.open_store(VISITS)
+            totals, visits = task.open_store(totals_spec), task.open_store(visits_spec)
             for _ in range(randomly.randrange(30, 60)):
                 stamp = randomly.randrange(2**40).to_bytes(8, "big")
                 totals.put(randomly.randbytes(randomly.randrange(1, 9)), stamp + randomly.randbytes(9))
@@ -85,6 +104,7 @@ def formats(application: Path) -> list[str]:
         assert families - {"default", "offsets"} in (
             {"keyValueWithTimestampAndHeaders"},
             {"keyValueWithTimestamp"},
+            set(),
         ), families
     return found
 
@@ -117,6 +137,30 @@ def test_in_place_there_is_the_old_or_the_new_and_the_same_command_goes_on(
         left = {path.name for path in home.iterdir()} - {".lock"}
         assert left == {"0_0", "0_1", "0_0.before-migration", "0_1.before-migration"}, kill_at
         assert not list(home.rglob("statestore.migration.json*"))
+
+
+def test_stores_whose_kind_must_be_said_go_on_too(killer: Killer, plain_application: Path, tmp_path: Path) -> None:
+    """What was said is no longer what the tasks that are in their place are."""
+    expected = headed(plain_application)
+    said = {option: value for option, value in SAID.items() if option != "segment_interval_ms"}
+    request: dict[str, Any] = {"to": "headers", "through_timestamped": True, "said": said}
+    request["kinds"] = {"totals": "kv", "visits": "window"}
+    home = tmp_path / "whole" / "shop"
+    shutil.copytree(plain_application, home)
+    operations = killer.run(home, source=str(home), **request)
+    assert operations is not None
+    seen = set()
+    for kill_at in range(operations - PUBLISHING, operations + 1, 5):
+        home = tmp_path / str(kill_at) / "shop"
+        shutil.copytree(plain_application, home)
+        assert killer.run(home, kill_at, source=str(home), **request) is None
+        seen.add(tuple(formats(home)))
+        assert killer.run(home, source=str(home), **request) is not None, f"after a kill at {kill_at} of {operations}"
+        assert formats(home) == ["new", "new"]
+        assert headed(home) == expected
+        assert {path.name for path in home.glob("0_*")} == {*TASKS, *(f"{task}.before-migration" for task in TASKS)}
+        assert not list(home.rglob("statestore.migration.json*"))
+    assert seen >= {("new", "old"), ("new", "new")}
 
 
 def test_a_copy_is_there_as_a_whole_or_not_at_all(killer: Killer, application: Path, tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -221,8 +223,11 @@ def test_a_family_that_no_such_store_has_is_refused(tmp_path: Path) -> None:
     fixture = load_fixture("headers-session")
     task = fixture.unpack(tmp_path)
     said = {None: said_of(fixture, Kind.SESSION)}
-    error = refused(task, StateStoreError, to=TargetFormat.HEADERS, said=said)
+    target = str(tmp_path / "target" / "0_0")
+    error = refused(task, StateStoreError, to=TargetFormat.HEADERS, said=said, target=target)
     assert isinstance(error, UnknownColumnFamilyError | StoreFormatError)
+    done = migrate(MigrationRequest(str(task), to=TargetFormat.HEADERS, said=said))
+    assert done.parts == (), "in place it is what the same command makes of such a store"
 
 
 def test_what_is_no_state_is_refused(tmp_path: Path) -> None:
@@ -339,6 +344,40 @@ def test_what_does_not_read_back_never_counts(
     target = tmp_path / "target" / "0_0"
     refused(plain, MigrationCheckError, target=str(target), to=TargetFormat.TIMESTAMPED, **PLAIN)
     assert list(target.parent.iterdir()) == []
+
+
+def test_a_lock_file_is_removed_only_by_who_has_it_alone(plain: Path) -> None:
+    lock = plain.parent / ".lock"
+    with kept_from_applications([plain], create=True):
+        other = ExitStack()
+        other.enter_context(kept_from_applications([plain], create=True))
+    assert lock.exists(), "the other one keeps applications away by it"
+    with other, file_locked_elsewhere(lock) as said:
+        assert said == BlockingIOError.__name__
+    lock.unlink()
+    with kept_from_applications([plain], create=True):
+        assert lock.exists()
+    assert not lock.exists()
+
+
+def test_a_lock_on_a_file_that_was_removed_is_none(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another migration ends, and removes its lock file, just after this one has opened that."""
+    workspace = plain.with_name("0_0.migrating")
+    lock = workspace.with_name("0_0.migrating.lock")
+    lock.touch()
+    flock = fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        monkeypatch.undo()
+        lock.unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr("fcntl.flock", late)
+    with alone_on(workspace):
+        with pytest.raises(DirectoryInUseError), alone_on(workspace):
+            pass
+        assert lock.exists()
+    assert not lock.exists()
 
 
 def test_two_migrations_of_one_task_do_not_meet(plain: Path) -> None:

@@ -12,14 +12,24 @@ import pytest
 
 from migrations import tree
 from rescaling import KEYS, States, every_kind
+from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.segments import Segments, segment_prefix
+from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.task_directory import TaskDirectory
 from statestore.bytestore.versioned_rows import VersionedRows
-from statestore.errors import MigrationRefusedError, StateCheckError, TargetNotEmptyError, UnknownLayoutError
+from statestore.errors import (
+    DurableFileMissingError,
+    MigrationRefusedError,
+    StateCheckError,
+    TargetNotEmptyError,
+    UnknownKindError,
+    UnknownLayoutError,
+)
 from statestore.format.partitioner import partition_column
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
+from statestore.recovery.local_marker import LocalMarker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import read_metadata
 from upgrade_tools.documents import Document, entry_documents
@@ -235,6 +245,45 @@ def without_additions(entry: Document) -> Document:
     return kept
 
 
+def test_shards_that_were_proved_for_another_number_are_not_taken(
+    application: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "state"
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(to_location_module, "complete_target", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        to_location(application, target, shard_by="partition")
+    monkeypatch.undo()
+    with pytest.raises(TargetNotEmptyError, match="another command has begun"):
+        to_location(application, target, shard_by="partition", shards=PARTITIONS + 1, missing_are_empty=True)
+    report = to_location(application, target, shard_by="partition", shards=PARTITIONS)
+    assert "shards 0, 1, 2 were finished by an earlier run" in report.notes[0], "it is the same number, said or not"
+
+
+def test_a_file_that_is_missing_for_a_while_costs_no_finished_task(states: States, tmp_path: Path) -> None:
+    states.put_everywhere(dict.fromkeys(KEYS, 50))
+    pointers = list(states.pointers.values())
+    target = tmp_path / "shop"
+    request = MigrationRequest(str(tmp_path / "old"), str(target), layout=TargetLayout.KAFKA_STREAMS, pointers=pointers)
+    (known,) = [
+        store.name for store in open_state(str(tmp_path / "old")).found_stores() if store.kinds == (Kind.HEADERS_KV,)
+    ]
+    request = replace(request, stores=[known])
+    last = tmp_path / "old" / pointers[-1].deltas[-1].name
+    last.rename(tmp_path / "away")
+    with pytest.raises(DurableFileMissingError):
+        migrate(request)
+    tables = {path: path.stat().st_ino for path in target.with_name("shop.migrating").rglob("*.sst")}
+    assert tables
+    (tmp_path / "away").rename(last)
+    assert migrate(request).parts == (0, 1)
+    made = {path.stat().st_ino for path in target.rglob("*.sst")}
+    assert set(tables.values()) <= made
+
+
 def test_a_location_keeps_its_number_of_shards(states: States, tmp_path: Path) -> None:
     request = MigrationRequest(
         str(tmp_path / "old"), str(tmp_path / "new"), shards=3, pointers=list(states.pointers.values())
@@ -272,6 +321,28 @@ def test_a_local_copy_becomes_a_location_or_a_task(tmp_path: Path) -> None:
             assert entries(source, 0, name) == [], "a store without a segment has no directory"
     assert found
     assert tree(copy) == before
+
+
+def test_segments_whose_times_nobody_knows_get_no_directories(tmp_path: Path) -> None:
+    """A local copy of an older release, which has not recorded what its stores are."""
+    copy, target = tmp_path / "copy-0", tmp_path / "shop"
+    copy.mkdir()
+    key = encode_window_key(b"k", 3 * INTERVAL_MS)
+    database = RocksDBDatabase(str(copy), [column_family(VISITS)])
+    database.family(column_family(VISITS), "visits").put(segment_prefix(3) + key, b"visit")
+    database.close()
+    write_marker(copy, LocalMarker("state-old", 0, ""), durably=False)
+    said = StateOptions(kind=Kind.WINDOW, window_size_ms=WINDOW_MS)
+    asked = MigrationRequest(str(copy), str(target), layout=TargetLayout.KAFKA_STREAMS, said={"visits": said})
+    for dry_run in (True, False):
+        with pytest.raises(UnknownKindError, match="--segment-interval-ms"):
+            migrate(replace(asked, dry_run=dry_run))
+    assert not target.with_name("shop.migrating").exists()
+    for store in ("visits", None):
+        of_one = {store: replace(said, segment_interval_ms=INTERVAL_MS)}
+        migrate(replace(asked, target=str(tmp_path / f"said-of-{store}"), said=of_one))
+        databases = tmp_path / f"said-of-{store}" / "0_0" / "visits"
+        assert [path.name for path in databases.iterdir()] == [f"visits.{3 * INTERVAL_MS}"]
 
 
 def source_kind(state: State, name: str) -> Kind:

@@ -31,7 +31,7 @@ from upgrade_tools.changelogs.state_records import StoreRecords, differences, mi
 from upgrade_tools.changelogs.writing import ChangelogWriter, refuse_unfit, topic_config
 from upgrade_tools.states import Layout, State
 from upgrade_tools.states.location import LocationState
-from upgrade_tools.states.state import READING_INTERVAL_MS
+from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS
 
 _RECORDS_AT_ONCE = 5_000
 _ONE_OF_SEVERAL = (Layout.TASK, Layout.LOCAL_COPY)
@@ -103,7 +103,10 @@ class Emission:
                     yield spec, part, StoreRecords(spec, opened.bytes, opened.stream_time_ms)
 
     def _refuse_unknown_retention(self, spec: StoreSpec) -> None:
-        if spec.kind.is_segmented and spec.segment_interval_ms == READING_INTERVAL_MS:
+        if not spec.kind.is_segmented:
+            return
+        # Either one alone would have all that is in a store expire but its last segment.
+        if spec.retention_ms == READING_RETENTION_MS or spec.segment_interval_ms == READING_INTERVAL_MS:
             raise UnknownKindError(
                 self.state.path,
                 problem=f"how long store {spec.name!r} keeps what is in it",

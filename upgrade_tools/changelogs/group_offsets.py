@@ -11,32 +11,27 @@ from typing import Any, Final
 
 from statestore.errors import GroupOffsetsError
 from upgrade_tools.changelogs.cluster import Cluster, Offsets
+from upgrade_tools.changelogs.logs import PartitionLog
+from upgrade_tools.changelogs.reading import has_records
 
 EARLIEST: Final = -2
 """What Spark calls the beginning of a partition."""
 
 
-def starting_offsets(cluster: Cluster, application_id: str, topics: Collection[str] = ()) -> Offsets:
+def starting_offsets(
+    cluster: Cluster, application_id: str, topics: Collection[str] = (), *, goes_on_itself: bool = False
+) -> Offsets:
     """Return where a query must begin to read that goes on for an application, as `startingOffsets` takes it.
 
     `topics` are the query's; if there are none, all that the group has committed offsets of but repartition topics.
     Spark wants every partition: one without an offset was not read yet, and begins at its beginning, as Kafka Streams
     would. Raises ChangelogMissingError for a topic that is not there, and GroupOffsetsError if a repartition topic that
-    the query does not read has records that were not processed.
+    the query does not read has records that were not processed; not if the application `goes_on_itself`.
     """
     committed = cluster.committed(application_id)
     repartition = {topic for topic in committed if _is_repartition(application_id, topic)}
-    for topic in sorted(repartition.difference(topics)):
-        ends = cluster.log_ends(topic, cluster.partitions(topic))
-        waiting = sum(end.end_offset - committed[topic].get(partition, 0) for partition, end in enumerate(ends))
-        # Each transaction's end takes an offset, too, and none of them is a record.
-        if waiting > len(ends):
-            raise GroupOffsetsError(
-                application_id,
-                problem=f"{topic} has {waiting} offsets that the application has not processed, and a query that does "
-                "not read it would miss them. Let the application run until it has, or have the query read the topic, "
-                "and name all that it reads with --input-topic",
-            )
+    for topic in () if goes_on_itself else sorted(repartition.difference(topics)):
+        _refuse_unprocessed(cluster, application_id, topic, committed[topic])
     return {
         topic: {
             partition: committed.get(topic, {}).get(partition, EARLIEST)
@@ -96,6 +91,21 @@ def set_group_offsets(cluster: Cluster, application_id: str, offsets: Offsets) -
                     "them: the offsets are those of another topic, or records were deleted that are still to be read",
                 )
     cluster.commit(application_id, offsets)
+
+
+def _refuse_unprocessed(cluster: Cluster, application_id: str, topic: str, committed: Mapping[int, int]) -> None:
+    for partition, ends in enumerate(cluster.log_ends(topic, cluster.partitions(topic))):
+        begin = max(committed.get(partition, 0), ends.first_offset)
+        # Offsets alone don't tell: each transaction's end takes one, too.
+        log = PartitionLog(topic, partition, begin, max(begin, ends.stable_end_offset), may_have_gaps=True)
+        open_transaction = ends.end_offset > max(begin, ends.stable_end_offset)
+        if open_transaction or has_records(cluster, log):
+            raise GroupOffsetsError(
+                application_id,
+                problem=f"{topic}, partition {partition} has records from offset {begin} on that the application has "
+                "not processed, and a query that does not read it would miss them. Let the application run until it "
+                "has, or have the query read the topic, and name all that it reads with --input-topic",
+            )
 
 
 def _is_repartition(application_id: str, topic: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -21,6 +22,7 @@ from statestore.recovery.changelog import ChangelogRecord
 
 _KEY: Final = struct.Struct(">qq")
 _HEAD: Final = struct.Struct(">?II")
+_ROWS_PER_WRITE: Final = 5_000
 
 
 @contextmanager
@@ -30,7 +32,10 @@ def in_order_of_time(records: Iterable[ChangelogRecord], work_dir: str | None) -
         database = RocksDBDatabase(directory, [])
         try:
             store = database.family(DEFAULT_FAMILY)
-            store.write(_row(number, record) for number, record in enumerate(records))
+            rows = (_row(number, record) for number, record in enumerate(records))
+            # A write is held in memory, and the records of a partition need not fit there.
+            while step := list(islice(rows, _ROWS_PER_WRITE)):
+                store.write(step)
             yield (_record(key, row) for key, row in store.range(None, None))
         finally:
             database.close()

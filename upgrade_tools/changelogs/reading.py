@@ -134,6 +134,14 @@ def read_records(cluster: Cluster, log: PartitionLog) -> Iterator[LogRecord]:
         yield from _Reader(cluster, log).records()
 
 
+def has_records(cluster: Cluster, log: PartitionLog) -> bool:
+    """Return whether there is any record in a log of any topic: ends of transactions are none, nor is what was aborted.
+
+    Raises KafkaUnavailableError.
+    """
+    return bool(log.span) and any(_Reader(cluster, log).messages())
+
+
 class _Reader:
     """Reads one log to its end."""
 
@@ -156,6 +164,11 @@ class _Reader:
 
     def records(self) -> Iterator[LogRecord]:
         """Yield all records, then close the client."""
+        for messages in self.messages():
+            yield from self._decoded(messages)
+
+    def messages(self) -> Iterator[list[Message[bytes, bytes]]]:
+        """Yield what the client hands out of the log, as it comes, then close it."""
         log = self._log
         try:
             self._consumer.assign([TopicPartition(log.topic, log.partition, log.first_offset)])
@@ -172,7 +185,7 @@ class _Reader:
                 data = [message for message in messages if message.error() is None]
                 for message in messages:
                     next_offset = max(next_offset, self._after(message))
-                yield from self._decoded([message for message in data if _offset(message) < log.end_offset])
+                yield [message for message in data if _offset(message) < log.end_offset]
         except KafkaException as cause:
             raise KafkaUnavailableError(self._cluster.servers, cause=described(cause)) from cause
         finally:

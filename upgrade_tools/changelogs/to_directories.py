@@ -10,6 +10,7 @@ from statestore.errors import TargetNotEmptyError
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
 from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, restore_task_directory
+from upgrade_tools.migration.publishing import sync_entry, sync_tree
 
 
 def restore_directories(
@@ -40,7 +41,9 @@ def restore_directories(
             task = unfinished / f"{subtopology}_{partition}"
             for name, store in restore_task_directory(task, application_id, sources, on_records).items():
                 restored[name].append(store)
+        sync_tree(unfinished)
         unfinished.replace(target)
+        sync_entry(target)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise

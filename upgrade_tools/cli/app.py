@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
+from rich.markup import escape
 
 from statestore.errors import StateStoreError
 from upgrade_tools.cli import changelogs, checking, exchange, locations, looking, moving
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
-from upgrade_tools.cli.output import errors
+from upgrade_tools.cli.output import errors, printable
 
 _HELP = """
 Look into state, check it, and move it: between Kafka Streams and Spark, and from legacy formats to headers.
@@ -46,13 +47,19 @@ for group in (looking, checking, moving, exchange, locations, changelogs):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, of `arguments` or else of the command line; return its exit code, an `ExitCode`.
 
-    Without standalone mode, so that errors are ours to show: a StateStoreError is one sentence on stderr.
+    Without standalone mode, so that errors are ours to show: a StateStoreError is one sentence on stderr, and so is an
+    OSError.
     """
     try:
         ended = app(args=None if arguments is None else list(arguments), standalone_mode=False)
     except StateStoreError as error:
-        errors().print(f"[bold red]error:[/bold red] {_plain(str(error))}", soft_wrap=True)
+        _show(error)
         return exit_code_of(error)
+    except BrokenPipeError:
+        raise  # nobody reads on, so nobody is told
+    except OSError as error:
+        _show(error)
+        return ExitCode.NO_ACCESS
     except _UsageError as error:
         error.show()
         return ExitCode.USAGE
@@ -62,6 +69,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(ended) if isinstance(ended, int) else ExitCode.OK
 
 
-def _plain(text: str) -> str:
-    """Return text whose brackets are no markup, and which can be printed: names of files need not be text."""
-    return text.encode(errors="backslashreplace").decode().replace("[", "\\[")
+def _show(error: Exception) -> None:
+    errors().print(f"[bold red]error:[/bold red] {escape(printable(str(error)))}", soft_wrap=True)

@@ -16,7 +16,7 @@ from statestore.bytestore.store_spec import StoreSpec
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.changelogs.store_argument import parse_store
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.output import errors, print_json, progress_bar, results
+from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
 from upgrade_tools.kinds import Kind
 
 if TYPE_CHECKING:
@@ -97,12 +97,14 @@ def restore(
     from upgrade_tools.changelogs.to_directories import restore_directories
 
     changelogs = find_changelogs(cluster, application_id, specs, transactional=transactional)
+    # First: what can't be told must not be found out once the directories are there.
+    begins = _starting_offsets(cluster, application_id, input_topic, goes_on_itself=True)
     with _progress(("restoring", sum(changelog.span for changelog in changelogs))) as (advance,):
         restored = restore_directories(
             cluster, application_id, changelogs, target, subtopology=subtopology, on_records=advance
         )
     document = {"directory": str(target), "tasks": len(changelogs[0].logs), "stores": _stores(specs, restored)}
-    _show(document, as_json, _starting_offsets(cluster, application_id, input_topic))
+    _show(document, as_json, begins)
 
 
 def to_state(
@@ -217,11 +219,11 @@ def offsets(
     from upgrade_tools.changelogs.group_offsets import offsets_json, parse_source_offsets, set_group_offsets
 
     if set_to is None:
-        results().print(offsets_json(_starting_offsets(cluster, application_id, input_topic)), soft_wrap=True)
+        say(results(), offsets_json(_starting_offsets(cluster, application_id, input_topic)))
         return
     wanted = parse_source_offsets(application_id, _text(set_to))
     set_group_offsets(cluster, application_id, wanted)
-    results().print(f"{application_id} goes on at {offsets_json(wanted)}", soft_wrap=True)
+    say(results(), f"{application_id} goes on at {offsets_json(wanted)}")
 
 
 def _specs(stores: Sequence[str]) -> list[StoreSpec]:
@@ -264,12 +266,14 @@ def _progress(*steps: tuple[str, int | None]) -> Iterator[list[Callable[[int], N
         yield [partial(progress.advance, task) for task in tasks]
 
 
-def _starting_offsets(cluster: Cluster, application_id: str, topics: Sequence[str]) -> Offsets:
+def _starting_offsets(
+    cluster: Cluster, application_id: str, topics: Sequence[str], *, goes_on_itself: bool = False
+) -> Offsets:
     from upgrade_tools.changelogs.group_offsets import starting_offsets
 
-    found = starting_offsets(cluster, application_id, topics)
+    found = starting_offsets(cluster, application_id, topics, goes_on_itself=goes_on_itself)
     if not found:
-        errors().print(f"{application_id} has committed no offsets: its input begins at the beginning")
+        say(errors(), f"{application_id} has committed no offsets: its input begins at the beginning")
     return found
 
 
@@ -291,11 +295,11 @@ def _show(document: dict[str, Any], as_json: bool, begins: Offsets | None) -> No
     stores = document.pop("stores")
     console = results()
     if document:
-        console.print(", ".join(f"{name} {value}" for name, value in document.items()), soft_wrap=True)
+        say(console, ", ".join(f"{name} {value}" for name, value in document.items()))
     for name, facts in stores.items():
-        console.print(f"  {name}: " + ", ".join(f"{fact} {value}" for fact, value in facts.items()), soft_wrap=True)
+        say(console, f"  {name}: " + ", ".join(f"{fact} {value}" for fact, value in facts.items()))
     if begins is not None:
-        console.print(f"startingOffsets {_json(begins)}", soft_wrap=True)
+        say(console, f"startingOffsets {_json(begins)}")
 
 
 def _json(begins: Offsets) -> str:

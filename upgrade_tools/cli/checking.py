@@ -13,7 +13,7 @@ from upgrade_tools.checks import check_state
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.difference_output import difference_json, difference_line, summary_lines
 from upgrade_tools.cli.exit_codes import ExitCode
-from upgrade_tools.cli.output import print_json, results
+from upgrade_tools.cli.output import print_json, results, say
 from upgrade_tools.cli.progress import counted
 from upgrade_tools.comparison import Comparison, Difference, Ignored
 from upgrade_tools.kinds import Kind
@@ -35,6 +35,9 @@ OtherPointersOption = Annotated[
 ]
 OtherCheckpointOption = Annotated[
     str | None, typer.Option("--other-checkpoint", help="As --checkpoint.", rich_help_panel=_OTHER)
+]
+OtherSubtopologyOption = Annotated[
+    int | None, typer.Option("--other-subtopology", min=0, help="As --subtopology.", rich_help_panel=_OTHER)
 ]
 IgnoreHeadersOption = Annotated[bool, typer.Option("--ignore-headers", help="Leave headers out of account.")]
 IgnoreTimestampsOption = Annotated[bool, typer.Option("--ignore-timestamps", help="Leave timestamps out of account.")]
@@ -59,6 +62,7 @@ def verify(
     pointers: o.PointersOption = None,
     checkpoint: o.CheckpointOption = None,
     other_kind: OtherKindOption = None,
+    other_subtopology: OtherSubtopologyOption = None,
     other_pointers: OtherPointersOption = None,
     other_checkpoint: OtherCheckpointOption = None,
     ignore_headers: IgnoreHeadersOption = False,
@@ -79,7 +83,14 @@ def verify(
     state = o.state_at(where, kind=kind, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, **shared)
     if other is None:
         return _verify_one(state, as_json)
-    against = o.state_at(other, kind=other_kind, pointers=other_pointers, checkpoint=other_checkpoint, **shared)
+    against = o.state_at(
+        other,
+        kind=other_kind,
+        subtopology=other_subtopology,
+        pointers=other_pointers,
+        checkpoint=other_checkpoint,
+        **shared,
+    )
     return _verify_two(state, against, Ignored(ignore_headers, ignore_timestamps), as_json)
 
 
@@ -94,6 +105,7 @@ def diff(
     pointers: o.PointersOption = None,
     checkpoint: o.CheckpointOption = None,
     other_kind: OtherKindOption = None,
+    other_subtopology: OtherSubtopologyOption = None,
     other_pointers: OtherPointersOption = None,
     other_checkpoint: OtherCheckpointOption = None,
     ignore_headers: IgnoreHeadersOption = False,
@@ -107,7 +119,14 @@ def diff(
     """
     shared = {"store": store, "window_size_ms": window_size_ms, "work_dir": work_dir}
     first = o.state_at(where, kind=kind, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, **shared)
-    second = o.state_at(other, kind=other_kind, pointers=other_pointers, checkpoint=other_checkpoint, **shared)
+    second = o.state_at(
+        other,
+        kind=other_kind,
+        subtopology=other_subtopology,
+        pointers=other_pointers,
+        checkpoint=other_checkpoint,
+        **shared,
+    )
     comparison = _counted(first, second, Ignored(ignore_headers, ignore_timestamps))
     for sign, where_alone, names in zip("-+", ("first", "other"), comparison.only_in, strict=True):
         for name in names:
@@ -132,15 +151,15 @@ def _verify_one(state: State, as_json: bool) -> int:
     else:
         console = results()
         for line in (f"{report.path}:", *(f"  {note}" for note in report.notes)):
-            console.print(line, markup=False, soft_wrap=True)
+            say(console, line)
         for check in report.stores:
             families = ", ".join(f"{count:,} in {family}" for family, count in sorted(check.entries.items()) if count)
             line = f"  {check.spec.name}: {sum(check.entries.values()):,} entries{f' ({families})' if families else ''}"
-            console.print(line, markup=False, soft_wrap=True)
+            say(console, line)
         problems = report.all_problems()
         for problem in problems:
-            console.print(f"  DAMAGED {problem}", markup=False, soft_wrap=True)
-        console.print(f"problems: {len(problems)}" if problems else "all of it can be read", markup=False)
+            say(console, f"  DAMAGED {problem}")
+        say(console, f"problems: {len(problems)}" if problems else "all of it can be read")
     return ExitCode.OK if report.is_sound else ExitCode.FOUND_PROBLEMS
 
 

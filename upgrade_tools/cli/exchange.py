@@ -10,7 +10,7 @@ import typer
 from statestore.errors import UnknownKindError
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.output import print_json, progress_bar, results
+from upgrade_tools.cli.output import print_json, progress_bar, results, say
 from upgrade_tools.exchange import Exchanged, ImportOptions, export_state, import_state
 from upgrade_tools.location_rollback import roll_back
 from upgrade_tools.row_files import FileFormat, row_count
@@ -140,8 +140,11 @@ def _format_of(file: Path, chosen: FileFormat | None) -> FileFormat:
 
 def _show(done: Exchanged, what: str, as_json: bool) -> None:
     if as_json:
-        print_json({"path": done.path, "rows": done.rows, "parts": done.parts, "state_id": done.state_id})
+        document = {"path": done.path, "rows": done.rows, "parts": done.parts, "state_id": done.state_id}
+        print_json({**document, "expired": done.expired})
         return
     total = sum(done.rows.values())
     counts = ", ".join(f"{name} {rows:,}" for name, rows in done.rows.items())
-    results().print(f"{total:,} rows {what} {done.path}: {counts}", markup=False, soft_wrap=True)
+    say(results(), f"{total:,} rows {what} {done.path}: {counts}")
+    if done.expired:
+        say(results(), f"{done.expired:,} more had expired by the latest time in their store, and were left out")

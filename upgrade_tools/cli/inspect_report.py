@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statestore.bytestore.families import DEFAULT_FAMILY
+from upgrade_tools.cli.output import console_on, say
 from upgrade_tools.family_figures import FamilyFigures
 from upgrade_tools.inspection import StateReport, StoreReport
 from upgrade_tools.location_files import ShardFiles
@@ -19,11 +20,11 @@ from upgrade_tools.location_files import ShardFiles
 def print_report(report: StateReport) -> None:
     """Print what was found to stdout."""
     # On a pipe there is no width, and nothing is to be cut.
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 10_000)
+    console = console_on(sys.stdout, width=None if sys.stdout.isatty() else 10_000)
     parts = f"parts {', '.join(map(str, report.parts[:20]))}{', ...' if len(report.parts) > 20 else ''}"
-    _say(console, f"{report.path}: {report.layout.value}, {parts}")
+    say(console, f"{report.path}: {report.layout.value}, {parts}")
     for name, facts in report.facts.items():
-        _say(console, f"{name}: {', '.join(f'{key} {_fact(value)}' for key, value in facts.items())}")
+        say(console, f"{name}: {', '.join(f'{key} {_fact(value)}' for key, value in facts.items())}")
     _print_table(console, _stores(report.stores))
     if any(store.families for store in report.stores):
         _print_table(console, _families(report.stores))
@@ -33,9 +34,9 @@ def print_report(report: StateReport) -> None:
         _print_table(console, _shards(report.shards))
     for store in report.stores:
         for hint in _hints(store):
-            _say(console, hint)
+            say(console, hint)
     if report.shards and report.shards[0].pointer is None:
-        _say(console, "What is committed was not said: with --checkpoint or --pointers entries are looked at, too.")
+        say(console, "What is committed was not said: with --checkpoint or --pointers entries are looked at, too.")
 
 
 def _stores(stores: Iterable[StoreReport]) -> Table:
@@ -135,7 +136,3 @@ def _texts(*cells: Any) -> list[Text]:
 
 def _fact(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(line.encode(errors="backslashreplace").decode(), markup=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from statestore.recovery.json_fields import MALFORMED, whole_number
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results
 from upgrade_tools.migration import (
@@ -309,8 +310,8 @@ def _offsets(file: Path | None) -> dict[str, dict[int, int]]:
     try:
         fields = json.loads(file.read_text(encoding="utf-8"))
         return {
-            str(topic): {int(partition): int(offset) for partition, offset in offsets.items()}
+            topic: {whole_number(json.loads(number), 0): whole_number(offset, 0) for number, offset in offsets.items()}
             for topic, offsets in fields.items()
         }
-    except (OSError, ValueError, TypeError, AttributeError) as cause:
+    except (OSError, *MALFORMED) as cause:
         raise typer.BadParameter(f"can't be read as offsets ({cause})", param_hint="--changelog-offsets") from cause

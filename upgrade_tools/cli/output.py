@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -23,19 +23,35 @@ from rich.progress import (
 from rich.text import Text
 
 
+def console_on(file: TextIO, width: int | None = None) -> Console:
+    """Return a console that prints names and keys as they are: `:id:` is no emoji."""
+    return Console(file=file, highlight=False, emoji=False, width=width)
+
+
 def results() -> Console:
     """Return the console for results. Made anew, as tests and pipes change what stdout is."""
-    return Console(file=sys.stdout, highlight=False)
+    return console_on(sys.stdout)
 
 
 def errors() -> Console:
     """Return the console for everything that is no result."""
-    return Console(file=sys.stderr, highlight=False)
+    return console_on(sys.stderr)
 
 
 def print_json(document: Any) -> None:
     """Print one document, as `--json` promises it: on a line of its own, nothing else on stdout."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    # In ASCII: names of files need not be text.
+    sys.stdout.write(json.dumps(document) + "\n")
+
+
+def say(console: Console, line: str) -> None:
+    """Print a line as it is, however long: its brackets are no markup."""
+    console.print(printable(line), markup=False, soft_wrap=True)
+
+
+def printable(text: str) -> str:
+    """Return text that can be printed: names of files need not be text."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 class _RateColumn(ProgressColumn):

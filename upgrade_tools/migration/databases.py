@@ -20,9 +20,11 @@ from statestore.bytestore.kafka_streams_layout import (
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segment_directories import SegmentDirectories
 from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
+from statestore.errors import UnknownKindError
 from upgrade_tools.migration.conversions import converted_pairs
-from upgrade_tools.migration.plan import StorePlan
+from upgrade_tools.migration.plan import Plan, StorePlan
 from upgrade_tools.states import OpenStore
+from upgrade_tools.states.state import READING_INTERVAL_MS
 
 _MAX_SEGMENT_ID: Final = 2**63 - 1
 
@@ -42,21 +44,30 @@ class DatabaseSource:
     """In the format that the store gets."""
 
 
-def databases_of(plan: StorePlan, store: OpenStore, timestamp_ms: int | None) -> list[DatabaseSource]:
-    """Return the databases of a store, in the order of their times."""
+def databases_of(plan: Plan, store_plan: StorePlan, store: OpenStore) -> list[DatabaseSource]:
+    """Return the databases of a store, in the order of their times.
+
+    Raises UnknownKindError if they are named by times that the segments of the source do not tell.
+    """
 
     def converted(entries: Entries) -> Entries:
-        return lambda start: converted_pairs(plan, entries(start), timestamp_ms)
+        return lambda start: converted_pairs(store_plan, entries(start), plan.request.timestamp_ms)
 
-    task = Path()
-    if not has_segment_directories(plan.reading.kind):
+    task, store_name = Path(), store_plan.name
+    if not has_segment_directories(store_plan.reading.kind):
         whole = _from(store.bytes)
-        return [DatabaseSource(database_directory(task, plan.name), plan.name, converted(whole))]
-    _, interval_ms = plan.reading.retention
+        return [DatabaseSource(database_directory(task, store_name), store_name, converted(whole))]
+    _, interval_ms = store_plan.reading.retention
+    if not store.knows_segments and interval_ms == READING_INTERVAL_MS:  # nor is it said of this store alone
+        raise UnknownKindError(
+            plan.state.path,
+            problem=f"how long a segment of store {store_name!r} is, by which the name of its directory goes",
+            remedy="say it with --segment-interval-ms, as in the query that made it",
+        )
     found = []
-    for segment_id, entries in _segments(plan, store.bytes):
-        name = segment_name(plan.name, segment_id * interval_ms)
-        found.append(DatabaseSource(segments_directory(task, plan.name) / name, name, converted(entries)))
+    for segment_id, entries in _segments(store_plan, store.bytes):
+        name = segment_name(store_name, segment_id * interval_ms)
+        found.append(DatabaseSource(segments_directory(task, store_name) / name, name, converted(entries)))
     return found
 
 

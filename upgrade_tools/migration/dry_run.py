@@ -119,7 +119,7 @@ def _disk_of(plan: Plan) -> Path | None:
 
 def _count_databases(plan: Plan, store_plan: StorePlan, store: OpenStore, tallies: Tallies, meter: Meter) -> int:
     """Read the databases that a store would become; return how many there are."""
-    sources = databases_of(store_plan, store, plan.request.timestamp_ms)
+    sources = databases_of(plan, store_plan, store)
     for source in sources:
         entries = size_bytes = 0
         for key, value in source.entries(None):

@@ -9,6 +9,7 @@ from typing import Any
 
 from statestore.recovery.pointer import digest
 from upgrade_tools.migration.plan import Plan
+from upgrade_tools.states import StateOptions
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.task import TaskState
@@ -18,14 +19,21 @@ _NOT_COUNTED = ("LOCK", "LOG")
 
 
 def request_fingerprint(plan: Plan) -> str:
-    """Return what is the same for the same command on the same stores, however far an earlier run of it is."""
+    """Return what is the same for the same command, however far an earlier run of it is.
+
+    It is what the user has said and nothing that was found, as an earlier run may have changed that in place.
+    """
     request = plan.request
     return _digest(
         {
             "source": _absolute(request.source),
             "layout": plan.layout.value,
             "in place": plan.in_place,
-            "stores": [[store.migrated.value, store.making.to_json()] for store in plan.stores],
+            "to": None if request.to is None else request.to.value,
+            "downgrade": request.downgrade,
+            "stores": sorted(request.stores),
+            "said": sorted(_said(store, options) for store, options in request.said.items()),
+            "subtopology": request.subtopology,
             "timestamp_ms": request.timestamp_ms,
             "application_id": request.application_id,
             "changelog_offsets": request.changelog_offsets,
@@ -55,6 +63,13 @@ def _files(directory: Path) -> list[list[Any]]:
                 status = os.stat(path)
                 found.append([os.path.relpath(path, directory), status.st_size, status.st_mtime_ns])
     return sorted(found)
+
+
+def _said(store: str | None, options: StateOptions) -> list[str]:
+    """Return what is said of a store, or of all others: in lists that can be sorted."""
+    kind = None if options.kind is None else options.kind.value
+    said = [store, kind, options.window_size_ms, options.retention_ms, options.segment_interval_ms]
+    return [json.dumps(value) for value in said]
 
 
 def _absolute(path: str) -> str:

@@ -10,20 +10,22 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from statestore.bytestore.directory_view import LOCK_FILE, refuse_if_in_use
 from statestore.errors import DirectoryInUseError, DirectoryNotAccessibleError
-from statestore.recovery.file_lock import FileLock
 from upgrade_tools.states.task import APPLICATION_LOCK
 
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
-_WHOLE_FILE: Final = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 _SET_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
+_ALONE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
+_HELD_ELSEWHERE: Final = (BlockingIOError, PermissionError)
+"""EAGAIN and EACCES: POSIX lets systems say either of a lock that is held."""
 
 
 @contextmanager
@@ -47,36 +49,61 @@ def kept_from_applications(tasks: Iterable[Path], *, create: bool) -> Iterator[N
 def alone_on(workspace: Path) -> Iterator[None]:
     """Hold WORKSPACE.lock for the duration. Raises DirectoryInUseError if another migration does."""
     path = workspace.with_name(f"{workspace.name}.lock")
-    lock = FileLock(path)
-    try:
-        held = lock.acquire()
-    except PermissionError as cause:
-        raise DirectoryNotAccessibleError(str(path.parent), cause=str(cause)) from cause
-    if not held:
-        raise DirectoryInUseError(str(workspace), lock=str(path))
-    try:
+    with ExitStack() as held:
+        _locked(path, workspace, held, os.O_RDWR | os.O_CREAT, lambda file: fcntl.flock(file, _ALONE))
+        held.callback(path.unlink, missing_ok=True)  # while it is still held, so that it is nobody else's
         yield
-    finally:
-        path.unlink(missing_ok=True)
-        lock.release()
 
 
 def _hold(lock: Path, where: Path, held: ExitStack, *, create: bool) -> None:
     if _SET_LOCK is None:
         refuse_if_in_use(lock, where)  # an operating system without such locks: asked once is all there is
         return
-    if create and not lock.exists():
-        held.callback(lock.unlink, missing_ok=True)
+    is_new = create and not lock.exists()
+    descriptor = _locked(
+        lock, where, held, os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, partial(_set_lock, kind=fcntl.F_RDLCK)
+    )
+    if is_new and descriptor is not None:
+        held.callback(_remove_if_alone, lock, descriptor)
+
+
+def _locked(path: Path, where: Path, held: ExitStack, flags: int, take: Callable[[int], None]) -> int | None:
+    """Return the descriptor of a file that is at `path` and that `take` has locked, None if there is no such file.
+
+    Who has a lock may remove its file. So another one may have come into its place once the lock of the first is free.
+    """
+    while True:
+        try:
+            descriptor = os.open(path, flags, 0o644)
+        except FileNotFoundError:
+            return None
+        except PermissionError as cause:
+            raise DirectoryNotAccessibleError(str(where), cause=str(cause)) from cause
+        opened = held.enter_context(ExitStack())
+        opened.callback(os.close, descriptor)
+        try:
+            take(descriptor)
+        except _HELD_ELSEWHERE as cause:
+            raise DirectoryInUseError(str(where), lock=str(path)) from cause
+        if _is_at(path, descriptor):
+            return descriptor
+        opened.close()
+
+
+def _set_lock(descriptor: int, kind: int) -> None:
+    assert _SET_LOCK is not None  # who has none does not come here
+    fcntl.fcntl(descriptor, _SET_LOCK, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0))
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
     try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, 0o644)
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
-        return
-    except PermissionError as cause:
-        raise DirectoryNotAccessibleError(str(where), cause=str(cause)) from cause
-    held.callback(os.close, descriptor)
-    try:
-        fcntl.fcntl(descriptor, _SET_LOCK, _WHOLE_FILE)
-    except BlockingIOError as cause:
-        raise DirectoryInUseError(str(where), lock=str(lock)) from cause
-    except PermissionError as cause:  # EACCES: POSIX lets systems say so of a lock that is held
-        raise DirectoryInUseError(str(where), lock=str(lock)) from cause
+        return False
+
+
+def _remove_if_alone(lock: Path, descriptor: int) -> None:
+    """Remove a lock file that was made here, while it is held; leave it if another migration relies on it by now."""
+    with suppress(*_HELD_ELSEWHERE):
+        _set_lock(descriptor, fcntl.F_WRLCK)
+        lock.unlink(missing_ok=True)

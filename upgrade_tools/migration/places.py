@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from statestore.errors import MigrationRefusedError
+from upgrade_tools.migration.holding import alone_on
 from upgrade_tools.migration.journal import TaskJournal, forget_journal, read_journal
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.migration.publishing import exchange, sync_entry, writing
@@ -132,10 +133,14 @@ def finish_renames(source: str) -> None:
     beside = [path.with_name(f"{path.name}{_MIGRATING}")]
     for workspace in [*beside, *(path.glob(f"*{_MIGRATING}") if path.is_dir() else ())]:
         final = workspace.with_name(workspace.name.removesuffix(_MIGRATING))
-        journal = None if final.exists() else read_journal(workspace)
-        if journal is not None and journal.verified and final.with_name(f"{final.name}{_BACKUP}").exists():
-            os.rename(workspace, final)
-            sync_entry(final)
+        if final.exists() or read_journal(workspace) is None:
+            continue
+        with alone_on(workspace):  # else it is not cut off, but just doing that
+            journal = None if final.exists() else read_journal(workspace)
+            if journal is not None and journal.verified and final.with_name(f"{final.name}{_BACKUP}").exists():
+                with writing(final):
+                    os.rename(workspace, final)
+                    sync_entry(final)
 
 
 def _task_name(plan: Plan, part: int) -> str:

@@ -10,7 +10,7 @@ from upgrade_tools.kinds import Kind
 from upgrade_tools.migration.formats import target_kind
 from upgrade_tools.migration.request import MigrationRequest, TargetLayout
 from upgrade_tools.states import FoundStore, Layout, State, StateOptions, open_state
-from upgrade_tools.states.state import durable_spec, spec_as
+from upgrade_tools.states.state import READING_INTERVAL_MS, durable_spec, spec_as
 
 _OF_KAFKA_STREAMS = (Layout.TASK, Layout.APPLICATION)
 
@@ -25,7 +25,7 @@ class StorePlan:
     reading: StoreSpec
     """How the source is read. What is there in an older format than `kind` says is converted as a store would."""
     written: StoreSpec | None
-    """What is recorded of it; None if nobody says how long it keeps its entries, and its new place need not know."""
+    """What is recorded of it; None if nobody says how long it and its segments keep entries, and nobody need know."""
 
     @property
     def name(self) -> str:
@@ -87,10 +87,11 @@ def plan_migration(request: MigrationRequest) -> Plan:
 
 
 def _plan_store(request: MigrationRequest, layout: TargetLayout, found: FoundStore, *, named: bool) -> StorePlan:
-    options = _reading_options(request, request.options_for(found.name))
+    said = _as_it_is_by_now(request, layout, found, request.options_for(found.name), named=named)
+    options = _reading_options(request, said)
     of_store = open_state(request.source, replace(options, store=found.name))
     kind = Kind.of(of_store.the_spec())
-    if kind not in found.kinds and _without_duplicates(kind) not in found.kinds:
+    if not _is_found(kind, found):
         raise StoreFormatError(
             found.name,
             recorded=" or ".join(candidate.value for candidate in found.kinds),
@@ -100,12 +101,28 @@ def _plan_store(request: MigrationRequest, layout: TargetLayout, found: FoundSto
         )
     migrated = target_kind(found.name, kind, request, layout, named=named)
     plan = StorePlan(kind, migrated, spec_as(found, kind, options, of_store.path), None)
+    if layout is TargetLayout.KAFKA_STREAMS and plan.reading.segment_interval_ms == READING_INTERVAL_MS:
+        return plan  # segments need not begin where those of Kafka's default do, and could not be opened as such
     try:
         return replace(plan, written=durable_spec(plan.making, options, of_store.path))
     except UnknownKindError:
         if layout is TargetLayout.LOCATION:
             raise
         return plan
+
+
+def _as_it_is_by_now(
+    request: MigrationRequest, layout: TargetLayout, found: FoundStore, said: StateOptions, *, named: bool
+) -> StateOptions:
+    """Return what is said of a store, whose kind it no longer has if an earlier run has put some of it in its place."""
+    if said.kind is None or request.target is not None or _is_found(said.kind, found):
+        return said
+    migrated = target_kind(found.name, said.kind, replace(request, through_timestamped=True), layout, named=named)
+    return replace(said, kind=migrated) if _is_found(migrated, found) else said
+
+
+def _is_found(kind: Kind, found: FoundStore) -> bool:
+    return kind in found.kinds or _without_duplicates(kind) in found.kinds
 
 
 def _without_duplicates(kind: Kind) -> Kind:

@@ -75,7 +75,10 @@ class TaskBuild:
         self._meter = meter
 
     def build(self, plan: StorePlan, store: OpenStore, application_id: str, tallies: Tallies) -> None:
-        """Make the databases of a store, those that are not made yet. Raises MigrationCheckError, StoreError."""
+        """Make the databases of a store, those that are not made yet.
+
+        Raises MigrationCheckError, StoreError, UnknownKindError.
+        """
         offsets = StoreOffsets(
             store.application_id or application_id,
             self._partition,
@@ -84,7 +87,7 @@ class TaskBuild:
             store.closed_cleanly,
         )
         made = self._journal.databases.setdefault(plan.name, {})
-        for source in databases_of(plan, store, self._plan.request.timestamp_ms):
+        for source in databases_of(self._plan, plan, store):
             place = source.place.as_posix()
             entries = made.get(place)
             if entries is None:

@@ -111,7 +111,8 @@ def _take(plan: Plan, location: DurableLocation) -> _Taken:
     """Take an empty location, or go on with what an earlier run has left in it."""
     metadata = metadata_of(plan)
     parts = [source_fingerprint(plan, part) for part in plan.state.parts]
-    request = digest("".join([request_fingerprint(plan), *parts]).encode())
+    # Which shard a key belongs to was proved for this number of shards.
+    request = digest("".join([request_fingerprint(plan), f"{metadata.shards} shards", *parts]).encode())
     begun = resume_target(location, request)
     if begun is None:
         claim_target(location, f"the {plan.state.layout.value} {plan.state.path}", metadata, request)

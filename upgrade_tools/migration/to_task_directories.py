@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from statestore.bytestore.kafka_streams_layout import (
     CHECKPOINT_FILE,
@@ -18,7 +19,18 @@ from statestore.bytestore.kafka_streams_layout import (
 )
 from statestore.bytestore.task_directory import read_offsets
 from statestore.bytestore.upgrading import upgradable
-from statestore.errors import DirectoryNotAccessibleError, MigrationRefusedError, NoRoomError, StateStoreError
+from statestore.errors import (
+    DirectoryDamagedError,
+    FormatError,
+    LocalStateCorruptedError,
+    MigrationCheckError,
+    MigrationRefusedError,
+    StoreFormatError,
+    StoreUndecodableError,
+    UnknownColumnFamilyError,
+    UnknownEntryError,
+    UnknownKindError,
+)
 from statestore.format.offset_checkpoint import encode_offset_checkpoint
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
 from upgrade_tools.migration.holding import alone_on, kept_from_applications
@@ -30,6 +42,19 @@ from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, S
 from upgrade_tools.migration.task_build import TaskBuild
 from upgrade_tools.states import OpenStore
 from upgrade_tools.states.task import TaskState
+
+_CAN_NOT_GO_ON: Final = (
+    DirectoryDamagedError,
+    FormatError,
+    LocalStateCorruptedError,
+    MigrationCheckError,
+    StoreFormatError,
+    StoreUndecodableError,
+    UnknownColumnFamilyError,
+    UnknownEntryError,
+    UnknownKindError,
+)
+"""What would end the same command again. After anything else, as a disk that is full, it goes on with what is there."""
 
 
 def migrate_to_task_directories(plan: Plan, on_progress: OnProgress | None = None) -> MigrationReport:
@@ -78,9 +103,7 @@ class _Migration:
         meter = Meter(sum(len(place.tasks) for place in to_make), self.on_progress)
         try:
             made = [place for place in to_make if self._make(place, meter)]
-        except (NoRoomError, DirectoryNotAccessibleError):
-            raise  # the next run can go on with what is there
-        except StateStoreError:
+        except _CAN_NOT_GO_ON:
             for place in to_make:
                 self._discard(place)
             raise

@@ -1,0 +1,129 @@
+"""What of a file of rows has expired: a state location has no room for it, as its stores know the latest time in them.
+
+Directories of Kafka Streams, of which files are made, may still have it: what expires goes with the next write only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.segments import NO_STREAM_TIME, Segments
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.format.partitioner import partition_column
+from statestore.format.session_key import split_session_key
+from statestore.format.window_key import split_window_key
+from statestore.recovery.logical_writes import LogicalWrite
+
+_TIMES: Final = {StoreKind.WINDOW: "start_ms", StoreKind.SESSION: "end_ms", StoreKind.VERSIONED: "start_ms"}
+"""The columns with the times by which stores expire."""
+
+
+class LatestTimes:
+    """The latest time in each segmented store of each shard; with `shards` of None, rows stay in their parts."""
+
+    def __init__(self, shards: int | None) -> None:
+        self._shards = shards
+        self._times_ms: dict[tuple[int, str], int] = {}
+
+    def see(self, part: int, spec: StoreSpec, rows: pa.RecordBatch) -> None:
+        """Take account of rows of a store, in the schema ROWS. Those that have no key or time don't count."""
+        if spec.kind not in _TIMES:
+            return
+        found = pa.Table.from_batches([rows.select(["key", _TIMES[spec.kind]])]).drop_null()
+        keys, times = (column.combine_chunks() for column in found.columns)
+        if self._shards is None:
+            self._count(part, spec.name, times)
+            return
+        places = partition_column(keys, self._shards)
+        for shard in np.unique(places).tolist():
+            self._count(shard, spec.name, times.filter(pa.array(places == shard)))
+
+    def segments(self, shard: int, spec: StoreSpec) -> Segments:
+        """Return the segments of a store that has seen its latest time."""
+        latest_ms = self._times_ms.get((shard, spec.name), NO_STREAM_TIME)
+        return Segments(MemoryByteStore(spec.name), *spec.retention, latest_ms)
+
+    def _count(self, shard: int, store: str, times: pa.Int64Array) -> None:
+        if len(times):
+            place = shard, store
+            self._times_ms[place] = max(self._times_ms.get(place, NO_STREAM_TIME), pc.max(times).as_py())
+
+
+class Unexpired:
+    """Takes the writes of stores, and hands out those that have not expired by the latest times.
+
+    Those of a versioned store's key must come one after the other, oldest first.
+    """
+
+    def __init__(self, latest: LatestTimes) -> None:
+        self._latest = latest
+        self._versions: dict[tuple[int, str], _LiveVersions] = {}
+        self.expired = 0
+        """How many were not handed out."""
+
+    def of(self, shard: int, spec: StoreSpec, writes: list[LogicalWrite]) -> list[LogicalWrite]:
+        """Return those of some writes that are live. The last version comes later: what follows it says when it ended.
+
+        Raises FormatError for the key of a window or session that is none.
+        """
+        if spec.kind is StoreKind.KEY_VALUE:
+            return writes
+        segments = self._latest.segments(shard, spec)
+        if spec.kind is StoreKind.VERSIONED:
+            versions = self._versions.setdefault((shard, spec.name), _LiveVersions(segments))
+            live = [write for write in map(versions.followed_by, writes) if write is not None]
+            self.expired += versions.take_expired()
+            return live
+        live = [write for write in writes if segments.is_live(segments.id_of(_time_of(spec, write.key)))]
+        self.expired += len(writes) - len(live)
+        return live
+
+    def left(self) -> Iterator[tuple[int, str, list[LogicalWrite]]]:
+        """Yield the last version of each store of each shard, with shard and store: no more writes come."""
+        for (shard, store), versions in self._versions.items():
+            last = versions.followed_by(None)
+            self.expired += versions.take_expired()
+            yield shard, store, [] if last is None else [last]
+
+
+class _LiveVersions:
+    """Says which versions are live, each once the next one has come."""
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+        self._held: LogicalWrite | None = None
+        self._expired = 0
+        self._has_live = False
+        """Whether a version of the held one's key that is older was live."""
+
+    def followed_by(self, write: LogicalWrite | None) -> LogicalWrite | None:
+        """Hold a write, and return the one that was held, None if that has expired or there was none."""
+        held, self._held = self._held, write
+        if held is None:
+            return None
+        same_key = write is not None and write.key == held.key
+        live = self._is_live(held, write.timestamp_ms if write is not None and same_key else None)
+        self._has_live = same_key and (self._has_live or live)
+        self._expired += not live
+        return held if live else None
+
+    def take_expired(self) -> int:
+        """Return how many had expired since this was asked last."""
+        expired, self._expired = self._expired, 0
+        return expired
+
+    def _is_live(self, held: LogicalWrite, ended_ms: int | None) -> bool:
+        # A tombstone that nothing comes before stands in the segment of its own time.
+        stands_at_ms = held.timestamp_ms if held.stored is None and not self._has_live else ended_ms
+        return stands_at_ms is None or self._segments.is_live(self._segments.id_of(stands_at_ms))
+
+
+def _time_of(spec: StoreSpec, key: bytes) -> int:
+    """Return the time of a window or session by which it expires."""
+    return split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]
