@@ -16,9 +16,8 @@ from statestore.bytestore.memory import MemoryByteStore
 from statestore.bytestore.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.partitioner import partition_column
-from statestore.format.session_key import split_session_key
-from statestore.format.window_key import split_window_key
 from statestore.recovery.logical_writes import LogicalWrite
+from upgrade_tools.live_entries import LiveVersions, expiry_time_of
 
 _TIMES: Final = {StoreKind.WINDOW: "start_ms", StoreKind.SESSION: "end_ms", StoreKind.VERSIONED: "start_ms"}
 """The columns with the times by which stores expire."""
@@ -63,7 +62,7 @@ class Unexpired:
 
     def __init__(self, latest: LatestTimes) -> None:
         self._latest = latest
-        self._versions: dict[tuple[int, str], _LiveVersions] = {}
+        self._versions: dict[tuple[int, str], LiveVersions] = {}
         self.expired = 0
         """How many were not handed out."""
 
@@ -76,11 +75,12 @@ class Unexpired:
             return writes
         segments = self._latest.segments(shard, spec)
         if spec.kind is StoreKind.VERSIONED:
-            versions = self._versions.setdefault((shard, spec.name), _LiveVersions(segments))
+            versions = self._versions.setdefault((shard, spec.name), LiveVersions(segments))
             live = [write for write in map(versions.followed_by, writes) if write is not None]
             self.expired += versions.take_expired()
             return live
-        live = [write for write in writes if segments.is_live(segments.id_of(_time_of(spec, write.key)))]
+        time_of = expiry_time_of(spec)
+        live = [write for write in writes if segments.is_live(segments.id_of(time_of(write.key)))]
         self.expired += len(writes) - len(live)
         return live
 
@@ -90,40 +90,3 @@ class Unexpired:
             last = versions.followed_by(None)
             self.expired += versions.take_expired()
             yield shard, store, [] if last is None else [last]
-
-
-class _LiveVersions:
-    """Says which versions are live, each once the next one has come."""
-
-    def __init__(self, segments: Segments) -> None:
-        self._segments = segments
-        self._held: LogicalWrite | None = None
-        self._expired = 0
-        self._has_live = False
-        """Whether a version of the held one's key that is older was live."""
-
-    def followed_by(self, write: LogicalWrite | None) -> LogicalWrite | None:
-        """Hold a write, and return the one that was held, None if that has expired or there was none."""
-        held, self._held = self._held, write
-        if held is None:
-            return None
-        same_key = write is not None and write.key == held.key
-        live = self._is_live(held, write.timestamp_ms if write is not None and same_key else None)
-        self._has_live = same_key and (self._has_live or live)
-        self._expired += not live
-        return held if live else None
-
-    def take_expired(self) -> int:
-        """Return how many had expired since this was asked last."""
-        expired, self._expired = self._expired, 0
-        return expired
-
-    def _is_live(self, held: LogicalWrite, ended_ms: int | None) -> bool:
-        # A tombstone that nothing comes before stands in the segment of its own time.
-        stands_at_ms = held.timestamp_ms if held.stored is None and not self._has_live else ended_ms
-        return stands_at_ms is None or self._segments.is_live(self._segments.id_of(stands_at_ms))
-
-
-def _time_of(spec: StoreSpec, key: bytes) -> int:
-    """Return the time of a window or session by which it expires."""
-    return split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]
