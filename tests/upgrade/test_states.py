@@ -64,3 +64,13 @@ def test_a_segment_s_directory_may_have_the_name_of_an_older_release(tmp_path: P
         entries = list(stores["store"].bytes.range(None, None))
     assert len(entries) == len(load_fixture("window").logical["entries"])
     assert (task / "store/store:180000").is_dir(), "renamed in the view alone"
+
+
+def test_whoever_asks_is_told_about_how_much_there_is_in_a_part(tmp_path: Path) -> None:
+    state = open_state(str(load_fixture("headers-kv").unpack(tmp_path)))
+    told: list[int] = []
+    state.on_open = told.append
+    with state.open(0, state.specs()) as stores:
+        entries = len(list(stores["store"].bytes.range(None, None)))
+    assert len(told) == 1
+    assert 0 < told[0] <= 2 * entries, "RocksDB's estimate"

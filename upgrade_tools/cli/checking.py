@@ -144,7 +144,7 @@ def diff(
 
 
 def _verify_one(state: State, as_json: bool) -> int:
-    with counted("checking") as advance:
+    with counted("checking", state) as advance:
         report = check_state(state, advance)
     if as_json:
         print_json(report.to_json())
@@ -197,7 +197,7 @@ def _first(differences: Iterator[Difference]) -> tuple[list[Difference], int]:
 
 
 def _counted(first: State, second: State, ignored: Ignored) -> Comparison:
-    with counted("comparing") as advance:
+    with counted("comparing", first, second) as advance:
         comparison = Comparison(first, second, ignored, advance)
         comparison.count()
     return comparison

@@ -11,6 +11,7 @@ from statestore.errors import UnknownKindError
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import print_json, progress_bar, results, say
+from upgrade_tools.cli.progress import counted
 from upgrade_tools.exchange import Exchanged, ImportOptions, export_state, import_state
 from upgrade_tools.location_rollback import roll_back
 from upgrade_tools.row_files import FileFormat, row_count
@@ -59,9 +60,8 @@ def export(
         checkpoint=checkpoint,
         work_dir=work_dir,
     )
-    with progress_bar() as progress:
-        task = progress.add_task("exporting", total=None)
-        done = export_state(state, file, _format_of(file, file_format), lambda rows: progress.advance(task, rows))
+    with counted("exporting", state) as advance:
+        done = export_state(state, file, _format_of(file, file_format), advance)
     _show(done, "exported to", as_json)
 
 

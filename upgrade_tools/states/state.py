@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -104,6 +104,8 @@ class State(ABC):
         self.layout = layout
         self.parts = tuple(parts)
         self.options = options
+        self.on_open: Callable[[int], None] | None = None
+        """Is told, of each part that is opened, about how many entries it has."""
 
     @abstractmethod
     def found_stores(self) -> list[FoundStore]:
@@ -118,6 +120,8 @@ class State(ABC):
         """
         try:
             with self._open(part, specs) as stores:
+                if self.on_open is not None:
+                    self.on_open(sum(store.bytes.approximate_num_entries() for store in stores.values()))
                 yield stores
         except FormatError as cause:
             read_as = [f"{spec.name} ({Kind.of(spec).value})" for spec in specs]
