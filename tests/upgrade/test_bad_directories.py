@@ -49,13 +49,15 @@ def run_all(tools: Tools, where: Path | str, kind: str = "headers-kv", *, inspec
     return ended
 
 
-def all_end_with(code: int, ended: list[Ended], *said: str) -> None:
+def all_end_with(code: int, ended: list[Ended], *said: str) -> int:
+    """See that commands end with a code and an error that says all of this; return how many there were."""
     for one in ended:
         assert (one.code, one.out) == (code, ""), one
         assert one.err.startswith("error: "), one
         assert one.err.count("\n") == 1, "one sentence or two, on a line"
         for text in said:
             assert text in one.err, one
+    return len(ended)
 
 
 HOLD_DATABASE = """
@@ -88,14 +90,14 @@ def other_process(program: str, argument: Path) -> Iterator[None]:
 
 def test_a_database_that_an_application_has_open(task: Path, tools: Tools) -> None:
     with other_process(HOLD_DATABASE, task / DATABASE):
-        all_end_with(3, run_all(tools, task), "is in use", "LOCK", "Stop it")
+        assert all_end_with(3, run_all(tools, task), "is in use", "LOCK", "Stop it")
     assert tools("scan", "--kind", "headers-kv", task).code == 0
 
 
 def test_an_application_s_directory_that_is_locked(task: Path, tools: Tools) -> None:
     lock = task.parent / ".lock"
     with other_process(HOLD_LOCK, lock):
-        all_end_with(3, run_all(tools, task), "is in use", ".lock")
+        assert all_end_with(3, run_all(tools, task), "is in use", ".lock")
         assert tools("scan", "--kind", "headers-kv", task.parent).code == 3
     assert tools("scan", "--kind", "headers-kv", task).code == 0
 
@@ -146,12 +148,12 @@ def a_database(path: Path) -> None:
 )
 def test_what_is_no_state(make: Callable[[Path], None], found: str, tmp_path: Path, tools: Tools) -> None:
     make(tmp_path / "it")
-    all_end_with(4, run_all(tools, tmp_path / "it"), found, "Name a task directory of Kafka Streams")
+    assert all_end_with(4, run_all(tools, tmp_path / "it"), found, "Name a task directory of Kafka Streams")
 
 
 def test_a_location_that_does_not_exist(tmp_path: Path, tools: Tools) -> None:
-    all_end_with(4, run_all(tools, (tmp_path / "nowhere").as_uri()), "nothing that is known")
-    all_end_with(6, run_all(tools, "gopher://host/state"), "pyarrow can")
+    assert all_end_with(4, run_all(tools, (tmp_path / "nowhere").as_uri()), "nothing that is known")
+    assert all_end_with(6, run_all(tools, "gopher://host/state"), "pyarrow can")
 
 
 def remove_current(database: Path) -> None:
@@ -193,7 +195,7 @@ def test_what_was_copied_in_part(damage: Callable[[Path], None], task: Path, too
     damage(task / DATABASE)
     ended = run_all(tools, task)
     verified = ended.pop(2)
-    all_end_with(5, ended, "is damaged, or was copied", str(task), "Copy all of it again")
+    assert all_end_with(5, ended, "is damaged, or was copied", str(task), "Copy all of it again")
     assert verified.code in (1, 5), "1 if it could name all that is damaged, 5 if it could not begin"
     assert str(task) in verified.out + verified.err
 
@@ -210,24 +212,26 @@ def test_a_local_copy_that_is_not_what_it_was_closed_as(tmp_path: Path, tools: T
     shard = Shard(tmp_path)
     shard.batch(shard.batch(shard.start(), {b"k": stored(b"v")}), {b"k": stored(b"v")})
     cut_manifest(shard.copy)
-    all_end_with(5, run_all(tools, shard.copy), "does not hold the files that it was closed with")
+    assert all_end_with(5, run_all(tools, shard.copy), "does not hold the files that it was closed with")
     (shard.copy / "statestore.marker").write_bytes(b"{")
-    all_end_with(5, run_all(tools, shard.copy), "is not one")
+    assert all_end_with(5, run_all(tools, shard.copy), "is not one")
 
 
 def test_a_location_whose_metadata_is_damaged(tmp_path: Path, tools: Tools) -> None:
     (tmp_path / METADATA_NAME).write_bytes(b"{")
-    all_end_with(5, run_all(tools, tmp_path), METADATA_NAME, "is not readable state metadata")
+    assert all_end_with(5, run_all(tools, tmp_path), METADATA_NAME, "is not readable state metadata")
 
 
 def test_plain_and_timestamped_data_is_no_upgrade_to_headers(tmp_path: Path, tools: Tools) -> None:
     task = load_fixture("ts-kv-from-plain").unpack(tmp_path / "source")
-    all_end_with(4, run_all(tools, task, inspect=False), "at the same time", "Finish the upgrade to timestamped first")
+    assert all_end_with(
+        4, run_all(tools, task, inspect=False), "at the same time", "Finish the upgrade to timestamped first"
+    )
 
 
 def test_a_column_family_that_no_store_has(task: Path, tools: Tools) -> None:
     RocksDBDatabase(str(task / DATABASE), ["windowKeyValueWithHeaders"], compacting=False).close()
-    all_end_with(4, run_all(tools, task, inspect=False), "windowKeyValueWithHeaders")
+    assert all_end_with(4, run_all(tools, task, inspect=False), "windowKeyValueWithHeaders")
     assert "no store has that is known" in tools("inspect", task).out
 
 
@@ -245,7 +249,7 @@ def test_a_column_family_that_no_store_has(task: Path, tools: Tools) -> None:
 )
 def test_another_kind_than_it_is(name: str, kind: str, said: str, tmp_path: Path, tools: Tools) -> None:
     task = load_fixture(name).unpack(tmp_path / "source")
-    all_end_with(4, run_all(tools, task, kind, inspect=False), said)
+    assert all_end_with(4, run_all(tools, task, kind, inspect=False), said)
 
 
 def test_another_kind_than_is_recorded(tmp_path: Path, tools: Tools) -> None:
@@ -255,8 +259,8 @@ def test_another_kind_than_is_recorded(tmp_path: Path, tools: Tools) -> None:
     (tmp_path / "pointers").write_text(shard.batch(pointer, {b"k": stored(b"v")}).to_json())
     location = [tmp_path / "state", "--pointers", tmp_path / "pointers"]
     for kind in ("kv", "headers-session"):
-        all_end_with(4, run_all(tools, shard.copy, kind, inspect=False), "recorded")
-        all_end_with(
+        assert all_end_with(4, run_all(tools, shard.copy, kind, inspect=False), "recorded")
+        assert all_end_with(
             4, [tools("scan", "--kind", kind, *location), tools("verify", "--kind", kind, *location)], "recorded"
         )
 
@@ -264,7 +268,7 @@ def test_another_kind_than_is_recorded(tmp_path: Path, tools: Tools) -> None:
 def test_a_stranger_among_segments(tmp_path: Path, tools: Tools) -> None:
     task = load_fixture("window").unpack(tmp_path / "source")
     (task / "store/notes.txt").write_text("?")
-    all_end_with(4, run_all(tools, task, "window", inspect=False), "notes.txt", "Move it away")
+    assert all_end_with(4, run_all(tools, task, "window", inspect=False), "notes.txt", "Move it away")
 
 
 @pytest.fixture
@@ -303,7 +307,7 @@ def test_what_this_user_may_not_read(what: str, readable: Path, tools: Tools) ->
             tools("verify", "--kind", "headers-kv", readable),
             tools("inspect", readable),
         ]
-    all_end_with(6, ended, "Permission denied", "Run this as the user")
+    assert all_end_with(6, ended, "Permission denied", "Run this as the user")
     path.chmod(before[str(path.relative_to(readable))][0] & 0o777)
     assert everything_below(readable) == before
 
@@ -314,7 +318,9 @@ def test_a_location_that_this_user_may_not_read(readable: Path, tools: Tools) ->
     (state / METADATA_NAME).write_text("{}")
     (state / METADATA_NAME).chmod(0)
     with as_nobody():
-        all_end_with(6, [tools("scan", state), tools("inspect", state), tools("verify", state)], "Permission denied")
+        assert all_end_with(
+            6, [tools("scan", state), tools("inspect", state), tools("verify", state)], "Permission denied"
+        )
 
 
 def test_links_are_followed_and_lead_nowhere_else(task: Path, tmp_path: Path, tools: Tools) -> None:
@@ -348,7 +354,7 @@ def test_names_that_are_not_text(task: Path, tmp_path: Path, tools: Tools) -> No
 
 def test_a_directory_to_work_in_that_is_not_there(task: Path, tmp_path: Path, tools: Tools) -> None:
     ended = tools("scan", "--kind", "headers-kv", "--work-dir", tmp_path / "nowhere", task)
-    all_end_with(6, [ended], "nowhere", "is no directory")
+    assert all_end_with(6, [ended], "nowhere", "is no directory")
 
 
 def test_entries_that_are_none_of_the_kind_that_was_said(tmp_path: Path, tools: Tools) -> None:
@@ -366,4 +372,4 @@ def test_entries_that_are_none_of_their_family(task: Path, tools: Tools) -> None
     database.family("keyValueWithTimestampAndHeaders").put(b"\x00", b"\x7f")
     database.close()
     ended = [tools("inspect", task), tools("scan", task), tools("get", task, "0x00")]
-    all_end_with(5, ended, "store (", "verify names")
+    assert all_end_with(5, ended, "store (", "verify names")

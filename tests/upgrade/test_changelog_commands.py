@@ -28,6 +28,7 @@ pytestmark = pytest.mark.kafka
 DELETE = {"cleanup.policy": "delete", "retention.ms": "-1"}
 WINDOWED = {"cleanup.policy": "compact,delete", "retention.ms": "86400000"}
 WINDOW = "s:window:window-size-ms=10000,retention-ms=120000"
+Refused = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +46,13 @@ def application(broker: KafkaBroker, request: pytest.FixtureRequest, tmp_path: P
 
 
 @pytest.fixture
-def refused(application: Application, capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
-    def check(status: int, expected: ExitCode, *words: str) -> None:
+def refused(application: Application, capsys: pytest.CaptureFixture[str]) -> Refused:
+    def check(status: int, expected: ExitCode, *words: str) -> str:
         said = " ".join(capsys.readouterr().err.split())
         assert (status, [word for word in words if word not in said]) == (expected, []), said
         assert not application.target.exists() or read_metadata(DurableLocation(application.target)) is None
         assert [path.name for path in application.target.parent.iterdir() if ".unfinished" in path.name] == []
+        return said
 
     return check
 
@@ -91,20 +93,20 @@ def test_what_the_retention_of_a_topic_has_deleted_is_not_missed(
 
 
 @pytest.mark.parametrize("topics", [[], ["other"]])
-def test_a_topic_that_is_missing(application: Application, refused: Callable[..., None], topics: list[str]) -> None:
+def test_a_topic_that_is_missing(application: Application, refused: Refused, topics: list[str]) -> None:
     for store in topics:
         application.topic(store)
-    status = application.to_state("s:kv")
-    refused(status, ExitCode.UNKNOWN_LAYOUT, f"no topic {application.name}-s-changelog", "--application-id", *topics)
+    missing = (f"no topic {application.name}-s-changelog", "--application-id", *topics)
+    assert refused(application.to_state("s:kv"), ExitCode.UNKNOWN_LAYOUT, *missing)
 
 
-def test_stores_with_different_numbers_of_partitions(application: Application, refused: Callable[..., None]) -> None:
+def test_stores_with_different_numbers_of_partitions(application: Application, refused: Refused) -> None:
     application.topic("s", 1)
     application.topic("t", 2)
-    refused(application.restore("s:kv", "t:kv"), ExitCode.FOUND_PROBLEMS, "has 2 partitions", "has 1")
+    assert refused(application.restore("s:kv", "t:kv"), ExitCode.FOUND_PROBLEMS, "has 2 partitions", "has 1")
 
 
-def test_an_application_that_runs(application: Application, refused: Callable[..., None]) -> None:
+def test_an_application_that_runs(application: Application, refused: Refused) -> None:
     application.topic()
     application.cluster.create_topic(f"{application.name}-in", 1, {})
     member = Consumer(
@@ -112,53 +114,53 @@ def test_an_application_that_runs(application: Application, refused: Callable[..
     )
     member.subscribe([f"{application.name}-in"])
     assert member.poll(30) is not None  # the end of the partition: it is a member now
-    refused(application.restore("s:kv"), ExitCode.IN_USE, "runs, or has just stopped", "session.timeout.ms")
-    refused(application.to_state("s:kv"), ExitCode.IN_USE, "runs")
+    assert refused(application.restore("s:kv"), ExitCode.IN_USE, "runs, or has just stopped", "session.timeout.ms")
+    assert refused(application.to_state("s:kv"), ExitCode.IN_USE, "runs")
     state = load_fixture("headers-kv").unpack(application.target.parent / "golden")
-    refused(application.emit(state), ExitCode.IN_USE, "runs")
+    assert refused(application.emit(state), ExitCode.IN_USE, "runs")
     offsets = application.target.parent / "offsets"
     offsets.write_text(json.dumps({f"{application.name}-in": {"0": 0}}))
-    refused(application.offsets("--set", str(offsets)), ExitCode.IN_USE, "runs")
+    assert refused(application.offsets("--set", str(offsets)), ExitCode.IN_USE, "runs")
     member.close()
     assert application.restore("s:kv") == 0
 
 
 @pytest.mark.parametrize("config", [DELETE, {**COMPACT, "cleanup.policy": "compact,delete"}])
-def test_a_log_that_lacks_its_beginning(
-    application: Application, refused: Callable[..., None], config: Mapping[str, str]
-) -> None:
+def test_a_log_that_lacks_its_beginning(application: Application, refused: Refused, config: Mapping[str, str]) -> None:
     topic = application.topic(config=config)
     application.send(topic, [Message(b"a"), Message(b"b")])
     application.delete_before(topic, 1)
-    refused(application.restore("s:kv"), ExitCode.DAMAGED, "begins at offset 1", "local state")
+    assert refused(application.restore("s:kv"), ExitCode.DAMAGED, "begins at offset 1", "local state")
 
 
-def test_a_gap_that_only_transactions_explain(application: Application, refused: Callable[..., None]) -> None:
+def test_a_gap_that_only_transactions_explain(application: Application, refused: Refused) -> None:
     topic = application.topic(config=DELETE)
     application.send(topic, [Message(b"a")], ended="commit")
     application.send(topic, [Message(b"b")], ended="abort")
     application.send(topic, [Message(b"c")])
-    refused(application.restore("s:kv"), ExitCode.DAMAGED, "no records from offset 1 to 3", "--transactional")
+    assert refused(application.restore("s:kv"), ExitCode.DAMAGED, "no records from offset 1 to 3", "--transactional")
     assert application.restore("s:kv", options=["--transactional"]) == 0
 
 
-def test_a_transaction_that_has_not_ended(application: Application, refused: Callable[..., None]) -> None:
+def test_a_transaction_that_has_not_ended(application: Application, refused: Refused) -> None:
     topic = application.topic()
     producer = application.send(topic, [Message(b"a")], ended="never")
-    refused(application.to_state("s:kv"), ExitCode.DAMAGED, "offset 0 on has not ended", "transaction.timeout.ms")
+    assert refused(
+        application.to_state("s:kv"), ExitCode.DAMAGED, "offset 0 on has not ended", "transaction.timeout.ms"
+    )
     producer.abort_transaction(30)
     assert application.to_state("s:kv") == 0
 
 
-def test_records_that_no_store_has_written(application: Application, refused: Callable[..., None]) -> None:
+def test_records_that_no_store_has_written(application: Application, refused: Refused) -> None:
     topic = application.topic(config=DELETE)
     application.send(topic, [Message(encode_window_key(b"k", 20_000)), Message(b"short")])
-    refused(application.restore(WINDOW), ExitCode.DAMAGED, "partition 0, offset 1", "not that of a window")
+    assert refused(application.restore(WINDOW), ExitCode.DAMAGED, "partition 0, offset 1", "not that of a window")
     assert not application.target.exists()
-    refused(application.to_state(WINDOW), ExitCode.DAMAGED, "offset 1")
+    assert refused(application.to_state(WINDOW), ExitCode.DAMAGED, "offset 1")
     assert {path.name for path in application.target.iterdir()} == {MARKER_NAME}, "what was begun is no state"
     application.send(topic, [Message(None)])
-    refused(application.to_state("s:kv"), ExitCode.DAMAGED, "offset 2: it has no key")
+    assert refused(application.to_state("s:kv"), ExitCode.DAMAGED, "offset 2: it has no key")
     assert application.cluster.log_ends(topic, 1)[0].end_offset == 3
 
 
@@ -171,23 +173,23 @@ def test_a_broker_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFix
     assert not (tmp_path / "made").exists()
 
 
-def test_keys_that_are_not_those_of_records(application: Application, refused: Callable[..., None]) -> None:
+def test_keys_that_are_not_those_of_records(application: Application, refused: Refused) -> None:
     topic = application.topic(partitions=2)
     key = next(key for key in (b"a", b"b", b"c", b"d") if murmur2(key, 2) == 0)
     application.send(topic, [Message(key)], partition=1)
-    refused(application.to_state("s:kv"), ExitCode.FOUND_PROBLEMS, f"0x{key.hex()}", "--shard-by partition")
+    assert refused(application.to_state("s:kv"), ExitCode.FOUND_PROBLEMS, f"0x{key.hex()}", "--shard-by partition")
     assert application.to_state("s:kv", options=["--shard-by", "partition"]) == 0
     metadata = read_metadata(DurableLocation(application.target))
     assert metadata is not None
     assert (metadata.shard_by, metadata.shards) == ("partition", 2)
 
 
-def test_a_target_that_is_not_empty(application: Application, refused: Callable[..., None]) -> None:
+def test_a_target_that_is_not_empty(application: Application, refused: Refused) -> None:
     application.topic()
     application.target.mkdir()
     (application.target / "file").touch()
-    refused(application.restore("s:kv"), ExitCode.FOUND_PROBLEMS, str(application.target))
-    refused(application.to_state("s:kv"), ExitCode.FOUND_PROBLEMS, "'file'")
+    assert refused(application.restore("s:kv"), ExitCode.FOUND_PROBLEMS, str(application.target))
+    assert refused(application.to_state("s:kv"), ExitCode.FOUND_PROBLEMS, "'file'")
     assert [path.name for path in application.target.iterdir()] == ["file"]
 
 
@@ -253,7 +255,7 @@ def test_what_the_state_has_no_more_is_deleted_in_the_log(
     assert other.log(topic, "headers-session")[3:] == [(gone, None, 80_000, []), (old, b"new", 80_000, [])]
 
 
-def test_versions_in_the_log_that_the_state_has_not(application: Application, refused: Callable[..., None]) -> None:
+def test_versions_in_the_log_that_the_state_has_not(application: Application, refused: Refused) -> None:
     store = "s:versioned:retention-ms=300000"
     application.send(application.topic(), [Message(b"k", b"1", 1_000), Message(b"k", b"3", 3_000)])
     assert application.restore(store) == 0
@@ -261,7 +263,7 @@ def test_versions_in_the_log_that_the_state_has_not(application: Application, re
     topic = other.topic()
     other.send(topic, [Message(b"k", b"2", 2_000)])
     status = other.emit(application.target / "0_0", "--append")
-    refused(status, ExitCode.FOUND_PROBLEMS, f"0x{b'k'.hex()}", "can't be deleted", "Delete the topic")
+    assert refused(status, ExitCode.FOUND_PROBLEMS, f"0x{b'k'.hex()}", "can't be deleted", "Delete the topic")
     assert other.cluster.log_ends(topic, 1)[0].end_offset == 1
     third = Application(application.servers, f"{application.name}-c", application.target.parent / "third")
     third.send(third.topic(), [Message(b"k", b"1", 1_000), Message(b"k", b"other", 3_000)])
@@ -278,7 +280,7 @@ def test_versions_in_the_log_that_the_state_has_not(application: Application, re
 )
 def test_a_topic_that_would_not_keep_a_state(
     application: Application,
-    refused: Callable[..., None],
+    refused: Refused,
     kind: str,
     config: Mapping[str, str],
     problem: str,
@@ -288,37 +290,33 @@ def test_a_topic_that_would_not_keep_a_state(
     topic = application.topic("store", 1, config)
     options = ["--window-size-ms", "10000", "--retention-ms", "120000", "--segment-interval-ms", "60000"]
     status = application.emit(state, "--kind", kind, *(options if kind == "headers-window" else []))
-    refused(status, ExitCode.FOUND_PROBLEMS, problem, "cleanup.policy=compact")
+    assert refused(status, ExitCode.FOUND_PROBLEMS, problem, "cleanup.policy=compact")
     assert application.cluster.log_ends(topic, 1)[0].end_offset == 0
 
 
-def test_records_that_the_broker_does_not_take(
-    application: Application, refused: Callable[..., None], tmp_path: Path
-) -> None:
+def test_records_that_the_broker_does_not_take(application: Application, refused: Refused, tmp_path: Path) -> None:
     state = load_fixture("headers-kv").unpack(tmp_path / "golden")
     topic = application.topic("store", 1, {**COMPACT, "max.message.bytes": "100"})
-    refused(application.emit(state), ExitCode.FOUND_PROBLEMS, topic, "a record was not taken", "--append")
+    assert refused(application.emit(state), ExitCode.FOUND_PROBLEMS, topic, "a record was not taken", "--append")
 
 
-def test_a_state_of_which_too_little_is_known(
-    application: Application, refused: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_state_of_which_too_little_is_known(application: Application, refused: Refused, tmp_path: Path) -> None:
     state = load_fixture("headers-window").unpack(tmp_path / "golden")
     for said in ([], ["--segment-interval-ms", "60000"], ["--retention-ms", "120000"]):
         status = application.emit(state, "--kind", "headers-window", "--window-size-ms", "10000", *said)
-        refused(status, ExitCode.USAGE, "how long store 'store' keeps", "--retention-ms", "--segment-interval-ms")
+        assert refused(
+            status, ExitCode.USAGE, "how long store 'store' keeps", "--retention-ms", "--segment-interval-ms"
+        )
     assert f"{application.name}-store-changelog" not in application.cluster.topics()
 
 
-def test_partitions_that_a_state_does_not_fit(
-    application: Application, refused: Callable[..., None], tmp_path: Path
-) -> None:
+def test_partitions_that_a_state_does_not_fit(application: Application, refused: Refused, tmp_path: Path) -> None:
     state = load_fixture("headers-kv").unpack(tmp_path / "golden")
     status = application.emit(state)
-    refused(status, ExitCode.USAGE, "how many partitions", "--partitions")
+    assert refused(status, ExitCode.USAGE, "how many partitions", "--partitions")
     other = state.rename(state.with_name("0_3"))
     status = application.emit(other, "--partitions", "3")
-    refused(status, ExitCode.FOUND_PROBLEMS, "has 3 partitions", "has 4")
+    assert refused(status, ExitCode.FOUND_PROBLEMS, "has 3 partitions", "has 4")
     assert application.emit(other, "--partitions", "4") == 0
     ends = application.cluster.log_ends(f"{application.name}-store-changelog", 4)
     assert [end.end_offset > 0 for end in ends] == [False, False, False, True]
@@ -346,7 +344,7 @@ def test_offsets_become_those_of_the_group_and_come_back(
 
 
 def test_ends_of_transactions_are_not_waiting(
-    application: Application, refused: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    application: Application, refused: Refused, capsys: pytest.CaptureFixture[str]
 ) -> None:
     repartition = f"{application.name}-by-name-repartition"
     application.cluster.create_topic(repartition, 3, {})
@@ -356,7 +354,7 @@ def test_ends_of_transactions_are_not_waiting(
     assert application.offsets() == 0
     assert json.loads(capsys.readouterr().out) == {}
     application.send(repartition, [Message(None)], partition=2)
-    refused(application.offsets(), ExitCode.FOUND_PROBLEMS, f"{repartition}, partition 2", "from offset 0 on")
+    assert refused(application.offsets(), ExitCode.FOUND_PROBLEMS, f"{repartition}, partition 2", "from offset 0 on")
 
 
 def test_an_application_that_is_restored_goes_on_with_what_waits(
@@ -389,12 +387,12 @@ def test_an_application_that_is_restored_goes_on_with_what_waits(
     ],
 )
 def test_offsets_that_can_not_be_a_groups(
-    application: Application, refused: Callable[..., None], text: str, problem: str, tmp_path: Path
+    application: Application, refused: Refused, text: str, problem: str, tmp_path: Path
 ) -> None:
     topic = f"{application.name}-in"
     application.cluster.create_topic(topic, 1, {})
     application.send(topic, [Message(b"a")])
     (tmp_path / "offsets").write_text(text.replace("TOPIC", topic))
     status = application.offsets("--set", str(tmp_path / "offsets"))
-    refused(status, ExitCode.FOUND_PROBLEMS, problem, "None was set")
+    assert refused(status, ExitCode.FOUND_PROBLEMS, problem, "None was set")
     assert application.cluster.committed(application.name) == {}
