@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
+from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.errors import StoreFormatError, UnknownKindError
 from statestore.format.header_bytes import decode_headers
@@ -164,7 +164,7 @@ class Comparison:
         tally = side.by_part.setdefault((name, part), Tally())
         plain = self._is_plain(name)
         writes = (_as_write(store.spec, keyed, None if plain else self._ignored) for keyed in _keyed(store))
-        while step := list(islice(writes, _STEP)):
+        for step in steps(writes, max_rows=_STEP):
             total.add(step)
             tally.add(step)
             self._on_entries(len(step))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,8 @@ from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, durable_spec
 
 OnRows = Callable[[int], None]
+OnPhaseRows = Callable[[str, int], None]
+"""Is told which phase of an import has come by how many rows more."""
 _PLACEHOLDERS: Final = {"retention_ms": READING_RETENTION_MS, "segment_interval_ms": READING_INTERVAL_MS}
 """Stand in a store that is only read for what nobody knows."""
 
@@ -75,7 +78,7 @@ class ImportOptions:
 
 
 def import_state(
-    path: Path, file_format: FileFormat, target: DurableLocation, options: ImportOptions, on_rows: OnRows
+    path: Path, file_format: FileFormat, target: DurableLocation, options: ImportOptions, on_rows: OnPhaseRows
 ) -> Exchanged:
     """Make a state of a file in an empty location, and check it entry by entry.
 
@@ -92,6 +95,7 @@ def import_state(
     if any(spec.kind.is_segmented for spec in specs.values()):
         for part, spec, rows in _rows_of_stores(path, file_format, specs):
             latest.see(part, spec, rows)
+            on_rows("looking for the latest times", rows.num_rows)
     claim_target(target, f"the file {path.name}", metadata)
     filler, unexpired = StateFiller(target, metadata), Unexpired(latest)
     counts = dict.fromkeys(specs, 0)
@@ -106,13 +110,13 @@ def import_state(
             live = unexpired.of(shard, spec, belonging)
             filler.put(shard, spec.name, live)
             counts[spec.name] += len(live)
-        on_rows(len(writes))
+        on_rows("importing", len(writes))
     for shard, store, live in unexpired.left():
         filler.put(shard, store, live)
         counts[store] += len(live)
     filled = filler.finish()
     for shard_filled in filled:
-        check_filled(target, metadata, shard_filled, work_dir=options.work_dir)
+        check_filled(target, metadata, shard_filled, work_dir=options.work_dir, on_entries=partial(on_rows, "checking"))
     complete_filled(target, metadata, filled)
     return Exchanged(str(target), counts, shards, metadata.state_id, unexpired.expired)
 

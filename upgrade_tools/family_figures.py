@@ -10,6 +10,7 @@ from typing import Final
 from statestore.bytestore.families import FAMILIES
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segments import is_latest_key
+from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreKind
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
@@ -48,7 +49,7 @@ class FamilyFigures:
         """Add what a database has in the family, reading so many entries at most; None is all. Raises FormatError."""
         pairs = store.range(None, None)
         read = 0
-        while step := list(islice(pairs, _STEP if at_most is None else min(_STEP, at_most - read))):
+        for step in steps(islice(pairs, at_most), max_rows=_STEP):
             self._add(step)
             read += len(step)
             on_entries(len(step))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Final
 
 from statestore.bytestore.protocol import ByteStore
@@ -15,6 +16,7 @@ from upgrade_tools.family_figures import FamilyFigures
 from upgrade_tools.location_files import ShardFiles, shard_files
 from upgrade_tools.states import FoundStore, Layout, State
 from upgrade_tools.states.copy import CopyState
+from upgrade_tools.states.database import Database
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.task import TaskState
 
@@ -124,36 +126,54 @@ def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], 
         if not state.knows_pointers:
             return report
     if sample != 0:
-        for part in state.parts:
-            _read_part(state, part, stores, sample, on_entries)
+        for part, database in databases_read(state):
+            with database.open() as opened:
+                _read_families(state, opened.families, stores, sample, on_entries)
+                if opened.offsets is not None and database.store is not None:
+                    offsets = stores[database.store].offsets.setdefault(part, PartOffsets())
+                    offsets.add(_recorded(opened.offsets, f"{state.path}/{database.name}"))
+        if isinstance(state, TaskState):
+            for part, name in product(state.parts, stores):
+                stores[name].offsets.setdefault(part, PartOffsets()).add(state.offset_files(part, name))
     return report
 
 
-def _read_part(
-    state: State, part: int, stores: Mapping[str, StoreReport], sample: int | None, on_entries: Callable[[int], None]
+def databases_read(state: State) -> list[tuple[int, Database]]:
+    """Return the databases that have something of the stores that are asked for, each with its part."""
+    asked = state.options.store
+    return [
+        (part, database)
+        for part in state.parts
+        for database in state.databases(part)
+        if asked is None or database.store in (None, asked)
+    ]
+
+
+def _read_families(
+    state: State,
+    found: Mapping[str, Mapping[str, ByteStore]],
+    stores: Mapping[str, StoreReport],
+    sample: int | None,
+    on_entries: Callable[[int], None],
 ) -> None:
-    for database in state.databases(part):
-        if database.store is not None and database.store not in stores:
-            continue
-        with database.open() as opened:
-            for name, families in opened.families.items():
-                if name not in stores:
-                    continue
-                # The same of each, so that databases with other content count as well.
-                share = _share(stores[name].found, state, sample)
-                for family, store in families.items():
-                    figures = stores[name].families.setdefault(family, FamilyFigures.of(family))
-                    try:
-                        figures.read(store, share, on_entries)
-                    except FormatError as cause:
-                        read_as = [f"{name} ({family})"]
-                        raise StoreUndecodableError(state.path, stores=read_as, cause=str(cause)) from cause
-            if opened.offsets is not None and database.store is not None:
-                offsets = stores[database.store].offsets.setdefault(part, PartOffsets())
-                offsets.add(_recorded(opened.offsets, f"{state.path}/{database.name}"))
-    if isinstance(state, TaskState):
-        for name, report in stores.items():
-            report.offsets.setdefault(part, PartOffsets()).add(state.offset_files(part, name))
+    """Add what is in the column families of an open database to what is known of their stores."""
+    # The same share of each, so that databases with other content count as well.
+    reading = [
+        (name, family, store, _share(stores[name].found, state, sample))
+        for name, families in found.items()
+        if name in stores
+        for family, store in families.items()
+    ]
+    if state.on_open is not None:
+        sizes = [(store.approximate_num_entries(), share) for _, _, store, share in reading]
+        state.on_open(sum(entries if share is None else min(entries, share) for entries, share in sizes))
+    for name, family, store, share in reading:
+        figures = stores[name].families.setdefault(family, FamilyFigures.of(family))
+        try:
+            figures.read(store, share, on_entries)
+        except FormatError as cause:
+            read_as = [f"{name} ({family})"]
+            raise StoreUndecodableError(state.path, stores=read_as, cause=str(cause)) from cause
 
 
 def _recorded(offsets: ByteStore, where: str) -> RecordedOffsets:

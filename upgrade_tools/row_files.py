@@ -22,6 +22,7 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from statestore.bytestore.steps import steps
 from statestore.errors import RowFileError, RowFileExistsError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from upgrade_tools.rows import ROWS
@@ -30,6 +31,8 @@ _FORMAT: Final = 1
 _METADATA_KEY: Final = b"statestore"
 _BATCH_ROWS: Final = 10_000
 _ROW_GROUP_ROWS: Final = 100_000
+_ROW_GROUP_BYTES: Final = 64 << 20
+"""A row group is held in memory, by who writes it and by who reads it."""
 _LINE_LIMIT_BYTES: Final = 256 << 20
 _BYTES: Final = ("key", "value")
 _MAX_PARTS: Final = 100_000
@@ -103,10 +106,12 @@ class RowWriter(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        if kind is None:
+        if kind is None and not self._path.exists():
             self._partial.replace(self._path)
-        else:
-            self._partial.unlink(missing_ok=True)
+            return
+        self._partial.unlink(missing_ok=True)
+        if kind is None:
+            raise RowFileExistsError(str(self._path))  # it was not there when this began
 
 
 class _ParquetWriter(RowWriter):
@@ -115,12 +120,13 @@ class _ParquetWriter(RowWriter):
         schema = ROWS.with_metadata({_METADATA_KEY: head.to_json().encode()})
         self._writer = pq.ParquetWriter(self._partial, schema, compression="zstd")
         self._held: list[pa.RecordBatch] = []
-        self._held_rows = 0
+        self._held_rows = self._held_bytes = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._held.append(rows)
         self._held_rows += rows.num_rows
-        if self._held_rows >= _ROW_GROUP_ROWS:
+        self._held_bytes += rows.nbytes
+        if self._held_rows >= _ROW_GROUP_ROWS or self._held_bytes >= _ROW_GROUP_BYTES:
             self._write_group()
 
     def close(self) -> None:
@@ -130,7 +136,7 @@ class _ParquetWriter(RowWriter):
     def _write_group(self) -> None:
         if self._held:
             self._writer.write_table(pa.Table.from_batches(self._held), row_group_size=_ROW_GROUP_ROWS)
-        self._held, self._held_rows = [], 0
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
 
 
 class _JsonLinesWriter(RowWriter):
@@ -170,7 +176,9 @@ def read_rows(path: Path, file_format: FileFormat) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, some thousand at a time. Raises RowFileError, OSError."""
     if file_format is FileFormat.PARQUET:
         try:
-            yield from _parquet(path).iter_batches(_BATCH_ROWS)
+            file = _parquet(path)
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(_BATCH_ROWS, row_groups=[group])
         except (pa.ArrowException, OSError) as cause:
             if _is_of_the_system(cause):
                 raise
@@ -178,19 +186,23 @@ def read_rows(path: Path, file_format: FileFormat) -> Iterator[pa.RecordBatch]:
         return
     with open(path, "rb") as file:
         file.readline(_LINE_LIMIT_BYTES)
-        held: list[dict[str, Any]] = []
-        number = 1
-        while line := file.readline(_LINE_LIMIT_BYTES):
-            number += 1
-            try:
-                held.append(_from_json(json.loads(line)))
-            except (*MALFORMED, UnicodeDecodeError) as cause:
-                raise RowFileError(str(path), problem=f"line {number} is no row ({cause!r})") from cause
-            if len(held) == _BATCH_ROWS:
-                yield _batch(held, path, number)
-                held = []
-        if held:
-            yield _batch(held, path, number)
+        read = 1
+        for lines in steps(_lines(file), lambda taken: sum(map(len, taken)), max_rows=_BATCH_ROWS):
+            rows = [_row(line, path, number) for number, line in enumerate(lines, read + 1)]
+            read += len(lines)
+            yield _batch(rows, path, read)
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    while line := file.readline(_LINE_LIMIT_BYTES):
+        yield line
+
+
+def _row(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        return _from_json(json.loads(line))
+    except (*MALFORMED, UnicodeDecodeError) as cause:
+        raise RowFileError(str(path), problem=f"line {number} is no row ({cause!r})") from cause
 
 
 def row_count(path: Path, file_format: FileFormat) -> int | None:

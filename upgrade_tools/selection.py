@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segments import LATEST_SEGMENT, Segments, segment_prefix
@@ -65,6 +65,12 @@ class Selection:
         """Return the same with another limit."""
         return replace(self, limit=limit)
 
+    def reads_all_of(self, spec: StoreSpec) -> bool:
+        """Return whether all entries of a store of `spec` must be read to find what is asked for."""
+        narrows = self.key is not None or self.prefix is not None or self.limit is not None
+        by_segments = self.asks_for_time or self.window_start_ms is not None
+        return not narrows and not (by_segments and spec.kind in (StoreKind.WINDOW, StoreKind.SESSION))
+
     def check(self, spec: StoreSpec) -> None:
         """Raise ValueError if a store of `spec` has no such entries, whatever is in it."""
         if self.window_start_ms is not None and spec.kind is not StoreKind.WINDOW:
@@ -122,6 +128,12 @@ class Selection:
 
 
 EVERYTHING: Final = Selection()
+OnEntries: TypeAlias = Callable[[int], object]
+"""Is told how many entries were read."""
+
+
+def _nobody_asks(entries: int) -> None:
+    """Is told, and does nothing."""
 
 
 class Found(NamedTuple):
@@ -131,28 +143,33 @@ class Found(NamedTuple):
     entries: list[StoredEntry]
 
 
-def selected(store: OpenStore, selection: Selection = EVERYTHING) -> Iterator[Found]:
+def selected(
+    store: OpenStore, selection: Selection = EVERYTHING, on_entries: OnEntries = _nobody_asks
+) -> Iterator[Found]:
     """Yield what is asked for in the order of the store's bytes, of a versioned store in that of its keys.
 
     A versioned store's key without a version that is asked for is left out, unless keys are all that is asked for.
-    Raises FormatError for bytes that are not of the store's kind and format.
+    `on_entries` is told of what is read, asked for or not. Raises FormatError for bytes that are not of the store's
+    kind and format.
     """
-    found = _versions(store, selection) if store.spec.kind is StoreKind.VERSIONED else _entries(store, selection)
-    return islice(found, selection.limit)
+    find = _versions if store.spec.kind is StoreKind.VERSIONED else _entries
+    return islice(find(store, selection, on_entries), selection.limit)
 
 
-def _entries(store: OpenStore, selection: Selection) -> Iterator[Found]:
+def _entries(store: OpenStore, selection: Selection, on_entries: OnEntries) -> Iterator[Found]:
     spec = store.spec
     for pair in _pairs(store, selection):
+        on_entries(1)
         for key, start_ms, end_ms, stored in entry_parts(spec, *pair):
             entry = StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
             if selection.matches(spec, entry):
                 yield Found(key, [entry])
 
 
-def _versions(store: OpenStore, selection: Selection) -> Iterator[Found]:
+def _versions(store: OpenStore, selection: Selection, on_entries: OnEntries) -> Iterator[Found]:
     asks_for_versions = selection.version_at_ms is not None or bool(selection.headers) or selection.asks_for_time
     for key, intervals in _intervals(store, selection):
+        on_entries(len(intervals))
         if not selection.matches_key(key):
             continue
         all_versions = (_version(store.spec, key, interval) for interval in intervals if interval.stored is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from statestore.bytestore.families import DEFAULT_FAMILY, FAMILIES, older_format
 from statestore.bytestore.opening import refuse_downgrade
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.segments import SEGMENT_ID_SIZE, is_latest_key, segment_of
+from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.errors import FormatError, UnknownColumnFamilyError
 from statestore.format.header_bytes import decode_headers, encode_headers
@@ -24,6 +25,7 @@ from statestore.format.versioned_row import SegmentRow, decode_latest_row, decod
 from statestore.format.window_key import split_window_key
 from statestore.recovery.logical_writes import intervals_by_key
 from upgrade_tools.byte_text import shown
+from upgrade_tools.states.state import READ_AS_IT_IS
 
 _STEP: Final = 4_096
 _NAMED: Final = 20
@@ -71,7 +73,7 @@ class StoreCheck:
     def refuse_other_kind(self, families: Iterable[str], where: str) -> None:
         """Raise StoreFormatError or UnknownColumnFamilyError if a store of this kind and format can't have these."""
         present, spec = list(families), self.spec
-        refuse_downgrade(present, spec, lambda known: FAMILIES[spec.kind][known], where, spec.name)
+        refuse_downgrade(present, spec, lambda known: FAMILIES[spec.kind][known], where, spec.name, READ_AS_IT_IS)
         formats = (spec.format, *older_formats(spec.kind, spec.format))
         known = sorted({DEFAULT_FAMILY, *(FAMILIES[spec.kind][known] for known in formats)})
         unknown = [family for family in present if family not in known]
@@ -108,8 +110,7 @@ class StoreCheck:
 
     def _check_family(self, name: str, store: ByteStore, where: str, span: SegmentSpan | None) -> Iterator[int]:
         store_format = self._formats[name]
-        pairs = store.range(None, None)
-        while step := list(islice(pairs, _STEP)):
+        for step in steps(store.range(None, None), max_rows=_STEP):
             headers: list[tuple[bytes, bytes]] = []
             for key, stored in step:
                 try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import Final, Protocol
 
 from statestore.bytestore.families import DEFAULT_FAMILY, FAMILIES, older_formats
 from statestore.bytestore.protocol import ByteStore
@@ -14,6 +14,11 @@ from statestore.errors import StoreFormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import upgrade_between
 from statestore.format.versioned_row import convert_latest_row, convert_segment_row
+
+_RESTORE_OLDER: Final = (
+    "A downgrade is not supported: open it in the recorded format, or delete the local state and restore the store "
+    "from its changelog"
+)
 
 FamilyName = Callable[[StoreFormat], str]
 """Names the column family of a store in a format: a layout's."""
@@ -75,7 +80,14 @@ def _older_families(
     return older, [known for known in older if _has_entries(database, family_name(known))]
 
 
-def refuse_downgrade(present: Collection[str], spec: StoreSpec, family_name: FamilyName, where: str, name: str) -> None:
+def refuse_downgrade(
+    present: Collection[str],
+    spec: StoreSpec,
+    family_name: FamilyName,
+    where: str,
+    name: str,
+    remedy: str = _RESTORE_OLDER,
+) -> None:
     """Raise StoreFormatError if one of the families in `present` is that of a newer format than `spec` has."""
     for newer in FAMILIES[spec.kind]:
         if spec.format in older_formats(spec.kind, newer) and family_name(newer) in present:
@@ -84,8 +96,7 @@ def refuse_downgrade(present: Collection[str], spec: StoreSpec, family_name: Fam
                 recorded=f"{spec.kind.value} store, {newer.describe()}",
                 asked=spec.describe(),
                 where=where,
-                remedy="A downgrade is not supported: open it in the recorded format, or delete the local state and "
-                "restore the store from its changelog",
+                remedy=remedy,
             )
 
 

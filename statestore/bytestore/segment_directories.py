@@ -103,14 +103,14 @@ class SegmentDirectories:
         if end is not None and last is not None and len(end) < SEGMENT_ID_SIZE:
             # No key is as short, so those of the segment whose id it begins are all beyond it.
             last -= 1
-        parts: deque[tuple[int, Iterator[Pair]]] = deque()
+        parts: deque[tuple[bytes, Iterator[Pair]]] = deque()
         for segment_id, segment in reversed(self._segments.items()) if reverse else self._segments.items():
             if first <= segment_id and (last is None or segment_id <= last):
                 bounds = (lower if segment_id == first else None, upper if segment_id == last else None)
-                parts.append((segment_id, segment.range(*bounds, reverse=reverse)))
+                parts.append((segment_prefix(segment_id), segment.range(*bounds, reverse=reverse)))
         scan = _Scan(parts)
         self._scans.add(scan)
-        return scan
+        return iter(scan)
 
     def approximate_num_entries(self) -> int:
         """Return the sum of the segments' estimates."""
@@ -154,25 +154,25 @@ class SegmentDirectories:
             raise StoreClosedError(self.name)
 
 
-class _Scan(Iterator[Pair]):
-    """The scans of segments, one after the other: each is a snapshot already, and comes with its segment's id."""
+class _Scan(Iterable[Pair]):
+    """The scans of segments, one after the other: snapshots already, each with what its segment's keys begin with."""
 
-    def __init__(self, parts: deque[tuple[int, Iterator[Pair]]]) -> None:
+    def __init__(self, parts: deque[tuple[bytes, Iterator[Pair]]]) -> None:
         self._parts = parts
 
-    def __next__(self) -> Pair:
+    def __iter__(self) -> Iterator[Pair]:
         while self._parts:
-            segment_id, pairs = self._parts[0]
+            prefix, pairs = self._parts[0]
             for key, value in pairs:
-                return segment_prefix(segment_id) + key, value
-            self._parts.popleft()
-        raise StopIteration
+                yield prefix + key, value
+            if self._parts and self._parts[0][1] is pairs:  # if not, what was left of them was read ahead
+                self._parts.popleft()
 
     def read_ahead(self, removed: int) -> None:
         """Keep what is left to scan of a segment, before it is removed."""
-        for place, (segment_id, pairs) in enumerate(self._parts):
-            if segment_id == removed:
-                self._parts[place] = segment_id, iter(list(pairs))
+        for place, (prefix, pairs) in enumerate(self._parts):
+            if prefix == segment_prefix(removed):
+                self._parts[place] = prefix, iter(list(pairs))
 
     def close(self) -> None:
         """End here."""

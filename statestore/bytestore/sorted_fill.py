@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
 from typing import ClassVar, Final
 
 import rocksdict
 
 from statestore.bytestore.protocol import Pair
 from statestore.bytestore.rocksdb import RocksDBDatabase, database_options, engine_errors
+from statestore.bytestore.steps import steps
 
-_ENTRIES_PER_STEP: Final = 10_000
 _UNFINISHED: Final = "next-table"
 
 
@@ -44,14 +43,14 @@ class SortedFill:
         Raises StoreError if they are not in order, and LocalDiskFullError. All before a failure is kept, but for the
         last table.
         """
-        steps = iter(pairs)
+        left = steps(pairs)
         entries = 0
-        while step := list(islice(steps, _ENTRIES_PER_STEP)):
-            entries += self._put_table(step, steps, on_entries)
+        for step in left:
+            entries += self._put_table(step, left, on_entries)
         return entries
 
-    def _put_table(self, step: list[Pair], steps: Iterator[Pair], on_entries: Callable[[int], None] | None) -> int:
-        """Make one table of `step` and what comes next of `steps`, and add it to the database."""
+    def _put_table(self, step: list[Pair], left: Iterator[list[Pair]], on_entries: Callable[[int], None] | None) -> int:
+        """Make one table of `step` and what comes next of `left`, and add it to the database."""
         with suppress(FileNotFoundError):
             os.unlink(self._unfinished)  # of a process that was killed
         entries = 0
@@ -66,7 +65,7 @@ class SortedFill:
                     on_entries(len(step))
                 if table.file_size() >= self.table_bytes:
                     break
-                step = list(islice(steps, _ENTRIES_PER_STEP))
+                step = next(left, [])
             table.finish()
         self._database.ingest(self._family, self._unfinished)
         return entries

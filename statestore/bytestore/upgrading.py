@@ -13,15 +13,15 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from statestore.bytestore.families import DEFAULT_FAMILY
 from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.steps import steps
 from statestore.errors import FormatError, StoreClosedError, StoreError
 
 _MOVED_AT_ONCE = 500
-"""How many entries `finish_upgrade` moves in one write: a slice of about a millisecond."""
+"""How many entries `finish_upgrade` moves in one write at most: a slice of about a millisecond."""
 
 Convert = Callable[[bytes, bytes], bytes]
 """Turns the value of a key in the older format into one in the newer."""
@@ -178,7 +178,7 @@ class UpgradingByteStore:
         self._require_open()
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
         while self._older is not None:
-            found = list(islice(self._older.range(self._first_left, None), _MOVED_AT_ONCE))
+            found = next(steps(self._older.range(self._first_left, None), max_rows=_MOVED_AT_ONCE), [])
             moved = [(key, self._converted(key, value)) for key, value in found if self._newer.get(key) is None]
             self._database.write({self._older_name: [(key, None) for key, _ in found], self._newer_name: moved})
             self.entries_moved += len(moved)

@@ -11,8 +11,10 @@ topics (ChangeLogging*BytesStore) and reads back (RecordConverters).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
+
+import pyarrow as pa
 
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.record_context import RecordContext
@@ -22,6 +24,7 @@ from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.session_key import split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import restore_stored, split_stored
+from statestore.format.time_key_columns import session_ends, window_starts
 from statestore.format.window_key import split_window_key
 
 _LOGGED_WRITE_BYTES: Final = 200
@@ -78,6 +81,23 @@ def physical_key(spec: StoreSpec, key: bytes) -> bytes:
     _, interval_ms = spec.retention
     time_ms = split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]
     return segment_prefix(time_ms // interval_ms) + key
+
+
+def physical_keys(spec: StoreSpec, keys: pa.BinaryArray) -> list[bytes]:
+    """Return `physical_key` of each key of a column."""
+    if spec.kind is StoreKind.KEY_VALUE:
+        plain: list[bytes] = keys.to_pylist()
+        return plain
+    _, interval_ms = spec.retention
+    times_ms = window_starts(keys) if spec.kind is StoreKind.WINDOW else session_ends(keys)
+    ids = (times_ms // interval_ms).tolist()
+    prefixes = {segment_id: segment_prefix(segment_id) for segment_id in set(ids)}
+    return [prefixes[segment_id] + key for segment_id, key in zip(ids, keys.to_pylist(), strict=True)]
+
+
+def record_bytes(records: Sequence[ChangelogRecord]) -> int:
+    """Return the size of keys, values and headers."""
+    return sum([len(key) + len(value or b"") + len(header_bytes) for key, value, _, header_bytes in records])
 
 
 def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable[ChangelogRecord]) -> Iterable[Change]:

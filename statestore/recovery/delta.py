@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from statestore.bytestore.protocol import Change
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import DurableFileCorruptedError, FormatError
 from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
 from statestore.format.store_format import StoreFormat
@@ -35,7 +35,8 @@ from statestore.recovery.changelog import (
     ChangelogRecord,
     LastWrites,
     LoggedWrite,
-    physical_key,
+    physical_keys,
+    record_bytes,
     restored_changes,
 )
 from statestore.recovery.figures import StoreFigures, total
@@ -159,10 +160,10 @@ def logged_stores(
 def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
     """Yield keys, values, timestamps and header bytes of the changelog's records, a record batch at a time."""
     if isinstance(changelog, LastWrites) and changelog.spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
-        for writes in _bounded(changelog.writes.items(), _size_of_write):
+        for writes in _bounded(changelog.writes.items(), _write_bytes):
             yield _columns_of_stored_values(writes)
         return
-    for records in _bounded(changelog, _size_of_record):
+    for records in _bounded(changelog, record_bytes):
         keys, values, timestamps, header_bytes = zip(*records, strict=True)
         yield [
             pa.array(keys, pa.binary()),
@@ -184,29 +185,26 @@ def _columns_of_stored_values(writes: Sequence[tuple[bytes, bytes | LoggedWrite]
     return [keys, values, timestamps, header_bytes]
 
 
-def _bounded(rows: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+def _bounded(rows: Iterable[T], size_bytes: Callable[[list[T]], int]) -> Iterator[list[T]]:
     """Yield the rows in order, as many together as one record batch may have."""
     left = iter(rows)
     while taken := list(islice(left, _MAX_BATCH_ROWS)):
-        yield from _halved(taken, size_of)
+        yield from _halved(taken, size_bytes)
 
 
-def _halved(rows: list[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
-    if len(rows) == 1 or sum(map(size_of, rows)) <= _MAX_BATCH_BYTES:
+def _halved(rows: list[T], size_bytes: Callable[[list[T]], int]) -> Iterator[list[T]]:
+    if len(rows) == 1 or size_bytes(rows) <= _MAX_BATCH_BYTES:
         yield rows
         return
     middle = len(rows) // 2
-    yield from _halved(rows[:middle], size_of)
-    yield from _halved(rows[middle:], size_of)
+    yield from _halved(rows[:middle], size_bytes)
+    yield from _halved(rows[middle:], size_bytes)
 
 
-def _size_of_write(write: tuple[bytes, bytes | LoggedWrite]) -> int:
-    key, stored = write
-    return len(key) + len(stored.header_bytes if isinstance(stored, LoggedWrite) else stored)
-
-
-def _size_of_record(record: ChangelogRecord) -> int:
-    return len(record.key) + len(record.value or b"") + len(record.header_bytes)
+def _write_bytes(writes: Sequence[tuple[bytes, bytes | LoggedWrite]]) -> int:
+    return sum(
+        [len(key) + len(write.header_bytes if isinstance(write, LoggedWrite) else write) for key, write in writes]
+    )
 
 
 class Delta:
@@ -260,10 +258,7 @@ class Delta:
             stored = join_columns(
                 batch.column("value"), batch.column("timestamp"), encode_header_column(batch.column("headers"))
             )
-            keys = batch.column("key").to_pylist()
-            if spec.kind is not StoreKind.KEY_VALUE:
-                keys = [physical_key(spec, key) for key in keys]
-            return zip(keys, stored.to_pylist(), strict=True)
+            return zip(physical_keys(spec, batch.column("key")), stored.to_pylist(), strict=True)
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

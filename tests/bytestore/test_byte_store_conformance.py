@@ -343,9 +343,9 @@ class WriteSetModel(ByteStoreModel):
 @pytest.mark.parametrize("engine", sorted(set(ENGINES) - {"layer", "write-set"}))
 def test_every_engine_is_a_map(engine: str) -> None:
     model = type("Model", (ByteStoreModel,), {"engine": engine})
-    run_state_machine_as_test(model, settings=settings(max_examples=15, stateful_step_count=20, deadline=None))
+    run_state_machine_as_test(model, settings=settings(max_examples=15, stateful_step_count=20))
     assert model.times_checked > 15, "the rules and the invariant assert; here, that they ran"
 
 
 TestWriteSetModel = WriteSetModel.TestCase
-TestWriteSetModel.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestWriteSetModel.settings = settings(max_examples=25, stateful_step_count=20)

@@ -258,4 +258,4 @@ class SegmentDirectoriesModel(RuleBasedStateMachine):
 
 
 TestSegmentDirectoriesModel = SegmentDirectoriesModel.TestCase
-TestSegmentDirectoriesModel.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestSegmentDirectoriesModel.settings = settings(max_examples=25, stateful_step_count=20)

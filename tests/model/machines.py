@@ -23,7 +23,7 @@ from statestore.recovery.changelog import ChangelogRecord, restored_changes
 from tests.conformance.stacks import NAME, PLAIN, SCRATCH, TIMESTAMP_MS, Entry, Kind, Stack, cases
 from tests.model.models import Model
 
-SETTINGS = settings(max_examples=60, stateful_step_count=25, deadline=None)
+SETTINGS = settings(max_examples=60, stateful_step_count=25)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -82,8 +82,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def move_a_slice(self) -> None:
+        moved_before = self.store.upgrade_progress().entries_moved
         progress = self.store.finish_upgrade(budget_ms=0)
-        assert progress.is_finished, "one slice is more than any of these stores holds"
+        # A slice is more than any database of these stores holds, and in a task directory each segment has its own.
+        assert progress.is_finished or progress.entries_moved > moved_before
 
     @rule(compacted=st.booleans())
     def restore(self, compacted: bool) -> None:

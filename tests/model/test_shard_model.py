@@ -229,7 +229,7 @@ class ShardMachine(RuleBasedStateMachine):
 
 
 TestShardMachine = ShardMachine.TestCase
-TestShardMachine.settings = settings(max_examples=25, stateful_step_count=12, deadline=None)
+TestShardMachine.settings = settings(max_examples=25, stateful_step_count=12)
 
 
 def test_what_came_too_late_stays_out_when_it_is_restored() -> None:

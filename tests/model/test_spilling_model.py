@@ -96,4 +96,4 @@ class SpillingMachine(RuleBasedStateMachine):
 
 
 TestSpillingMachine = SpillingMachine.TestCase
-TestSpillingMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestSpillingMachine.settings = settings(max_examples=40, stateful_step_count=25)

@@ -88,4 +88,4 @@ class UpgradeModel(RuleBasedStateMachine):
 
 
 TestUpgradeModel = UpgradeModel.TestCase
-TestUpgradeModel.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestUpgradeModel.settings = settings(max_examples=40, stateful_step_count=25)

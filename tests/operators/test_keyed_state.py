@@ -123,7 +123,7 @@ class KeyedStateMachine(RuleBasedStateMachine):
 
 
 TestKeyedState = KeyedStateMachine.TestCase
-TestKeyedState.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+TestKeyedState.settings = settings(max_examples=80, stateful_step_count=25)
 
 
 @pytest.fixture

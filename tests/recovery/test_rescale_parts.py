@@ -198,7 +198,7 @@ def replayed(writes: list[LogicalWrite]) -> tuple[MemoryDatabase, VersionedRows]
     return database, rows
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PUTS)
 def test_versions_are_the_puts_that_make_them(puts: list[tuple[bytes, bytes | None, int]]) -> None:
     database = MemoryDatabase(["v"])

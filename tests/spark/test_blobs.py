@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
@@ -75,7 +75,6 @@ POSITIONS = st.lists(
 
 
 @given(POSITIONS, st.integers(1, 5), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_however_rows_are_cut_and_shuffled_a_shard_sees_them_in_order(
     positions: list[Position], cuts: int, random: Any
 ) -> None:

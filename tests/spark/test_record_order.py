@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from statestore.processor.receivers import SourceRecord
@@ -60,7 +60,6 @@ def of_times(times: dict[Place, list[int]]) -> dict[Place, list[SourceRecord]]:
 @given(PARTITIONS, st.integers(1, 4), st.integers(1, 7), st.randoms(use_true_random=False))
 @example({("a", 0): [5] * 9, ("b", 0): [5] * 9}, 1, 2, None)
 @example({("a", 0): [9, 1, 2, 3], ("a", 1): [2, 10, 10]}, 2, 1, None)
-@settings(deadline=None)
 def test_it_is_the_order_of_a_merge_however_records_are_cut(
     times: dict[Place, list[int]], tasks: int, at_once: int, random: Any
 ) -> None:

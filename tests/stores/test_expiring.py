@@ -156,7 +156,7 @@ class ExpiringMachine(RuleBasedStateMachine):
 
 
 TestExpiring = ExpiringMachine.TestCase
-TestExpiring.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestExpiring.settings = settings(max_examples=80, stateful_step_count=30)
 
 
 @pytest.fixture

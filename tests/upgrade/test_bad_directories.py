@@ -238,11 +238,11 @@ def test_a_column_family_that_no_store_has(task: Path, tools: Tools) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("headers-kv", "kv", "downgrade is not supported"),
-        ("headers-kv", "ts-kv", "downgrade is not supported"),
+        ("headers-kv", "kv", "the command downgrade makes an older one"),
+        ("headers-kv", "ts-kv", "the command downgrade makes an older one"),
         ("headers-kv", "headers-window", "Say what it is with --kind"),
-        ("headers-window", "window", "downgrade is not supported"),
-        ("headers-session", "session", "downgrade is not supported"),
+        ("headers-window", "window", "the command downgrade makes an older one"),
+        ("headers-session", "session", "the command downgrade makes an older one"),
         ("headers-session", "headers-window", "Say what it is with --kind"),
         ("kv", "window", "kv or versioned"),
     ],

@@ -1,12 +1,14 @@
 """`export` and `import`: what a file of rows holds is the state that it is of, and becomes it again."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from golden_state import HEADERS
 from kafka_streams_golden import FIXTURES, load_fixture
@@ -15,6 +17,7 @@ from statestore.bytestore.segments import Segments, segment_prefix
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.task_directory import TaskDirectory
 from statestore.bytestore.versioned_rows import VersionedRows
+from statestore.errors import RowFileExistsError
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key, split_window_key
@@ -24,6 +27,7 @@ from statestore.recovery.metadata import read_metadata
 from upgrade_tools import row_files
 from upgrade_tools.cli import main
 from upgrade_tools.kinds import Kind
+from upgrade_tools.row_files import FileFormat, RowFileHead, read_rows, write_rows
 from upgrade_tools.rows import ROWS
 from upgrade_tools.states import State, StateOptions, open_state
 
@@ -297,6 +301,42 @@ def test_a_file_that_is_there_is_not_replaced(states: States, capsys: pytest.Cap
     assert "is there already" in capsys.readouterr().err
     assert (states.home / "rows.jsonl").read_text() == "precious"
     assert not list(states.home.glob("*.partial"))
+
+
+def test_a_file_that_was_made_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    head = RowFileHead(1, None, ())
+    with pytest.raises(RowFileExistsError), write_rows(file, FileFormat.PARQUET, head):
+        file.write_text("precious")
+    assert file.read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+@pytest.mark.parametrize("file_format", FileFormat)
+def test_large_rows_are_read_and_written_few_at_a_time(file_format: FileFormat, tmp_path: Path) -> None:
+    file, large = tmp_path / "rows", 2 << 20
+    row = {"part": 0, "store": "s", "value": bytes(large)}
+    with write_rows(file, file_format, RowFileHead(1, None, ({"name": "s"},))) as writer:
+        for number in range(200):
+            writer.write(pa.RecordBatch.from_pylist([{**row, "key": b"%d" % number}], ROWS))
+    batches = [(batch.nbytes, batch.column("key").to_pylist()) for batch in read_rows(file, file_format)]
+    assert [int(key) for _, keys in batches for key in keys] == list(range(200))
+    assert max(size for size, _ in batches) < 160 << 20
+
+
+def test_each_phase_of_an_import_has_its_bar(
+    states: States, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = exported(states, "rows.parquet")
+    rows = pq.ParquetFile(file).metadata.num_rows
+    monkeypatch.setattr(
+        "upgrade_tools.cli.output.errors", lambda: Console(file=sys.stderr, force_terminal=True, width=160)
+    )
+    assert main(["import", str(file), str(states.home / "new")]) == 0
+    shown = capsys.readouterr().err
+    assert rows > 0
+    assert shown.count(f"{rows}/{rows}") >= 3
+    assert all(phase in shown for phase in ("looking for the latest times", "importing", "checking"))
 
 
 def test_what_the_operating_system_says_of_a_file_is_one_line(

@@ -170,6 +170,27 @@ def test_a_progress_bar_is_no_result(copy: Path, tools: Tools, monkeypatch: pyte
     assert len(ended.document["entries"]) == 4
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["scan", "--json"], "4/4"),
+        (["scan", "--json", "--header", "tenant=eu"], "4/4"),
+        (["scan", "--json", "--prefix", "p"], "1/?"),
+        (["verify"], "4/4"),
+        (["inspect"], "4/4"),
+        (["inspect", "--sample", "3"], "3/3"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_left_is_known_where_all_is_read(
+    command: list[str], shown: str, copy: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "upgrade_tools.cli.output.errors", lambda: Console(file=sys.stderr, force_terminal=True, width=160)
+    )
+    assert shown in tools(*command, copy).err
+
+
 @pytest.mark.parametrize(("given", "key"), [("text:0x41", b"0x41"), ("text:text:a", b"text:a"), ("0xFF", b"\xff")])
 def test_keys_are_given_as_they_are_shown(given: str, key: bytes, copy: Path, tools: Tools) -> None:
     found = tools("scan", "--json", "--key", given, copy).document["entries"]

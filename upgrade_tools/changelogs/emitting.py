@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.task_directory import TaskDirectory
 from statestore.errors import (
@@ -22,7 +22,7 @@ from statestore.errors import (
     ChangelogWriteError,
     UnknownKindError,
 )
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.changelog import ChangelogRecord, record_bytes
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.reading import changelog_topic, read_log_ends, read_records
@@ -33,7 +33,6 @@ from upgrade_tools.states import Layout, State
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS
 
-_RECORDS_AT_ONCE = 5_000
 _ONE_OF_SEVERAL = (Layout.TASK, Layout.LOCAL_COPY)
 """What is one partition, and does not tell how many there are."""
 
@@ -188,8 +187,7 @@ class Emission:
                 raise ChangelogWriteError(topic, problem=problem)
 
     def _counted(self, target: EmittedStore, wanted: StoreRecords) -> Iterator[ChangelogRecord]:
-        left = iter(wanted)
-        while step := list(islice(left, _RECORDS_AT_ONCE)):
+        for step in steps(wanted, record_bytes):
             yield from step
             target.entries += len(step)
             if self.on_records is not None:
@@ -228,5 +226,5 @@ class _RestoredLog:
 
     def restore(self, records: Iterator[ChangelogRecord]) -> None:
         """Restore further records."""
-        while step := list(islice(records, _RECORDS_AT_ONCE)):
+        for step in steps(records, record_bytes):
             self._restorer.apply(step)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from statestore.bytestore.families import DEFAULT_FAMILY
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.steps import steps
 from statestore.recovery.changelog import ChangelogRecord
 
 _KEY: Final = struct.Struct(">qq")
@@ -34,7 +34,7 @@ def in_order_of_time(records: Iterable[ChangelogRecord], work_dir: str | None) -
             store = database.family(DEFAULT_FAMILY)
             rows = (_row(number, record) for number, record in enumerate(records))
             # A write is held in memory, and the records of a partition need not fit there.
-            while step := list(islice(rows, _ROWS_PER_WRITE)):
+            for step in steps(rows, max_rows=_ROWS_PER_WRITE):
                 store.write(step)
             yield (_record(key, row) for key, row in store.range(None, None))
         finally:

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.segments import NO_STREAM_TIME, Segments, segment_of
+from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.task_directory import TaskDirectory
 from statestore.errors import ChangelogRecordError, FormatError
 from statestore.format.session_key import split_session_key
 from statestore.format.window_key import split_window_key
-from statestore.recovery.changelog import ChangelogRecord, restored_changes
+from statestore.recovery.changelog import ChangelogRecord, record_bytes, restored_changes
 from statestore.recovery.restore import replay_versions
 from upgrade_tools.changelogs.logs import LogRecord, OffsetCheck, PartitionLog
 
@@ -71,8 +71,7 @@ def restore_store(
 ) -> RestoredStore:
     """Restore an empty store from all records of a log. Raises ChangelogRecordError, ChangelogIncompleteError."""
     restored, offsets, restorer = RestoredStore(), OffsetCheck(log), Restorer(spec, store)
-    left = iter(records)
-    while step := list(islice(left, _RECORDS_AT_ONCE)):
+    for step in steps(records, _log_bytes, max_rows=_RECORDS_AT_ONCE):
         for offset, record in step:
             offsets.see(offset)
             _check(spec, log, offset, record)
@@ -84,6 +83,10 @@ def restore_store(
     offsets.finish()
     restored.stream_time_ms = restorer.stream_time_ms
     return restored
+
+
+def _log_bytes(records: list[LogRecord]) -> int:
+    return record_bytes([record for _, record in records])
 
 
 class Restorer:

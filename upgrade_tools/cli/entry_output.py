@@ -26,16 +26,16 @@ def print_entries(state: State, asked: Selection, parts: Sequence[int], *, with_
     output = (_Document if as_json else _Lines)(spec, with_headers)
     left, entries = asked.limit, 0
     # On a terminal the entries themselves show that it goes on.
-    with counted("reading", shown=not sys.stdout.isatty()) as advance:
+    read = [state] if asked.reads_all_of(spec) else []
+    with counted("reading", *read, opening=len(parts), shown=not sys.stdout.isatty()) as advance:
         for number, part in enumerate(parts):
             with state.open(part, [spec]) as stores:
                 if number == 0:
                     output.begin(stores[spec.name] if len(parts) == 1 else None)
-                for found in selected(stores[spec.name], asked.limited_to(left)):
+                for found in selected(stores[spec.name], asked.limited_to(left), advance):
                     output.add(found)
                     entries += len(found.entries)
                     left = None if left is None else left - 1
-                    advance(1)
             if left == 0:
                 break
         output.end()

@@ -11,7 +11,7 @@ from statestore.errors import UnknownKindError
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import print_json, progress_bar, results, say
-from upgrade_tools.cli.progress import counted
+from upgrade_tools.cli.progress import counted, phases
 from upgrade_tools.exchange import Exchanged, ImportOptions, export_state, import_state
 from upgrade_tools.location_rollback import roll_back
 from upgrade_tools.row_files import FileFormat, row_count
@@ -85,9 +85,8 @@ def import_(
     """Make a state location of an exported file, and check it. A query that starts on it goes on from there."""
     chosen = _format_of(file, file_format)
     options = ImportOptions(shards, retention_ms, segment_interval_ms, work_dir)
-    with progress_bar() as progress:
-        task = progress.add_task("importing", total=row_count(file, chosen))
-        done = import_state(file, chosen, DurableLocation(location), options, lambda rows: progress.advance(task, rows))
+    with phases(row_count(file, chosen)) as advance:
+        done = import_state(file, chosen, DurableLocation(location), options, advance)
     _show(done, "imported into", as_json)
 
 

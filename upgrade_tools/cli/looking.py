@@ -14,7 +14,7 @@ from upgrade_tools.cli.inspect_report import print_report
 from upgrade_tools.cli.output import errors, print_json
 from upgrade_tools.cli.progress import counted
 from upgrade_tools.delta_listing import print_delta
-from upgrade_tools.inspection import DEFAULT_SAMPLE_ENTRIES, inspect_state
+from upgrade_tools.inspection import DEFAULT_SAMPLE_ENTRIES, databases_read, inspect_state
 from upgrade_tools.selection import Selection
 
 _GROUP = "Look"
@@ -52,7 +52,7 @@ def inspect(
     state = o.state_at(
         where, store=store, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, work_dir=work_dir
     )
-    with counted("inspecting") as advance:
+    with counted("inspecting", state, opening=len(databases_read(state))) as advance:
         report = inspect_state(state, None if every else sample, advance)
     if as_json:
         print_json(report.to_json())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.progress import TaskID
+
 from upgrade_tools.cli.output import progress_bar
 from upgrade_tools.states import State
 
@@ -13,18 +15,21 @@ _TOLD_EVERY = 1_000
 
 
 @contextmanager
-def counted(what: str, *states: State, shown: bool = True) -> Iterator[Callable[[int], None]]:
+def counted(
+    what: str, *states: State, opening: int | None = None, shown: bool = True
+) -> Iterator[Callable[[int], None]]:
     """Hand out what is to be told of entries as they are read; on terminals only.
 
-    If all entries of `states` are read, how many are left is estimated from the parts that were opened so far: those to
-    come are taken to be as large. Without any, no time left is shown.
+    If all entries of `states` are read, how many are left is estimated from what was opened so far: what is to come is
+    taken to be as large. `opening` is how many parts, or databases, that will be in all; None means all parts. Without
+    any states, no time left is shown.
     """
     if not shown:
         yield lambda entries: None
         return
     with progress_bar() as progress:
         task = progress.add_task(what, total=None)
-        parts = sum(len(state.parts) for state in states)
+        parts = sum(len(state.parts) for state in states) if opening is None else opening
         opened: list[int] = []
         pending = 0
 
@@ -43,3 +48,20 @@ def counted(what: str, *states: State, shown: bool = True) -> Iterator[Callable[
             state.on_open = on_open
         yield advance
         progress.advance(task, pending)
+
+
+@contextmanager
+def phases(entries: int | None) -> Iterator[Callable[[str, int], None]]:
+    """Hand out what is to be told of phases, each a bar of its own, and of their entries, as they are worked on.
+
+    Each phase goes through about so many entries; None is not known.
+    """
+    with progress_bar() as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(phase: str, done: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = progress.add_task(phase, total=entries)
+            progress.advance(tasks[phase], done)
+
+        yield advance

@@ -12,7 +12,7 @@ from statestore.errors import StoreFormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored, split_stored, upgrade_between
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
-from statestore.recovery.logical_writes import LogicalWrite
+from statestore.recovery.logical_writes import LogicalWrite, made_writes
 from upgrade_tools.migration.plan import StorePlan
 
 _FIRST: Final = bytes(4)
@@ -38,11 +38,12 @@ def converted_pairs(plan: StorePlan, pairs: Iterator[Pair], timestamp_ms: int | 
 def converted_writes(plan: StorePlan, writes: list[LogicalWrite], timestamp_ms: int | None) -> list[LogicalWrite]:
     """Return the writes that make a store, as `converted_pairs` does entries."""
     if _refuses_duplicates(plan):
-        for write in writes:
-            _check_not_a_duplicate(plan, write.key)
+        for duplicate in [key for key, _, _ in writes if not key.endswith(_FIRST)]:
+            raise _is_a_duplicate(plan, duplicate)
     convert = _conversion(plan.reading.format, plan.making.format)
     if convert is not None:
-        writes = [LogicalWrite(key, convert(stored), from_ms) for key, stored, from_ms in writes]
+        keys, stored, timestamps_ms = zip(*writes, strict=True) if writes else ((), (), ())
+        writes = made_writes(keys, map(convert, stored), timestamps_ms)
     stamp = stamping(plan.making.format, timestamp_ms)
     if stamp is None:
         return writes
@@ -94,16 +95,15 @@ def _refuses_duplicates(plan: StorePlan) -> bool:
 def _without_duplicates(plan: StorePlan, pairs: Iterator[Pair]) -> Iterator[Pair]:
     for pair in pairs:
         if not pair[0].endswith(_FIRST):
-            _check_not_a_duplicate(plan, pair[0])
+            raise _is_a_duplicate(plan, pair[0])
         yield pair
 
 
-def _check_not_a_duplicate(plan: StorePlan, key: bytes) -> None:
-    if not key.endswith(_FIRST):
-        raise StoreFormatError(
-            plan.name,
-            recorded="window store, with duplicates",
-            asked=plan.reading.describe(),
-            where=f"the window with the key 0x{key.hex()}",
-            remedy=f"It has more than one value for a key and window: say so with --kind {plan.kind.value}-dup",
-        )
+def _is_a_duplicate(plan: StorePlan, key: bytes) -> StoreFormatError:
+    return StoreFormatError(
+        plan.name,
+        recorded="window store, with duplicates",
+        asked=plan.reading.describe(),
+        where=f"the window with the key 0x{key.hex()}",
+        remedy=f"It has more than one value for a key and window: say so with --kind {plan.kind.value}-dup",
+    )

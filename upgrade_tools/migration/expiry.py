@@ -7,10 +7,11 @@ its directories may still have some of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 
 from statestore.bytestore.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE, Segments, segment_prefix
+from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.recovery.logical_writes import LogicalWrite, logical_writes
 from upgrade_tools.live_entries import LiveVersions, expiry_time_of
@@ -18,7 +19,6 @@ from upgrade_tools.migration.plan import StorePlan
 from upgrade_tools.migration.report import Tallies
 from upgrade_tools.states import OpenStore
 
-_WRITES_PER_STEP: Final = 10_000
 _MAX_SEGMENT_ID: Final = 2**63 - 1
 
 
@@ -57,9 +57,7 @@ def _live_versions(
     writes = chain.from_iterable(logical_writes(spec, store.bytes, NO_STREAM_TIME))
     versions = LiveVersions(segments)
     followed = map(versions.followed_by, chain(writes, [None]))
-    live = (write for write in followed if write is not None)
-    while step := list(islice(live, _WRITES_PER_STEP)):
-        yield step
+    yield from steps(write for write in followed if write is not None)
     tallies.expired += versions.take_expired()
 
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from statestore.bytestore.steps import key_and_value_bytes
 from statestore.errors import KeyPlacementError, MigrationRefusedError
 from statestore.recovery.carried_over import carried_over
 from statestore.recovery.initial_state import write_initial_pointer
@@ -185,8 +186,7 @@ def placed_writes(
                 remedy='say --shard-by partition, and start the query with shard_by="partition"',
             ) from cause
         converted = converted_writes(store_plan, writes, plan.request.timestamp_ms)
-        size_bytes = sum(len(write.key) + len(write.stored or b"") for write in converted)
-        tallies.add(store_plan.name, len(converted), size_bytes)
+        tallies.add(store_plan.name, len(converted), key_and_value_bytes(converted))
         yield converted
 
 

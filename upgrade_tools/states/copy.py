@@ -19,6 +19,7 @@ from statestore.recovery.shard_files import parse_delta_name
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.families import kinds_by_families
 from upgrade_tools.states.state import (
+    READ_AS_IT_IS,
     FoundStore,
     Layout,
     OpenStore,
@@ -69,7 +70,7 @@ class CopyState(State):
         with view_of(self._path, work_dir=self.options.work_dir) as view:
             present = list_families(str(view))
             for spec in specs:
-                refuse_downgrade(present, spec, partial(column_family, spec), self.path, spec.name)
+                refuse_downgrade(present, spec, partial(column_family, spec), self.path, spec.name, READ_AS_IT_IS)
             with _opened(view, [column_family(spec) for spec in specs]) as database:
                 yield {spec.name: self._store(database, spec) for spec in specs}
 

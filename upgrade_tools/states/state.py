@@ -94,6 +94,7 @@ class FoundStore:
 READING_RETENTION_MS: Final = 0
 READING_INTERVAL_MS: Final = 1
 """Of a store that is only read, which does not depend on them."""
+READ_AS_IT_IS: Final = "Say the kind that it has with --kind; the command downgrade makes an older one of it"
 
 
 class State(ABC):
@@ -105,7 +106,8 @@ class State(ABC):
         self.parts = tuple(parts)
         self.options = options
         self.on_open: Callable[[int], None] | None = None
-        """Is told, of each part that is opened, about how many entries it has."""
+        """Is told of each part that is opened about how many entries it has, and of each database that is inspected
+        about how many are going to be read."""
 
     @abstractmethod
     def found_stores(self) -> list[FoundStore]:
@@ -198,7 +200,9 @@ class State(ABC):
                 where=self.path,
                 remedy="Say what it is with --kind",
             )
-        refuse_downgrade(found.families, spec, lambda known: FAMILIES[spec.kind][known], self.path, spec.name)
+        refuse_downgrade(
+            found.families, spec, lambda known: FAMILIES[spec.kind][known], self.path, spec.name, READ_AS_IT_IS
+        )
 
 
 def spec_as(found: FoundStore, kind: Kind, options: StateOptions, path: str) -> StoreSpec:

@@ -7,13 +7,13 @@ stores, and time segments that no entry asked for can stand in. The rest is left
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segments import LATEST_SEGMENT, Segments, segment_prefix
+from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.header_columns import HEADERS_TYPE, decode_header_column
 from statestore.format.session_key import SESSION_SUFFIX_SIZE
@@ -32,7 +32,6 @@ ENTRY_FIELDS: Final = (
     pa.field("start_ms", pa.int64()),
     pa.field("end_ms", pa.int64()),
 )
-_PAIRS_PER_STEP: Final = 10_000
 _MAX_SEGMENT_ID: Final = 2**63 - 1
 
 
@@ -44,8 +43,7 @@ def entry_columns(
     Without headers, these are neither decoded nor there. Raises FormatError for bytes that are not of the store's kind
     and format.
     """
-    pairs = _pairs(spec, store, selection)
-    while step := list(islice(pairs, _PAIRS_PER_STEP)):
+    for step in steps(_pairs(spec, store, selection)):
         columns = _kept(selection, _places(spec, step))
         stored = columns.pop("stored")
         values, timestamps_ms, header_bytes = _split(spec.format, stored)

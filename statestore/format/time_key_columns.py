@@ -1,0 +1,52 @@
+"""The times in columns of window and session keys: `window_key` and `session_key`, vectorised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statestore.format.binary_columns import Flags, Integers, positions_and_bytes, refuse_row
+from statestore.format.session_key import split_session_key
+from statestore.format.window_key import split_window_key
+
+_WINDOW_SUFFIX: Final = np.dtype([("start_ms", ">i8"), ("sequence", ">i4")])
+_SESSION_SUFFIX: Final = np.dtype([("end_ms", ">i8"), ("start_ms", ">i8")])
+
+
+def window_starts(keys: pa.BinaryArray) -> Integers:
+    """Return when each window starts, in ms. Raises FormatError for a key that `split_window_key` would refuse."""
+    suffixes = _suffixes(keys, _WINDOW_SUFFIX, split_window_key)
+    _refuse((suffixes["start_ms"] < 0) | (suffixes["sequence"] < 0), keys, split_window_key)
+    return suffixes["start_ms"].astype(np.int64)
+
+
+def session_ends(keys: pa.BinaryArray) -> Integers:
+    """Return when each session ends, in ms. Raises FormatError for a key that `split_session_key` would refuse."""
+    suffixes = _suffixes(keys, _SESSION_SUFFIX, split_session_key)
+    _refuse(
+        (suffixes["start_ms"] < 0) | (suffixes["start_ms"] > suffixes["end_ms"]),
+        keys,
+        split_session_key,
+    )
+    return suffixes["end_ms"].astype(np.int64)
+
+
+def _suffixes(
+    keys: pa.BinaryArray, suffix: np.dtype[np.void], split: Callable[[bytes], object]
+) -> npt.NDArray[np.void]:
+    positions, data = positions_and_bytes(keys)
+    ends = positions[1:]
+    _refuse(ends - positions[:-1] < suffix.itemsize, keys, split)
+    places = (ends - suffix.itemsize)[:, np.newaxis] + np.arange(suffix.itemsize)
+    suffixes: npt.NDArray[np.void] = data[places].view(suffix)
+    return suffixes.reshape(len(keys))
+
+
+def _refuse(unsound: Flags, keys: pa.BinaryArray, split: Callable[[bytes], object]) -> None:
+    """Raise what `split` has against the first unsound key, if there is one."""
+    if unsound.any():
+        refuse_row(split, keys, int(unsound.argmax()))

@@ -1,0 +1,50 @@
+"""Steps: all rows in order, and never too many of them at once."""
+
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from statestore.bytestore.steps import key_and_value_bytes, steps
+
+ROWS = st.lists(st.tuples(st.binary(max_size=4), st.none() | st.binary(max_size=40)), max_size=400)
+
+
+@given(ROWS, st.integers(1, 200), st.integers(1, 2_000))
+def test_all_rows_come_in_order_and_steps_are_bounded(
+    rows: list[tuple[bytes, bytes | None]], max_rows: int, max_bytes: int
+) -> None:
+    found = list(steps(rows, max_rows=max_rows, max_bytes=max_bytes))
+    assert [row for step in found for row in step] == rows
+    assert all(step and len(step) <= max_rows for step in found)
+    # Without the last rows that were taken together, there was room for more.
+    assert all(key_and_value_bytes(step[:-64]) < max_bytes for step in found)
+
+
+def test_large_rows_do_not_pile_up() -> None:
+    held = 0
+    most = 0
+
+    def rows() -> Iterator[tuple[bytes, bytes]]:
+        nonlocal held, most
+        for number in range(1_000):
+            held += 1
+            most = max(most, held)
+            yield b"%d" % number, bytes(1_000)
+
+    for step in steps(rows(), max_bytes=100_000):
+        held -= len(step)
+    assert held == 0
+    assert most <= 100 + 64
+
+
+def test_nothing_is_taken_before_it_is_asked_for() -> None:
+    taken: list[int] = []
+    left = steps((taken.append(number) or number for number in range(10)), lambda step: len(step), max_rows=3)
+    assert taken == []
+    assert next(left) == [0, 1, 2]
+    assert taken == [0, 1, 2]
+
+
+def test_sizes_of_rows_that_begin_with_key_and_value() -> None:
+    assert key_and_value_bytes([(b"key", b"value"), (b"key", None), (b"", b"")]) == 11
