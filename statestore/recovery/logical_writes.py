@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from heapq import merge
-from itertools import groupby, repeat, takewhile
+from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -47,14 +47,10 @@ class LogicalWrite(NamedTuple):
     """From when a version is valid, in ms; None for all other kinds."""
 
 
-_MAKE: Final = partial(tuple.__new__, LogicalWrite)
-
-
-def made_writes(
-    keys: Iterable[bytes], stored: Iterable[bytes | None], timestamps_ms: Iterable[int | None]
-) -> list[LogicalWrite]:
-    """Return the writes of these columns, which end with the first that ends, faster than by a call for each."""
-    return list(map(_MAKE, zip(keys, stored, timestamps_ms, strict=False)))
+logical_write: Final[Callable[[tuple[bytes, bytes | None, int | None]], LogicalWrite]] = partial(
+    tuple.__new__, LogicalWrite
+)
+"""Makes one of a tuple of its fields, in a third of the time that a call of LogicalWrite takes."""
 
 
 def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[list[LogicalWrite]]:
@@ -64,13 +60,12 @@ def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> It
     all versions of one key. Raises FormatError for bytes that are not of the store's kind and format.
     """
     if spec.kind is StoreKind.VERSIONED:
-        for versions in steps(_versions(spec, store, stream_time_ms)):
-            yield _with_shortest_headers(spec.format, versions)
-        return
-    skipped = SEGMENT_ID_SIZE if spec.kind.is_segmented else 0
-    for pairs in steps(store.range(None, None)):
-        writes = made_writes([key[skipped:] for key, _ in pairs], [stored for _, stored in pairs], repeat(None))
-        yield _with_shortest_headers(spec.format, writes)
+        writes = _versions(spec, store, stream_time_ms)
+    else:
+        skipped = SEGMENT_ID_SIZE if spec.kind.is_segmented else 0
+        writes = (logical_write((key[skipped:], stored, None)) for key, stored in store.range(None, None))
+    for step in steps(writes):
+        yield _with_shortest_headers(spec.format, step)
 
 
 def plain_key(spec: StoreSpec) -> Callable[[bytes], bytes]:

@@ -12,7 +12,7 @@ from statestore.errors import StoreFormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored, split_stored, upgrade_between
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
-from statestore.recovery.logical_writes import LogicalWrite, made_writes
+from statestore.recovery.logical_writes import LogicalWrite, logical_write
 from upgrade_tools.migration.plan import StorePlan
 
 _FIRST: Final = bytes(4)
@@ -42,8 +42,7 @@ def converted_writes(plan: StorePlan, writes: list[LogicalWrite], timestamp_ms: 
             raise _is_a_duplicate(plan, duplicate)
     convert = _conversion(plan.reading.format, plan.making.format)
     if convert is not None:
-        keys, stored, timestamps_ms = zip(*writes, strict=True) if writes else ((), (), ())
-        writes = made_writes(keys, map(convert, stored), timestamps_ms)
+        writes = [logical_write((key, convert(stored), from_ms)) for key, stored, from_ms in writes]
     stamp = stamping(plan.making.format, timestamp_ms)
     if stamp is None:
         return writes
