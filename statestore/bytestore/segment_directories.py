@@ -165,6 +165,8 @@ class _Scan(Iterable[Pair]):
             prefix, pairs = self._parts[0]
             for key, value in pairs:
                 yield prefix + key, value
+                if not self._parts:
+                    return  # it was closed, which what was read ahead does not know
             if self._parts and self._parts[0][1] is pairs:  # if not, what was left of them was read ahead
                 self._parts.popleft()
 

@@ -129,8 +129,8 @@ def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
 
 
 def _size(size_bytes: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size_bytes < 1_000:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 999.5:  # what would be rounded to 1,000 is one of the next unit
             return f"{size_bytes:.3g} {unit}"
         size_bytes /= 1_000
-    return f"{size_bytes:.3g} GB"
+    return f"{size_bytes:.3g} TB"

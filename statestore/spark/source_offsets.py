@@ -9,6 +9,7 @@ Spark's OffsetSeqLog and CommitLog.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,6 +21,7 @@ from statestore.errors import RecoveryError
 _VERSION: Final = "v1"
 _HEAD_LINES: Final = 2
 _NO_OFFSET: Final = "-"
+_GLOB: Final = re.compile(r"([\\*?\[\]{}])")
 
 
 class SourceOffsets(NamedTuple):
@@ -61,14 +63,19 @@ def read_source_offsets(
         raise RecoveryError(where, f"is not an offset log of version {_VERSION!r}, but begins with {lines[:1]}")
     sources = tuple(None if line == _NO_OFFSET else line for line in lines[_HEAD_LINES:])
     latest = max(planned)
-    return SourceOffsets(batch_id, sources, latest if latest > batch_id else None)
+    return SourceOffsets(batch_id, sources, None if latest in committed else latest)
 
 
 def _log(spark: SparkSession, directory: str) -> dict[int, bytes]:
     """Return the entries of a log by their batches. Spark reads every filesystem that a checkpoint can be on."""
     try:
-        files = spark.read.format("binaryFile").load(directory).select("path", "content").collect()
+        files = spark.read.format("binaryFile").load(_literal(directory)).select("path", "content").collect()
     except AnalysisException as cause:
         raise RecoveryError(directory, f"can't be read ({cause.getCondition() or cause})") from cause
     named = ((file.path.rpartition("/")[2], file.content) for file in files)
     return {int(name): bytes(content) for name, content in named if name.isdigit()}
+
+
+def _literal(path: str) -> str:
+    """Return the pattern that means this path, whatever is in its name: Spark reads files by patterns."""
+    return _GLOB.sub(r"\\\1", path)

@@ -118,6 +118,17 @@ def test_a_scan_goes_on_through_segments_that_are_removed(store: SegmentDirector
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_ends_with_its_store_though_it_was_read_ahead(reverse: bool, store: SegmentDirectories) -> None:
+    store.write([(key(number, rest), b"v") for number in (1, 2) for rest in (b"a", b"b", b"c")])
+    started, waiting = (store.range(None, None, reverse=reverse) for _ in range(2))
+    next(started)
+    store.delete_below(segment_prefix(4))
+    next(started)
+    store.close()
+    assert (list(started), list(waiting)) == ([], [])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_may_delete_what_it_yields(reverse: bool, store: SegmentDirectories) -> None:
     store.write([(key(number, rest), b"v") for number in (1, 2) for rest in (b"a", b"b")])
     for found, _ in store.range(None, None, reverse=reverse):

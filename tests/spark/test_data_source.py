@@ -88,6 +88,22 @@ def test_a_retained_version_is_read_as_it_was(ran: Ran, capsys: pytest.CaptureFi
     assert entries(latest.load(ran.location)) == entries(ran.read("totals"))
 
 
+def test_all_that_is_made_of_one_load_is_of_one_batch(ran: Ran) -> None:
+    logs = [Path(ran.checkpoint, log, "2") for log in ("commits", "offsets")]
+    content = [log.read_bytes() for log in logs]
+    for log in logs:
+        log.unlink()
+    try:
+        loaded = ran.load("totals")
+        before = loaded.count(), loaded.agg(f.max("timestamp_ms")).first()
+    finally:
+        for log, written in zip(logs, content, strict=True):
+            log.write_bytes(written)
+    later = loaded.where("shard >= 0")
+    assert (later.count(), later.agg(f.max("timestamp_ms")).first()) == before
+    assert ran.load("totals").agg(f.max("timestamp_ms")).first() != before[1]
+
+
 def test_filters_are_pushed_down_where_that_is_asked_for(ran: Ran) -> None:
     last_window_ms = START_MS + 140_000
     for store, condition in (
@@ -150,6 +166,7 @@ def place_of(row: Row) -> tuple[object, ...]:
     [
         ({"batchId": 99}, "RecoveryError.*batch 99 can't be read"),
         ({"checkpoint": "/nowhere"}, "RecoveryError: /nowhere"),
+        ({"workDir": "/nowhere"}, "DataSourceOptionError.*'workDir'.*no directory"),
         ({"store": "nothing"}, r"DataSourceOptionError.*'store'.*\['sessions', 'totals', 'versions', 'windows'\]"),
         ({"readChangeFeed": "true", "changeStartBatchId": 7}, "DataSourceOptionError.*the last batch is 2"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -92,14 +93,15 @@ def test_segments_are_those_of_kafka_if_nobody_says() -> None:
 
 
 def a_driver(pointers: list[str]) -> CheckpointService:
-    def read_pointers(checkpoint: str, batch_id: int | None) -> list[str]:
+    def read_pointers(checkpoint: str, batch_id: int) -> list[str]:
         if batch_id == 9:
             raise RecoveryError(checkpoint, "batch 9 can't be read")
         if batch_id == 8:
             raise OSError("the disk is gone")
         return pointers
 
-    return CheckpointService(read_pointers, lambda checkpoint: 4)
+    batches = count(4)
+    return CheckpointService(read_pointers, lambda checkpoint: next(batches))
 
 
 def test_the_driver_answers_whoever_has_its_key(tmp_path: Path) -> None:
@@ -107,7 +109,9 @@ def test_the_driver_answers_whoever_has_its_key(tmp_path: Path) -> None:
     address = service.address
     try:
         assert address.pointers("checkpoint", 3) == ["a pointer"]
-        assert address.last_batch_id("checkpoint") == 4
+        assert address.last_batch_id("checkpoint", "first") == 4
+        assert address.last_batch_id("checkpoint", "second") == 5
+        assert address.last_batch_id("checkpoint", "first") == 4, "however late it is asked again"
         with pytest.raises(RecoveryError, match="checkpoint: batch 9 can't be read"):
             address.pointers("checkpoint", 9)
         with pytest.raises(RecoveryError, match=r"can't be read .OSError: the disk is gone"):
@@ -116,12 +120,12 @@ def test_the_driver_answers_whoever_has_its_key(tmp_path: Path) -> None:
         guessed = tmp_path / "guessed.json"
         guessed.write_text(json.dumps({**fields, "key": b"guessed".hex()}))
         with pytest.raises(RecoveryError, match="does not answer"):
-            DriverAddress(str(guessed)).pointers("checkpoint", None)
-        assert address.pointers("checkpoint", None) == ["a pointer"], "a stranger does not end the service"
+            DriverAddress(str(guessed)).pointers("checkpoint", 3)
+        assert address.pointers("checkpoint", 3) == ["a pointer"], "a stranger does not end the service"
     finally:
         service.close()
     with pytest.raises(RecoveryError, match=r"register_data_source\(spark\)"):
-        address.pointers("checkpoint", None)
+        address.pointers("checkpoint", 3)
     assert not Path(address.path).parent.exists()
 
 

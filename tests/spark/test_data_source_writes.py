@@ -59,6 +59,13 @@ LATE_VERSION: Row = {**VERSION, "start_ms": 10, "end_ms": 20}
         (Kind.HEADERS_KV, [BASE, {**BASE, "timestamp_ms": -2}], "timestamp_ms", "negative"),
         (Kind.HEADERS_KV, [{**BASE, "start_ms": 1}], "start_ms", "has no room for"),
         (Kind.TS_KV, [BASE], "headers", "has no room for"),
+        (
+            Kind.HEADERS_KV,
+            [BASE, {**BASE, "key": b"l", "headers": [("h", b"x"), (None, b"x")]}],
+            "headers",
+            "0x6c has a",
+        ),
+        (Kind.HEADERS_KV, [{**BASE, "headers": None}, {**BASE, "headers": [None]}], "headers", "header without a key"),
         (Kind.KV, [{**BASE, "headers": []}], "timestamp_ms", "has no room for"),
         (Kind.HEADERS_WINDOW, [BASE], "start_ms", "has no start"),
         (Kind.HEADERS_WINDOW, [{**WINDOW, "end_ms": 3_999}], "end_ms", "does not end 1000 ms after"),

@@ -145,6 +145,7 @@ def test_a_batch_is_one_line(logged: pytest.LogCaptureFixture) -> None:
     ("figures", "trouble"),
     [
         (shard(records=RecordFigures(3, 2)), "records dropped that no serde could read: 2"),
+        (shard(spill=SpillFigures(1, 999_600)), "spilled 1 MB to local disk: more memory_bytes would be faster"),
         (shard(spill=SpillFigures(1, 5_000_000)), "spilled 5 MB to local disk: more memory_bytes would be faster"),
         (shard(snapshot=SnapshotFigures(failed=1)), "snapshots failed: 1; the logs of the executors say why"),
     ],

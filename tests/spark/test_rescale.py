@@ -94,6 +94,8 @@ def test_offsets_are_those_of_the_last_committed_batch(stopped: OrderQuery, spar
     assert read_source_offsets(spark, checkpoint) == (1, offsets.sources, 2)
     (checkpoint / "commits" / "2").write_text("v1\n{}")
     assert read_source_offsets(spark, checkpoint) == (2, ('{"orders":{"0":9}}', None), None)
+    assert read_source_offsets(spark, checkpoint, 1) == (1, offsets.sources, None), "later ones are committed"
+    assert read_source_offsets(spark, shutil.copytree(checkpoint, checkpoint.with_name("c[1]*{a}"))).batch_id == 2
     # The line ends that only Unicode knows are part of a string, and Spark writes none after the last line.
     other = '{"a\u2028b\u0085c\x0bd":{"0":9}}'
     (checkpoint / "offsets" / "2").write_text(f"v1\n{{}}\n-\n{other}", encoding="utf-8")

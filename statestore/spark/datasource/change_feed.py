@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import StateMetadata
 from statestore.recovery.pointer import CommitPointer, DurableFile
 from statestore.recovery.restore import open_delta
+from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.store_columns import ENTRY_FIELDS
 from statestore.spark.schema import HEADERS
 
@@ -102,7 +102,7 @@ class ChangeScan:
 
     def read(self, changes: ShardChanges) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a shard in order, with the columns of CHANGE_SCHEMA."""
-        with TemporaryDirectory(prefix="statestore-changes-", dir=self.work_dir) as directory:
+        with work_directory("statestore-changes-", self.work_dir) as directory:
             space_of = LocalDirectory(directory).spill_space
             for number, file in enumerate(changes.deltas):
                 info = DeltaInfo(self.metadata.state_id, changes.shard, changes.first_version + number)

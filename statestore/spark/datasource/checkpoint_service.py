@@ -5,8 +5,8 @@ the driver listens on a socket of this machine, and answers one kind of question
 checkpoint has. Who asks must know a key that the driver made up. Address and key stand in a file that only this user
 can read; Spark sends the path of it about, also to executors, which have no such file.
 
-    question := {"checkpoint": str, "batch_id": int | null}    which pointers does the batch have? null is the last one
-              | {"checkpoint": str}                            which batch is the last one?
+    question := {"checkpoint": str, "batch_id": int}           which pointers does the batch have?
+              | {"checkpoint": str, "dataframe": str}          which batch was the last one when this was first asked?
               | {"dataframe": str, "digest": str, "filters": str}   with which filters was this DataFrame read first?
     answer   := {"pointers": [str, ...]} | {"batch_id": int} | {"digest": str, "before": str}
               | {"where": str, "problem": str}
@@ -22,12 +22,15 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from statestore.errors import DataFrameReusedError, RecoveryError, StateStoreError
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _KEY_BYTES: Final = 32
@@ -37,8 +40,8 @@ _KNOWN_DATAFRAMES: Final = 10_000
 _SHOWN_FILTERS: Final = 500
 _END_S: Final = 5.0
 
-ReadPointers = Callable[[str, "int | None"], list[str]]
-"""From a checkpoint and a batch, None for the last one, to its commit pointers. Raises RecoveryError."""
+ReadPointers = Callable[[str, int], list[str]]
+"""From a checkpoint and a batch to its commit pointers. Raises RecoveryError."""
 ReadLastBatch = Callable[[str], int]
 """From a checkpoint to its last committed batch. Raises RecoveryError."""
 
@@ -49,14 +52,14 @@ class DriverAddress(NamedTuple):
     path: str
     """A file of JSON, with the address of the socket, and in hex what shows that one may ask."""
 
-    def pointers(self, checkpoint: str, batch_id: int | None) -> list[str]:
+    def pointers(self, checkpoint: str, batch_id: int) -> list[str]:
         """Return the commit pointers of a batch. Raises RecoveryError."""
         answer = self._ask({"checkpoint": checkpoint, "batch_id": batch_id})
         return [str(pointer) for pointer in answer["pointers"]]
 
-    def last_batch_id(self, checkpoint: str) -> int:
-        """Return the last committed batch of a checkpoint. Raises RecoveryError."""
-        return int(self._ask({"checkpoint": checkpoint})["batch_id"])
+    def last_batch_id(self, checkpoint: str, dataframe: str) -> int:
+        """Return the last committed batch of a checkpoint, of a DataFrame always the same. Raises RecoveryError."""
+        return int(self._ask({"checkpoint": checkpoint, "dataframe": dataframe})["batch_id"])
 
     def check_filters(self, dataframe: str, filters: str) -> None:
         """Raise DataFrameReusedError if a DataFrame was planned with other filters before."""
@@ -103,6 +106,8 @@ class CheckpointService:
         self._read_pointers = read_pointers
         self._read_last_batch = read_last_batch
         self._filters: dict[str, tuple[str, str]] = {}
+        self._last_batches: dict[str, int] = {}
+        """Of DataFrames. Spark plans one again for each use, and all of it must be of one batch."""
         # Where there are Unix sockets, one in a directory that only this user can enter.
         self._listener = Listener(backlog=_WAITING_QUESTIONS, authkey=key)
         self._closed = threading.Event()
@@ -140,16 +145,16 @@ class CheckpointService:
         connection.send_bytes(json.dumps(self._found(question)).encode())
 
     def _found(self, question: dict[str, Any]) -> dict[str, Any]:
-        if "dataframe" in question:
-            asked = question["digest"], question["filters"]
-            digest, before = self._filters.setdefault(question["dataframe"], asked)
-            if len(self._filters) > _KNOWN_DATAFRAMES:
-                del self._filters[next(iter(self._filters))]
+        if "digest" in question:
+            digest, before = _remembered(
+                self._filters, question["dataframe"], lambda: (question["digest"], question["filters"])
+            )
             return {"digest": digest, "before": before}
         checkpoint = question["checkpoint"]
         try:
             if "batch_id" not in question:
-                return {"batch_id": self._read_last_batch(checkpoint)}
+                last = partial(self._read_last_batch, checkpoint)
+                return {"batch_id": _remembered(self._last_batches, question["dataframe"], last)}
             return {"pointers": self._read_pointers(checkpoint, question["batch_id"])}
         except RecoveryError as error:
             return {"where": error.where, "problem": error.problem}
@@ -159,3 +164,12 @@ class CheckpointService:
             # Whatever Spark raised: it is raised again where it was asked for.
             _LOG.info("reading the checkpoint %s failed", checkpoint, exc_info=True)
             return {"where": checkpoint, "problem": f"can't be read ({type(error).__name__}: {error})"}
+
+
+def _remembered(known: dict[str, T], dataframe: str, find: Callable[[], T]) -> T:
+    """Return what was found for a DataFrame when this was first asked, of as many as are remembered."""
+    if dataframe not in known:
+        known[dataframe] = find()
+        if len(known) > _KNOWN_DATAFRAMES:
+            del known[next(iter(known))]
+    return known[dataframe]

@@ -40,13 +40,23 @@ def asked_store(metadata: StateMetadata, store: str | None) -> StoreSpec:
 
 
 def asked_pointers(
-    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: DriverAddress | None
+    location: DurableLocation,
+    metadata: StateMetadata,
+    options: ReadOptions,
+    driver: DriverAddress | None,
+    dataframe: str,
 ) -> list[CommitPointer]:
-    """Return the commit pointer of each shard. Raises DataSourceOptionError, RecoveryError, StatePointersError."""
+    """Return the commit pointer of each shard; without a batch, of the last one when `dataframe` was first planned.
+
+    Raises DataSourceOptionError, RecoveryError, StatePointersError.
+    """
     if options.pointers is not None:
         return committed_pointers(location, metadata, pointers_of(options.pointers), complete=False)
     if options.checkpoint is not None:
-        return _pointers_at(location, metadata, options.checkpoint, options.batch_id, driver)
+        batch_id = options.batch_id
+        if batch_id is None:
+            batch_id = _asked(driver).last_batch_id(options.checkpoint, dataframe)
+        return _pointers_at(location, metadata, options.checkpoint, batch_id, driver)
     if metadata.topology or not metadata.initial_state:
         raise DataSourceOptionError(
             "checkpoint",
@@ -58,7 +68,11 @@ def asked_pointers(
 
 
 def asked_changes(
-    location: DurableLocation, metadata: StateMetadata, options: ReadOptions, driver: DriverAddress | None
+    location: DurableLocation,
+    metadata: StateMetadata,
+    options: ReadOptions,
+    driver: DriverAddress | None,
+    dataframe: str,
 ) -> list[ShardChanges]:
     """Return the changes of each shard that options of a change feed ask for.
 
@@ -68,7 +82,7 @@ def asked_changes(
     assert options.change_start_batch_id is not None
     start, end = options.change_start_batch_id, options.change_end_batch_id
     if end is None:
-        end = _asked(driver).last_batch_id(options.checkpoint)
+        end = _asked(driver).last_batch_id(options.checkpoint, dataframe)
         if end < start:
             raise DataSourceOptionError("changeStartBatchId", f"is {start}, and the last batch is {end}")
     newer = _pointers_at(location, metadata, options.checkpoint, end, driver)
@@ -84,10 +98,10 @@ def _pointers_at(
     location: DurableLocation,
     metadata: StateMetadata,
     checkpoint: str,
-    batch_id: int | None,
+    batch_id: int,
     driver: DriverAddress | None,
 ) -> list[CommitPointer]:
-    """Return the pointers after a batch of a checkpoint, None for the last one, which the driver is asked for."""
+    """Return the pointers after a batch of a checkpoint, which the driver is asked for."""
     recorded = map(CommitPointer.from_json, _asked(driver).pointers(checkpoint, batch_id))
     return committed_pointers(location, metadata, recorded, complete=True)
 

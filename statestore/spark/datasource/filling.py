@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -17,13 +16,12 @@ from statestore.format.session_key import encode_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.format.value_timestamp_headers import join_columns
-from statestore.format.window_key import encode_window_key
+from statestore.format.window_key import MAX_SEQUENCE, encode_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.logical_writes import LogicalWrite
 from statestore.recovery.metadata import StateMetadata
 from statestore.recovery.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, StateFiller, check_filled
-
-_FIRST_SEQUENCE: Final = 1
+from statestore.spark.datasource.options import require_work_dir
 
 
 class PlacedRow(NamedTuple):
@@ -47,8 +45,9 @@ class ShardFilling:
     def fill(self, batches: Iterable[pa.RecordBatch]) -> list[FilledShard]:
         """Write rows of the shape PLACED; return what was written of each shard, once it reads back.
 
-        Raises StateRowError, StateCheckError, LocationNotWritableError.
+        Raises StateRowError, StateCheckError, LocationNotWritableError, and DataSourceOptionError without a work_dir.
         """
+        require_work_dir(self.work_dir)
         filler = StateFiller(self.location, self.metadata, self.memory_bytes)
         stores = {spec.name: spec for spec in self.metadata.stores}
         entries: dict[tuple[int, str], _Entries] = {}
@@ -124,19 +123,16 @@ class _Entries:
 
 
 class _Windows(_Entries):
-    def __init__(self, spec: StoreSpec) -> None:
-        super().__init__(spec)
-        self._duplicates: Counter[tuple[bytes, int]] = Counter()
+    _sequence = 0
+    """Of the last duplicate: counted for all windows together, as the store does."""
 
     def writes(self, rows: Iterable[PlacedRow]) -> Iterator[LogicalWrite]:
         for key, stored, start_ms, _ in rows:
             assert start_ms is not None  # checked when the row was placed
             self._happened(key, start_ms)
-            sequence = 0
             if self._spec.retain_duplicates:
-                sequence = self._duplicates[key, start_ms] + _FIRST_SEQUENCE
-                self._duplicates[key, start_ms] += 1
-            yield LogicalWrite(encode_window_key(key, start_ms, sequence), stored, None)
+                self._sequence = self._sequence + 1 & MAX_SEQUENCE
+            yield LogicalWrite(encode_window_key(key, start_ms, self._sequence), stored, None)
 
 
 class _Sessions(_Entries):

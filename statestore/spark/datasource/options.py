@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
 from statestore.bytestore.kind_names import Kind
@@ -216,3 +219,17 @@ class _Options:
             return parse(text)
         except (ValueError, KeyError):
             raise DataSourceOptionError(name, f"must be {wanted}, got {text!r}") from None
+
+
+@contextmanager
+def work_directory(prefix: str, work_dir: str | None) -> Iterator[str]:
+    """Hand out a temporary directory in `work_dir`, None for that of the machine. Raises DataSourceOptionError."""
+    require_work_dir(work_dir)
+    with TemporaryDirectory(prefix=prefix, dir=work_dir) as directory:
+        yield directory
+
+
+def require_work_dir(work_dir: str | None) -> None:
+    """Raise DataSourceOptionError unless the directory is there, on the machine where it is needed: an executor's."""
+    if work_dir is not None and not Path(work_dir).is_dir():
+        raise DataSourceOptionError("workDir", f"names {work_dir!r}, which is no directory on {socket.gethostname()}")

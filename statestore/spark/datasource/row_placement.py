@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
@@ -116,6 +117,7 @@ def _check_entries(spec: StoreSpec, rows: pa.RecordBatch) -> None:
         _refuse(spec.name, "timestamp_ms", rows, missing, "has no timestamp, or a negative one other than -1")
     else:
         _refuse_no_room(spec, "timestamp_ms", rows, pc.is_valid(timestamps_ms))
+    _refuse(spec.name, "headers", rows, _without_header_key(rows), "has a header without a key")
     if not spec.format.has_headers:
         some = pc.fill_null(pc.greater(pc.list_value_length(rows.column("headers")), 0), False)
         _refuse_no_room(spec, "headers", rows, some)
@@ -136,6 +138,15 @@ def _check_entries(spec: StoreSpec, rows: pa.RecordBatch) -> None:
         expected = pc.add(pc.min_element_wise(starts_ms, pa.scalar(MAX_TIME_MS - size_ms)), size_ms)
         other = pc.not_equal(ends_ms, expected)
         _refuse(spec.name, "end_ms", rows, other, f"does not end {size_ms} ms after its start, as windows here do")
+
+
+def _without_header_key(rows: pa.RecordBatch) -> pa.BooleanArray:
+    """Return for each row whether one of its headers is null, or has no key."""
+    headers = rows.column("headers")
+    missing = pc.is_null(pc.struct_field(pc.list_flatten(headers), "key"))
+    found = np.zeros(rows.num_rows, np.bool_)
+    found[pc.list_parent_indices(headers).filter(missing).to_numpy()] = True
+    return pa.array(found)
 
 
 def _refuse_no_room(spec: StoreSpec, column: str, rows: pa.RecordBatch, wrong: pa.BooleanArray) -> None:

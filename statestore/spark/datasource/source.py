@@ -96,19 +96,18 @@ class HeaderStateDataSource(DataSource):
         options = ReadOptions.of(self.options)
         # Spark sends this data source on to the executors, beside its reader.
         driver, self.driver = self.driver, None
+        dataframe = self._dataframe or ""
         location = DurableLocation(options.path)
         metadata = state_in(location)
         spec = asked_store(metadata, options.store)
         if options.change_start_batch_id is not None:
             changes = ChangeScan(location, metadata, spec, options.include_headers, options.work_dir)
-            return ChangeReader(changes, asked_changes(location, metadata, options, driver))
+            return ChangeReader(changes, asked_changes(location, metadata, options, driver, dataframe))
         scan = StoreScan(location, metadata, spec, EVERYTHING, options.include_headers, options.work_dir)
-        pointers = asked_pointers(location, metadata, options, driver)
+        pointers = asked_pointers(location, metadata, options, driver, dataframe)
         if not options.push_filters:
             return StoreReader(scan, pointers)
-        return FilteringStoreReader(
-            scan, pointers, trust_keys=options.trust_keys, driver=driver, dataframe=self._dataframe or ""
-        )
+        return FilteringStoreReader(scan, pointers, trust_keys=options.trust_keys, driver=driver, dataframe=dataframe)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what makes a new state; its location was taken then."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import StateMetadata
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
+from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.selection import EVERYTHING, Selection
 from statestore.spark.datasource.store_columns import ENTRY_FIELDS, entry_columns
 from statestore.spark.schema import HEADERS
@@ -57,7 +57,7 @@ class StoreScan:
         """Yield the rows of a shard at the version of its pointer, with the columns of STORE_SCHEMA."""
         metadata = self.metadata
         schema = _WITH_HEADERS if self.with_headers else _WITHOUT_HEADERS
-        with TemporaryDirectory(prefix="statestore-read-", dir=self.work_dir) as directory:
+        with work_directory("statestore-read-", self.work_dir) as directory:
             # A local copy of its own: a reader must not touch those of a running query. And all on disk, also what a
             # query keeps in memory: it need not fit here.
             state = ShardedState(metadata.state_id, self.location, metadata.stores, LocalDirectory(directory))
