@@ -33,9 +33,12 @@ demo: java $(INSTALLED) ## run the running total example, from files
 demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker of its own
 	@$(WITH_JAVA) $(BIN)/python docs/examples/kafka_running_total.py
 
+# Spark's own processes live for seconds in tests: to optimise their code takes longer than to run it as it is.
+SHORT_LIVED_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 # A file's tests run in one process, so that what its fixtures start is started once.
 test: java $(INSTALLED) jars ## run all tests, in 2 processes; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from SEED=s on; ARGS="--report file" as well
 	@$(WITH_JAVA) PYTHONPATH=tests/support:docs/examples:. $(BIN)/python -m statestore.testing.soak \

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from statestore.bytestore.directory_view import accessible
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.table_files import unreadable_tables
 from statestore.errors import DirectoryDamagedError, LocalStateCorruptedError, RecoveryError
@@ -139,6 +140,10 @@ def _spans(databases: list[Database]) -> dict[str, SegmentSpan]:
 
 
 def _unreadable(state: State, database: Database) -> list[str]:
+    with accessible(state.path):
+        for table in database.tables:
+            if table.exists():
+                table.open("rb").close()  # what this user may not read is not damaged
     with TemporaryDirectory(prefix="statestore-verify-", dir=state.options.work_dir) as scratch:
         return unreadable_tables(database.tables, Path(scratch, "tables"))
 

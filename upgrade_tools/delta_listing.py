@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from statestore.errors import DurableFileMissingError
 from statestore.recovery.delta import Delta, decode_delta
 from statestore.recovery.location import DurableLocation
@@ -9,29 +12,56 @@ from upgrade_tools.byte_text import shown
 from upgrade_tools.entry_lines import printable
 
 
-def print_delta(file: str, limit: int) -> bool:
-    """Print what the delta at path or URI `file` holds, `limit` records of it (0: all); return True.
-
-    Raises DurableFileMissingError, DurableFileCorruptedError.
-    """
-    directory, _, name = file.rpartition("/")
-    delta = _read(DurableLocation(directory or "."), name)
-    table = delta.table
-    info = delta.info
-    print(f"{file}: state {info.state_id}, shard {info.shard}, makes version {info.version}, {table.num_rows} records")
-    listed = table if limit == 0 else table.slice(0, limit)
-    for record in listed.to_pylist():
-        headers = "  ".join(f"{printable(header['key'])}={shown(header['value'])}" for header in record["headers"])
-        value = "tombstone" if record["value"] is None else shown(record["value"])
-        line = f"{record['store']}  {shown(record['key'])} -> {value}  timestamp {record['timestamp']}  {headers}"
-        print(f"  {line.rstrip()}")
-    if listed.num_rows < table.num_rows:
-        print(f"  ... and {table.num_rows - listed.num_rows} more; --limit 0 shows all")
-    return True
-
-
-def _read(location: DurableLocation, name: str) -> Delta:
+def read_delta(file: str) -> Delta:
+    """Return the delta at path or URI `file`. Raises DurableFileMissingError, DurableFileCorruptedError."""
+    directory, slash, name = file.rpartition("/")
+    location = DurableLocation(directory or slash or ".")
     data = location.read(name)
     if data is None:
         raise DurableFileMissingError(location.path(name), needed_by="this command")
     return decode_delta(data, location.path(name))
+
+
+def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:
+    """Yield what a delta holds in lines for people, `limit` records of it (0: all)."""
+    info, records = delta.info, delta.table.num_rows
+    yield f"{file}: state {info.state_id}, shard {info.shard}, makes version {info.version}, {records} records"
+    listed = _listed(delta, limit)
+    for record in listed:
+        headers = "  ".join(f"{printable(header['key'])}={shown(header['value'])}" for header in record["headers"])
+        value = "tombstone" if record["value"] is None else shown(record["value"])
+        line = f"{record['store']}  {shown(record['key'])} -> {value}  timestamp {record['timestamp']}  {headers}"
+        yield f"  {line.rstrip()}"
+    if len(listed) < records:
+        yield f"  ... and {records - len(listed)} more; --limit 0 shows all"
+
+
+def delta_document(file: str, delta: Delta, limit: int) -> dict[str, Any]:
+    """Return what a delta holds as `inspect-delta --json` prints it, `limit` records of it (0: all)."""
+    info = delta.info
+    return {
+        "path": file,
+        "stateId": info.state_id,
+        "shard": info.shard,
+        "version": info.version,
+        "recordCount": delta.table.num_rows,
+        "records": [
+            {
+                "store": record["store"],
+                "key": record["key"].hex(),
+                "value": _hex(record["value"]),
+                "timestamp": record["timestamp"],
+                "headers": [[header["key"], _hex(header["value"])] for header in record["headers"]],
+            }
+            for record in _listed(delta, limit)
+        ],
+    }
+
+
+def _listed(delta: Delta, limit: int) -> list[dict[str, Any]]:
+    table = delta.table if limit == 0 else delta.table.slice(0, limit)
+    return list(table.to_pylist())
+
+
+def _hex(content: bytes | None) -> str | None:
+    return None if content is None else content.hex()

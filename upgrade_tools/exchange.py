@@ -43,6 +43,8 @@ class Exchanged:
     """Of an import, the identity of the new state."""
     expired: int = 0
     """How many rows an import left out."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of what an export has read."""
 
 
 def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnRows) -> Exchanged:
@@ -54,16 +56,26 @@ def export_state(state: State, path: Path, file_format: FileFormat, on_rows: OnR
     shard_by = state.metadata.shard_by if isinstance(state, LocationState) else None
     head = RowFileHead(max(state.parts, default=0) + 1, shard_by, tuple(_recorded(spec) for spec in specs))
     counts = {spec.name: 0 for spec in specs}
+    notes: list[str] = []
     with write_rows(path, file_format, head) as file:
         for part in state.parts:
             with state.open(part, specs) as stores:
                 for spec in specs:
                     store = stores[spec.name]
+                    if not store.closed_cleanly:
+                        notes.append(_unclean(spec, part))
                     for writes in logical_writes(spec, store.bytes, store.stream_time_ms):
                         file.write(to_rows(part, spec, writes))
                         counts[spec.name] += len(writes)
                         on_rows(len(writes))
-    return Exchanged(str(path), counts, head.parts)
+    return Exchanged(str(path), counts, head.parts, notes=tuple(notes))
+
+
+def _unclean(spec: StoreSpec, part: int) -> str:
+    return (
+        f"store {spec.name} of part {part} was not closed cleanly, so it may hold what the application has not "
+        "committed: start the application, stop it cleanly, and export it then"
+    )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from statestore.errors import LocationMismatchError, PointersOutdatedError
 from statestore.recovery.fence import Abandoned, Fence, read_fences
@@ -19,13 +20,14 @@ def collect_location(
     *,
     retained_versions: int,
     remove: bool,
-    say: Callable[[str], None] = print,
-) -> bool:
-    """Print each file of the state at path or URI `uri` that can be removed, and why; remove them with `remove`.
+    on_file: Callable[[GarbageFile], None] | None = None,
+) -> list[GarbageFile]:
+    """Return the files of the state at path or URI `uri` that can be removed, and why; remove them with `remove`.
 
     `pointers` are those of the last committed batch; shards without one are left alone. May be called while the query
-    runs. More than `retained_versions` are kept if the query has recorded that it retains more. Return True. Raises
-    StateStoreError: then nothing of that shard, and of those after it, was removed.
+    runs. More than `retained_versions` are kept if the query has recorded that it retains more. `on_file` is told of
+    each file before it is removed. Raises StateStoreError: then nothing of that shard, and of those after it, was
+    removed.
     """
     location = DurableLocation(uri)
     metadata = metadata_at(location)
@@ -34,15 +36,23 @@ def collect_location(
         if pointer.state_id != metadata.state_id:
             raise LocationMismatchError(str(location), recorded=pointer.state_id, found=metadata.state_id)
         garbage = _find_garbage(location, pointer, retained_versions)
-        for file in garbage:
-            say(f"{file.size_bytes:>12}  {file.name}  {file.reason}")
+        if on_file is not None:
+            for file in garbage:
+                on_file(file)
         if remove:
             remove_garbage(location, garbage)
         found.extend(garbage)
-    size_mb = sum(file.size_bytes for file in found) / 1e6
-    what = "removed" if remove else "can be removed; nothing was, give --remove for that"
-    say(f"{len(found)} files, {size_mb:.1f} MB {what}")
-    return True
+    return found
+
+
+def garbage_document(uri: str, found: list[GarbageFile], *, removed: bool) -> dict[str, Any]:
+    """Return what was found as `gc --json` prints it."""
+    return {
+        "path": uri,
+        "removed": removed,
+        "sizeBytes": sum(file.size_bytes for file in found),
+        "files": [{"name": file.name, "sizeBytes": file.size_bytes, "reason": file.reason} for file in found],
+    }
 
 
 def _find_garbage(location: DurableLocation, pointer: CommitPointer, retained_versions: int) -> list[GarbageFile]:

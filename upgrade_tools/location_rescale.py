@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from statestore.operators.record_keys import record_keys
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.rescale import committed_pointers, rescale
-from statestore.recovery.rescale_report import RescaleProgress
+from statestore.recovery.rescale_report import RescaleProgress, RescaleReport
 from upgrade_tools.states.location import metadata_at
 
 
@@ -21,14 +22,14 @@ def rescale_location(
     work_dir: str | None,
     trust_keys: bool,
     dry_run: bool,
-) -> bool:
-    """Rescale, say how far it is on stderr, print what was made, and return True.
+) -> RescaleReport:
+    """Rescale, say how far it is on stderr, and return what was made.
 
     `recorded` is what Spark's checkpoint has. Raises StateStoreError.
     """
     location = DurableLocation(source)
     metadata = metadata_at(location)
-    report = rescale(
+    return rescale(
         location,
         DurableLocation(target),
         shards=shards,
@@ -39,8 +40,25 @@ def rescale_location(
         on_progress=_show,
         dry_run=dry_run,
     )
-    print(report)
-    return True
+
+
+def rescale_document(source: str, target: str, report: RescaleReport) -> dict[str, Any]:
+    """Return what was made as `rescale --json` and `rollback --json` print it."""
+    return {
+        "source": source,
+        "target": target,
+        "dryRun": report.state_id is None,
+        "fromStateId": report.from_state_id,
+        "fromShards": report.from_shards,
+        "stateId": report.state_id,
+        "shards": report.shards,
+        "stores": [
+            {"store": name, "entries": list(store.entries), "sizeBytes": list(store.size_bytes)}
+            for name, store in report.stores.items()
+        ],
+        "entries": report.entries,
+        "elapsedMs": round(report.elapsed_s * 1000),
+    }
 
 
 def _show(progress: RescaleProgress) -> None:

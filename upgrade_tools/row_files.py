@@ -11,6 +11,8 @@ lines that object is the first line, and every other line a row: keys, values an
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ import pyarrow.parquet as pq
 from statestore.bytestore.steps import steps
 from statestore.errors import RowFileError, RowFileExistsError
 from statestore.recovery.json_fields import MALFORMED, whole_number
+from statestore.recovery.routing import MAX_SHARDS
 from upgrade_tools.rows import ROWS
 
 _FORMAT: Final = 1
@@ -35,7 +38,6 @@ _ROW_GROUP_BYTES: Final = 64 << 20
 """A row group is held in memory, by who writes it and by who reads it."""
 _LINE_LIMIT_BYTES: Final = 256 << 20
 _BYTES: Final = ("key", "value")
-_MAX_PARTS: Final = 100_000
 
 
 class FileFormat(str, Enum):
@@ -75,8 +77,8 @@ class RowFileHead:
             if not all(isinstance(store["name"], str) for store in stores):
                 raise ValueError("a store without a name")
             parts, shard_by = whole_number(fields["parts"], 1), fields["shard_by"]
-            if parts > _MAX_PARTS:
-                raise ValueError(f"{parts} parts, and there may be {_MAX_PARTS}")
+            if parts > MAX_SHARDS:
+                raise ValueError(f"{parts} parts, and there may be {MAX_SHARDS}")
             if shard_by not in ("key", "partition", None):
                 raise ValueError(f"placed by {shard_by!r}")
             return cls(parts, shard_by, stores)
@@ -89,7 +91,8 @@ class RowWriter(ABC):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._partial = path.with_name(f"{path.name}.partial")
+        # Of this process alone: another one may be writing the same file.
+        self._partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
 
     @abstractmethod
     def write(self, rows: pa.RecordBatch) -> None:
@@ -105,13 +108,23 @@ class RowWriter(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-        if kind is None and not self._path.exists():
+        try:
+            self.close()
+            if kind is None:
+                self._publish()
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+    def _publish(self) -> None:
+        """Give the file its name, unless there is one of that name by now. Raises RowFileExistsError."""
+        try:
+            os.link(self._partial, self._path)
+        except FileExistsError as cause:
+            raise RowFileExistsError(str(self._path)) from cause
+        except OSError:  # a filesystem without hard links, where nothing both looks and names
+            if self._path.exists():
+                raise RowFileExistsError(str(self._path)) from None
             self._partial.replace(self._path)
-            return
-        self._partial.unlink(missing_ok=True)
-        if kind is None:
-            raise RowFileExistsError(str(self._path))  # it was not there when this began
 
 
 class _ParquetWriter(RowWriter):

@@ -36,6 +36,7 @@ StateStoreError
 │   └── ChangesUnavailableError  what changed between two batches is not all there
 ├── NewStateError               a state can't be made in a new location
 │   ├── TargetNotEmptyError     the new location holds something already
+│   ├── TooManyShardsError      it was to have more shards than a state may have
 │   ├── StatePointersError      commit pointers of shards are missing, or are another state's
 │   ├── KeyPlacementError       an entry does not stand in the shard of its record key
 │   ├── UnknownRecordKeyError   it can't be told which record keys a store's entries belong to
@@ -64,6 +65,7 @@ StateStoreError
 │   ├── ChangelogPlacementError a key does not stand in the partition of its record key
 │   ├── ChangelogNotEmptyError  a topic to be written has records
 │   ├── ChangelogConfigError    a topic would not keep what it is to be given
+│   ├── ChangelogVersionError   a version's time is none that a client sends
 │   ├── ChangelogWriteError     records were not taken, or do not read back
 │   └── GroupOffsetsError       offsets can't become those of a consumer group
 ├── TopologyError               a topology is wrong in itself
@@ -146,6 +148,7 @@ from statestore.errors.new_state import (
     StateCheckError,
     StatePointersError,
     TargetNotEmptyError,
+    TooManyShardsError,
     UnknownRecordKeyError,
 )
 from statestore.errors.root import (
@@ -200,6 +203,7 @@ from statestore.errors.tools import (
     ChangelogPartitionsError,
     ChangelogPlacementError,
     ChangelogRecordError,
+    ChangelogVersionError,
     ChangelogWriteError,
     DirectoryDamagedError,
     DirectoryInUseError,
@@ -229,6 +233,7 @@ __all__ = [
     "ChangelogPartitionsError",
     "ChangelogPlacementError",
     "ChangelogRecordError",
+    "ChangelogVersionError",
     "ChangelogWriteError",
     "ChangesUnavailableError",
     "CheckpointBehindError",
@@ -305,6 +310,7 @@ __all__ = [
     "StoreNotFoundError",
     "StoreUndecodableError",
     "TargetNotEmptyError",
+    "TooManyShardsError",
     "TopologyChangedError",
     "TopologyError",
     "TruncatedError",

@@ -20,6 +20,15 @@ class TargetNotEmptyError(NewStateError):
         self.found = found
 
 
+class TooManyShardsError(NewStateError):
+    """A new state was to have more shards than any state may have."""
+
+    def __init__(self, *, shards: int, limit: int) -> None:
+        super().__init__(f"a state with {shards:,} shards can't be made: {limit:,} are the most. Say a smaller number")
+        self.shards = shards
+        self.limit = limit
+
+
 class StatePointersError(NewStateError):
     """The commit pointers given are not those of the state's shards; `problem` says which is wrong."""
 

@@ -224,6 +224,22 @@ class ChangelogConfigError(ChangelogError):
         self.remedy = remedy
 
 
+class ChangelogVersionError(ChangelogError):
+    """A version can't be written to a changelog: its time is none that a client sends, and there is no other for it."""
+
+    def __init__(self, topic: str, *, partition: int, key: str, timestamp_ms: int) -> None:
+        super().__init__(
+            f"{topic}, partition {partition}: the version of key 0x{key} from {timestamp_ms} ms on can't be written: "
+            "clients send no such time, and the key has a version from 1 ms on, which would be taken for it. Let what "
+            "runs on the state go on until the store's history does not reach back so far, and run this again; nothing "
+            "was written"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.key = key
+        self.timestamp_ms = timestamp_ms
+
+
 class ChangelogWriteError(ChangelogError):
     """The broker did not take a record, or what was written does not read back as the state."""
 

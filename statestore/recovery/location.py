@@ -185,7 +185,7 @@ class DurableLocation:
                 told = str(cause).replace(self.uri, str(self))
                 problem = f"is not a location that pyarrow can open ({told}). {remedy(cause, self.retrying)}"
                 raise LocationError(str(self), problem) from (cause if told == str(cause) else None)
-            root = root.rstrip("/")
+            root = root.rstrip("/") or root  # of the filesystem's own root nothing would be left, which is where we are
             self._opened = self._files(filesystem, root), root
         return self._opened
 
@@ -200,7 +200,7 @@ class DurableLocation:
 
 
 def _join(directory: str, name: str) -> str:
-    return f"{directory}/{name}" if directory and name else directory or name
+    return f"{directory.rstrip('/')}/{name}" if directory and name else directory or name
 
 
 def _modified_ms(info: Any) -> int | None:

@@ -32,7 +32,7 @@ from statestore.errors import (
 )
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.routing import routing_numbers
+from statestore.recovery.routing import refuse_too_many_shards, routing_numbers
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
@@ -168,7 +168,11 @@ def settle_metadata(
 
 
 def metadata_of_stores(stores: Iterable[StoreSpec], shards: int, shard_by: str) -> StateMetadata:
-    """Return the metadata of a new state with initial pointers of which only the stores are known yet."""
+    """Return the metadata of a new state with initial pointers of which only the stores are known yet.
+
+    Raises TooManyShardsError.
+    """
+    refuse_too_many_shards(shards)
     return StateMetadata(
         new_state_id(),
         shards,

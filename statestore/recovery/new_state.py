@@ -34,12 +34,13 @@ from statestore.recovery.shard_files import delta_directory, new_delta_name
 _LOG = logging.getLogger(__name__)
 MARKER_NAME: Final = UNFINISHED_NAME
 _MARKER_FORMAT: Final = 1
-_DIRECTORIES_OF_STATES: Final = ("owners", "shards")
 _EPOCH: Final = 0
 """No run of a query wrote these deltas: the first one has epoch 1."""
 # What a write costs in memory beside its bytes.
 _OVERHEAD_BYTES: Final = 200
 DELTA_TARGET_BYTES: Final = 32 << 20
+_OF_THE_DISK: Final = "lost+found"
+"""In the root of a disk, and often not to be read."""
 
 
 class UnfinishedState(NamedTuple):
@@ -59,19 +60,9 @@ def claim_target(location: DurableLocation, made_from: str, new: StateMetadata, 
     With a `request` it is `resume_target` that goes on with it, and nobody else. Raises TargetNotEmptyError if there is
     anything else, and LocationNotWritableError.
     """
-    if location.read(METADATA_NAME) is not None:
-        raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
     left_behind = _left_behind(location)
-    if left_behind is None:
-        strangers = [entry.name for entry in location.entries("") if not entry.is_partial]
-        strangers += [name for name in location.directories("") if name in _DIRECTORIES_OF_STATES]
-        if strangers:
-            raise TargetNotEmptyError(str(location), found=repr(strangers[0]))
-    elif left_behind.request is not None:
-        raise TargetNotEmptyError(
-            str(location), found=f"what another command has begun to make of {left_behind.made_from}, as it was then"
-        )
-    else:
+    _refuse_taken(location, left_behind)
+    if left_behind is not None:
         _LOG.info("%s: removing what was written of a state that was not finished", location)
         for shard in range(left_behind.shards):
             _clear_shard(location, shard)
@@ -92,19 +83,62 @@ def resume_target(location: DurableLocation, request: str) -> UnfinishedState | 
     Shards that are not finished are cleared; of the others `finished_shards` has the pointers. One that lacks nothing
     but its end is ended: then the location is a state. Raises TargetNotEmptyError if it has become another state.
     """
-    left_behind = _left_behind(location)
-    if left_behind is None or left_behind.request != request:
+    left_behind = _begun(location, request)
+    if left_behind is None:
         return None
-    metadata = read_metadata(location)
-    if metadata is not None:
-        if metadata.state_id != left_behind.state_id:
-            raise TargetNotEmptyError(str(location), found=f"another state than was begun there ({METADATA_NAME})")
+    if left_behind.is_complete:
         location.delete(MARKER_NAME)
-        return left_behind._replace(is_complete=True)
+        return left_behind
     for shard in range(left_behind.shards):
         if location.read(initial_name(shard)) is None:
             _clear_shard(location, shard)
     return left_behind
+
+
+def refuse_taken(location: DurableLocation, request: str) -> None:
+    """Raise TargetNotEmptyError if neither `claim_target` nor, for the same request, `resume_target` takes a location.
+
+    Nothing is changed.
+    """
+    if _begun(location, request) is None:
+        _refuse_taken(location, _left_behind(location))
+
+
+def _begun(location: DurableLocation, request: str) -> UnfinishedState | None:
+    """Return what was begun for the same request. Raises TargetNotEmptyError if it has become another state."""
+    left_behind = _left_behind(location)
+    if left_behind is None or left_behind.request != request:
+        return None
+    metadata = read_metadata(location)
+    if metadata is None:
+        return left_behind
+    if metadata.state_id != left_behind.state_id:
+        raise TargetNotEmptyError(str(location), found=f"another state than was begun there ({METADATA_NAME})")
+    return left_behind._replace(is_complete=True)
+
+
+def _refuse_taken(location: DurableLocation, left_behind: UnfinishedState | None) -> None:
+    """Raise TargetNotEmptyError if a location is not empty, and not half filled by who may be cleared away."""
+    if location.read(METADATA_NAME) is not None:
+        raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
+    if left_behind is None:
+        stranger = _first_file(location, "")
+        if stranger is not None:
+            raise TargetNotEmptyError(str(location), found=repr(stranger))
+    elif left_behind.request is not None:
+        raise TargetNotEmptyError(
+            str(location), found=f"what another command has begun to make of {left_behind.made_from}, as it was then"
+        )
+
+
+def _first_file(location: DurableLocation, directory: str) -> str | None:
+    """Return the name of a file in a directory, or at any depth below it; None if there are only leftovers of writers.
+
+    Whoever finds other people's files among those of a state can't tell them apart.
+    """
+    files = (entry.name for entry in location.entries(directory) if not entry.is_partial)
+    below = (_first_file(location, name) for name in location.directories(directory) if name != _OF_THE_DISK)
+    return next(files, None) or next(filter(None, below), None)
 
 
 def finished_shards(location: DurableLocation, state_id: str, shards: int) -> dict[int, CommitPointer]:

@@ -27,7 +27,7 @@ from statestore.recovery.new_state import TargetShards, claim_target, complete_t
 from statestore.recovery.placement import KeyOf, Placement
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.rescale_report import Meter, OnProgress, RescaleReport, StoreReport
-from statestore.recovery.routing import routing_numbers
+from statestore.recovery.routing import refuse_too_many_shards, routing_numbers
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.shard_files import delta_directory, parse_delta_name
 from statestore.recovery.tally import Tally
@@ -129,6 +129,7 @@ def rescale(
     """
     if type(shards) is not int or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
+    refuse_too_many_shards(shards)
     started = time.monotonic()
     old = state_to_rescale(source)
     placement = Placement(old, shards, key_of, trust_keys, keeps_shards=shards == old.shards)

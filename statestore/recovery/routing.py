@@ -8,7 +8,12 @@ there and leave partitions idle, so each shard gets a routing number that Spark'
 from __future__ import annotations
 
 from itertools import count
+from typing import Final
 
+from statestore.errors import TooManyShardsError
+
+MAX_SHARDS: Final = 100_000
+"""How many shards a state may have: each has a number of its own in the metadata, which is found by trying."""
 _SPARK_SEED = 42
 _MASK = 0xFFFFFFFF
 
@@ -28,6 +33,12 @@ def routing_numbers(shards: int, partitions: int) -> tuple[int, ...]:
             if not any(waiting.values()):
                 return tuple(numbers)
     raise AssertionError("unreachable")
+
+
+def refuse_too_many_shards(shards: int) -> None:
+    """Raise TooManyShardsError for more than MAX_SHARDS, whose numbers nobody would wait for."""
+    if shards > MAX_SHARDS:
+        raise TooManyShardsError(shards=shards, limit=MAX_SHARDS)
 
 
 def spark_hash(number: int) -> int:

@@ -41,7 +41,7 @@ class FilledShard:
     tallies: Mapping[str, Tally]
     """Of each store that got something."""
     store_times_ms: Mapping[str, int]
-    """Of each segmented store that got something, its stream time: the latest time put into it."""
+    """Of each segmented store that got something, its stream time: the latest time put into it, or that it reached."""
 
     @property
     def entries(self) -> int:
@@ -81,16 +81,25 @@ class StateFiller:
         tally = self._tallies.setdefault(shard, {}).setdefault(store, Tally())
         latest_time_ms = self._latest_times[store]
         if latest_time_ms is not None:
-            times_ms = self._store_times_ms.setdefault(shard, {})
-            times_ms[store] = max(times_ms.get(store, -1), latest_time_ms(writes))
+            self.reached(shard, store, latest_time_ms(writes))
         self._written.put(shard, store, writes, tally.add(writes))
+
+    def reached(self, shard: int, store: str, stream_time_ms: int) -> None:
+        """Note the stream time of a segmented store, which may have come from what is not in it any more."""
+        times_ms = self._store_times_ms.setdefault(shard, {})
+        times_ms[store] = max(times_ms.get(store, -1), stream_time_ms)
 
     def finish(self) -> list[FilledShard]:
         """Write what is held, and return what was written of each shard that got something, in order."""
         self._written.flush()
         return [
-            FilledShard(shard, tuple(self._written.deltas[shard]), tallies, self._store_times_ms.get(shard, {}))
-            for shard, tallies in sorted(self._tallies.items())
+            FilledShard(
+                shard,
+                tuple(self._written.deltas[shard]),
+                self._tallies.get(shard, {}),
+                self._store_times_ms.get(shard, {}),
+            )
+            for shard in sorted(self._tallies.keys() | self._store_times_ms.keys())
         ]
 
 

@@ -104,6 +104,25 @@ def test_shards_that_got_nothing_begin_empty(
     assert [len(contents(location, metadata, shard, tmp_path)["totals"]) for shard in range(3)] == [0, 1, 0]
 
 
+def test_a_stream_time_stays_whose_entry_is_gone(
+    location: DurableLocation, metadata: StateMetadata, tmp_path: Path
+) -> None:
+    claim_target(location, "a test", metadata)
+    filler = StateFiller(location, metadata)
+    filler.put(1, "windows", writes_of(1)["windows"])
+    filler.reached(1, "windows", 70_000)
+    filler.reached(1, "sessions", 80_000)
+    filler.reached(2, "windows", 90_000)
+    filled = filler.finish()
+    for shard in filled:
+        check_filled(location, metadata, shard)
+    complete_filled(location, metadata, filled)
+    times = [initial_pointer(location, metadata.state_id, shard).store_times_ms for shard in range(3)]
+    assert times == [{}, {"windows": 70_000, "sessions": 80_000}, {"windows": 90_000}]
+    assert contents(location, metadata, 1, tmp_path)["windows"] == writes_of(1)["windows"]
+    assert contents(location, metadata, 2, tmp_path)["windows"] == []
+
+
 def test_two_entries_with_one_key_are_found(location: DurableLocation, metadata: StateMetadata) -> None:
     filler = StateFiller(location, metadata)
     filler.put(0, "totals", writes_of(0)["totals"] * 2)

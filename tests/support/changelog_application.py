@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,10 @@ from upgrade_tools.changelogs.reading import read_log_ends, read_records
 from upgrade_tools.cli import main
 
 COMPACT = {"cleanup.policy": "compact"}
+WINDOWED = {"cleanup.policy": "compact,delete", "retention.ms": "86400000"}
+
+Refused = Callable[..., str]
+"""Takes how a command ended, how it had to end, and words of what it had to say, and returns what it said."""
 
 
 @dataclass

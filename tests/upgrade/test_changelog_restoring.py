@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,21 @@ from java_reader import ReadRequest, read_with_kafka_streams
 from kafka_streams_golden import FIXTURES, Fixture, dump_task_directory, load_fixture
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.task_directory import TaskDirectory
-from statestore.errors import ChangelogIncompleteError, ChangelogRecordError
+from statestore.errors import ChangelogIncompleteError, ChangelogRecordError, DirectoryInUseError, TargetNotEmptyError
 from statestore.format.header_bytes import encode_headers
 from statestore.format.stored_value import split_stored
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.changelog import ChangelogRecord
 from upgrade_tools.changelogs import restoring
+from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
+from upgrade_tools.changelogs.reading import Changelog
 from upgrade_tools.changelogs.restoring import RestoredStore, restore_task_directory
 from upgrade_tools.changelogs.state_records import StoreRecords, differences, missing_records
 from upgrade_tools.changelogs.store_argument import parse_store
+from upgrade_tools.changelogs.to_directories import restore_directories
+from upgrade_tools.migration.holding import alone_on
 from upgrade_tools.states import StateOptions, open_state
 
 RESTORED = [name for name in FIXTURES if load_fixture(name).restored is not None]
@@ -134,6 +139,73 @@ def test_windows_older_than_the_retention_are_left_out(tmp_path: Path) -> None:
     restored = restore(tmp_path / "0_0", WINDOW, log_of(records))
     assert restored.stream_time_ms == 500_000
     assert sorted(path.name for path in (tmp_path / "0_0" / "store").iterdir()) == ["store.360000", "store.480000"]
+
+
+@pytest.mark.parametrize(
+    ("deleted_before_ms", "is_refused"), [(None, False), (380_001, False), (380_002, True), (10**12, True)]
+)
+def test_windows_that_the_broker_has_deleted_must_have_expired(
+    deleted_before_ms: int | None, *, is_refused: bool, tmp_path: Path
+) -> None:
+    log = PartitionLog("t", 0, 7, 8, True, deleted_before_ms)
+    sources = {WINDOW: (log, [LogRecord(7, put(encode_window_key(b"k", 500_000)))])}
+    assert restore_task_directory(tmp_path / "any", APPLICATION, sources, accept_deleted=True)["store"].records == 1
+    with pytest.raises(ChangelogIncompleteError, match="up to offset 6") if is_refused else nullcontext():
+        restore_task_directory(tmp_path / "0_0", APPLICATION, sources)
+
+
+def test_of_windows_that_were_all_deleted_nothing_says_that_they_had_expired(tmp_path: Path) -> None:
+    sources = {WINDOW: (PartitionLog("t", 0, 5, 5, True, 10**12), ())}
+    with pytest.raises(ChangelogIncompleteError, match=r"nothing is left.*--accept-deleted"):
+        restore_task_directory(tmp_path / "0_0", APPLICATION, sources)
+
+
+class TestDirectories:
+    """Where the directories of all tasks are made."""
+
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> Path:
+        return tmp_path / "made"
+
+    @pytest.fixture
+    def unfinished(self, tmp_path: Path) -> Path:
+        return tmp_path / ".made.unfinished"
+
+    def make(self, target: Path) -> list[str]:
+        changelog = Changelog(KEY_VALUE, "t", tuple(PartitionLog("t", n, 0, 0, False) for n in range(2)))
+        restore_directories(Cluster("127.0.0.1:1"), APPLICATION, [changelog], target)
+        return sorted(path.name for path in target.iterdir())
+
+    def test_are_made_by_one_run_at_a_time(self, target: Path, unfinished: Path) -> None:
+        with alone_on(unfinished), pytest.raises(DirectoryInUseError, match=r"made\.unfinished\.lock"):
+            self.make(target)
+        assert self.make(target) == ["0_0", "0_1"]
+        with pytest.raises(TargetNotEmptyError):
+            self.make(target)
+        assert [path.name for path in target.parent.iterdir()] == ["made"]
+
+    def test_take_the_place_of_what_a_killed_run_has_left(self, target: Path, unfinished: Path) -> None:
+        (unfinished / "0_7" / "rocksdb").mkdir(parents=True)
+        assert self.make(target) == ["0_0", "0_1"]
+
+    def test_leave_the_files_of_others_alone(self, target: Path, unfinished: Path) -> None:
+        unfinished.mkdir()
+        (unfinished / "notes").touch()
+        with pytest.raises(TargetNotEmptyError, match="files of somebody else"):
+            self.make(target)
+        assert (unfinished / "notes").exists()
+        assert not target.exists()
+
+    def test_may_be_asked_for_in_other_words(self, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        target.mkdir()
+        link = target.with_name("link")
+        link.symlink_to(target)
+        assert self.make(link) == ["0_0", "0_1"]
+        assert link.is_symlink()
+        (target.parent / "here").mkdir()
+        monkeypatch.chdir(target.parent / "here")
+        self.make(Path())
+        assert (target.parent / "here" / "0_1").is_dir()
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,11 @@ def test_garbage_is_listed_with_reasons_and_removed_only_if_asked_to(
     assert (shard.home / "failed").read_text() in out
     assert "no retained version needs deltas up to" in out
     assert "nothing was, give --remove" in out
-    assert main([*arguments, "--retained-versions", "5", "--remove"]) == 0
-    capsys.readouterr()
+    assert main([*arguments, "--retained-versions", "5", "--remove", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["removed"]
+    assert {file["name"] for file in document["files"]} == before - files(shard)
+    assert document["sizeBytes"] == sum(file["sizeBytes"] for file in document["files"])
     assert (shard.home / "failed").read_text() not in files(shard)
     assert len(files(shard)) < len(before)
     assert main([*arguments, "--retained-versions", "5"]) == 0

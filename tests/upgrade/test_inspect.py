@@ -190,5 +190,32 @@ def test_a_delta_is_shown_with_its_records(shard: Shard, tools: Tools) -> None:
     assert "totals  k -> 0x0001  timestamp 7  trace=abc  trace=null" in out
     assert "totals  gone -> tombstone" in out
     assert "1 more" in tools("inspect-delta", "--limit", "1", shard.delta_file(pointer)).out
+    assert tools("inspect-delta", "--json", shard.delta_file(pointer)).document == {
+        "path": str(shard.delta_file(pointer)),
+        "stateId": "state-1",
+        "shard": 0,
+        "version": 1,
+        "recordCount": 2,
+        "records": [
+            {
+                "store": "totals",
+                "key": b"k".hex(),
+                "value": "0001",
+                "timestamp": 7,
+                "headers": [["trace", b"abc".hex()], ["trace", None]],
+            },
+            {"store": "totals", "key": b"gone".hex(), "value": None, "timestamp": -1, "headers": []},
+        ],
+    }
     missing = tools("inspect-delta", shard.home / "nothing.arrow")
     assert (missing.code, "nothing.arrow" in missing.err) == (5, True)
+
+
+def test_a_delta_in_the_root_is_not_looked_for_here(
+    shard: Shard, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delta = shard.delta_file(shard.batch(shard.start(), {b"k": stored(b"v")}))
+    monkeypatch.chdir(delta.parent)
+    assert tools("inspect-delta", delta.name).code == 0
+    ended = tools("inspect-delta", f"/{delta.name}")
+    assert (ended.code, f"file:///{delta.name}: is missing" in ended.err) == (5, True)

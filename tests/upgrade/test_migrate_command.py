@@ -64,7 +64,13 @@ def test_a_person_is_told_what_became_of_it(task: Path, capsys: pytest.CaptureFi
     assert "no entry is left in an older format" in capsys.readouterr().err
 
 
-def test_a_store_that_was_not_closed_cleanly_is_named(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_store_that_was_not_closed_cleanly_is_named(
+    task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -76,6 +82,22 @@ def test_a_store_that_was_not_closed_cleanly_is_named(task: Path, capsys: pytest
         "os._exit(0)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(task)], check=True, timeout=60)
+    to_location = ["migrate", str(task), str(tmp_path / "location"), "--layout", "location", "--json"]
+    with monkeypatch.context() as patched:
+        patched.setattr("upgrade_tools.migration.to_location.complete_target", interrupted)
+        patched.setattr("upgrade_tools.migration.places.Place.publish", interrupted)
+        for command in (to_location, ["migrate", str(task), "--to", "headers"]):
+            assert main(command) == ExitCode.INTERRUPTED
+    anew = ["migrate", str(task), str(tmp_path / "anew"), "--layout", "location"]
+    for command in (
+        anew,
+        [*to_location, "--dry-run"],
+        to_location,
+        ["migrate", str(task), "--to", "headers", "--dry-run"],
+    ):
+        capsys.readouterr()
+        assert main(command) == ExitCode.OK
+        assert "store store of task 0 was not closed cleanly" in "".join(capsys.readouterr())
     assert main(["migrate", str(task), "--to", "headers", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["entries"] == 8
@@ -129,3 +151,30 @@ def test_words_say_of_each_store_what_its_files_do_not() -> None:
         "b": StateOptions(kind=Kind.WINDOW, window_size_ms=5, retention_ms=9),
         "c": StateOptions(retention_ms=7),
     }
+
+
+@pytest.mark.parametrize("more", [["--dry-run"], []])
+def test_offsets_that_no_store_takes_are_a_mistake(
+    task: Path, tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    offsets, location = tmp_path / "offsets.json", str(tmp_path / "location")
+    assert main(["migrate", str(task), location, "--layout", "location"]) == ExitCode.OK
+    before = tree(tmp_path)
+    again = str(tmp_path / "again" / "shop")
+    to_directory = ["migrate", location, again, "--layout", "kafka-streams", "--changelog-offsets", str(offsets), *more]
+    to_location = ["migrate", str(task), str(tmp_path / "new"), "--layout", "location"]
+    for wrong, said, command in (
+        ({"shop-stroe-changelog": {"0": 5}}, "their changelogs are shop-store-changelog", to_directory),
+        ({"shop-store-changelog": {"0": 5, "1": 6}}, "shop-store-changelog, partition 1", to_directory),
+        ({"other-store-changelog": {"0": 5}}, "--application-id", to_directory),
+        ({"golden-store-changelog": {"0": 5}}, "none, as in any state location", [*to_location, *to_directory[5:]]),
+    ):
+        offsets.write_text(json.dumps(wrong))
+        assert main(command) == ExitCode.USAGE
+        assert said in capsys.readouterr().err
+    offsets.unlink()
+    assert tree(tmp_path) == before
+    offsets.write_text(json.dumps({"other-store-changelog": {"0": 5}}))
+    assert main([*to_directory, "--application-id", "other"]) == ExitCode.OK
+    offsets.write_text(json.dumps({"golden-store-changelog": {"0": 5}}))
+    assert main(["migrate", str(task), "--to", "headers", *to_directory[5:]]) == ExitCode.OK, "its files name it so"

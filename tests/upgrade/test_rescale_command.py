@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_streams_golden import load_fixture
 from rescaling import KEYS, States, every_kind
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import METADATA_NAME, read_metadata, settle_metadata
@@ -106,3 +107,23 @@ def test_one_shard_needs_trust(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(command(made, shards="2")) == 1
     assert "--trust-keys" in capsys.readouterr().err
     assert main(command(made, "--trust-keys", shards="2")) == 0
+
+
+def test_what_a_tool_has_made_needs_no_pointers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task, made, rescaled = load_fixture("headers-kv").unpack(tmp_path), tmp_path / "made", tmp_path / "rescaled"
+    assert main(["migrate", str(task), str(made), "--layout", "location", "--kind", "headers-kv"]) == 0
+    capsys.readouterr()
+    assert main(["gc", str(made), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"path": str(made), "removed": False, "sizeBytes": 0, "files": []}
+    assert main(["rescale", str(made), str(rescaled), "--shards", "2", "--trust-keys", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (store,) = document["stores"]
+    assert (document["source"], document["target"]) == (str(made), str(rescaled))
+    assert (document["fromShards"], document["shards"], len(store["entries"])) == (1, 2, 2)
+    assert sum(store["entries"]) == document["entries"] > 0
+    assert main(["verify", str(task), str(rescaled), "--kind", "headers-kv"]) == 0
+
+
+def test_what_is_committed_must_be_said_of_a_query_s_state(states: States, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(states)[:-2]) == 2
+    assert "Name it with --checkpoint" in capsys.readouterr().err

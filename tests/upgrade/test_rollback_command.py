@@ -1,5 +1,6 @@
 """The command `rollback`: the state of an earlier batch as a new state, the old one unchanged."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,11 @@ def test_the_state_is_that_of_the_earlier_batch(states: States, capsys: pytest.C
     assert main([*command, "--dry-run"]) == 0
     assert "dry run, nothing was written" in capsys.readouterr().out
     assert not (states.home / "new").exists()
-    assert main(command) == 0
-    assert "checked" in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
     made = states.opened()
+    document = json.loads(capsys.readouterr().out)
+    assert (document["stateId"], document["fromShards"], document["shards"]) == (made.metadata.state_id, 3, 3)
+    assert {store["store"]: sum(store["entries"]) for store in document["stores"]}["plain"] == len(KEYS)
     assert made.contents() == then
     assert states.contents() == now, "the old state is as it was"
     metadata = read_metadata(DurableLocation(states.home / "new"))

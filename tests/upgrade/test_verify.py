@@ -126,14 +126,40 @@ def many(tmp_path: Path) -> Path:
     return task
 
 
-def test_a_table_with_a_flipped_byte_is_named_even_where_no_entry_is(many: Path, tools: Tools) -> None:
-    table = max((many / "rocksdb/store").glob("*.sst"), key=lambda path: path.stat().st_size)
+def flip_a_byte_in_a_table(task: Path) -> str:
+    """Damage the largest table of a task's store; return its name."""
+    table = max((task / "rocksdb/store").glob("*.sst"), key=lambda path: path.stat().st_size)
     content = bytearray(table.read_bytes())
     content[len(content) // 2] ^= 1
     table.write_bytes(content)
+    return table.name
+
+
+def test_a_table_with_a_flipped_byte_is_named_even_where_no_entry_is(many: Path, tools: Tools) -> None:
+    table = flip_a_byte_in_a_table(many)
     ended = tools("verify", "--kind", "headers-kv", many)
     assert ended.code == 1
-    assert f"{table.name} can't be read to its end" in ended.out
+    assert f"{table} can't be read to its end" in ended.out
+
+
+def test_what_migrate_has_made_is_sound_until_it_is_damaged(many: Path, tmp_path: Path, tools: Tools) -> None:
+    # Its tables are made to be ingested, and not by a database.
+    made = tmp_path / "made/0_0"
+    assert tools("migrate", "--kind", "headers-kv", many, made).code == 0
+    before = everything_below(made)
+    ended = tools("verify", "--kind", "headers-kv", made)
+    assert (ended.code, ended.lines[-1]) == (0, "all of it can be read")
+    assert everything_below(made) == before
+    table = flip_a_byte_in_a_table(made)
+    assert f"DAMAGED rocksdb/store: {table} can't be read to its end" in tools("verify", made).out
+
+
+@pytest.mark.parametrize("name", ["ts-window", "session", "versioned"])
+def test_segments_that_migrate_has_made_are_sound(name: str, tmp_path: Path, tools: Tools) -> None:
+    fixture = load_fixture(name)
+    task, made = fixture.unpack(tmp_path), tmp_path / "made/0_0"
+    assert tools("migrate", *kind_options(fixture), task, made).code == 0
+    assert tools("verify", "--json", *kind_options(fixture), made).document["problems"] == []
 
 
 def test_tables_that_the_manifest_does_not_know_are_named(many: Path, tools: Tools) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from statestore.errors import (
     ApplicationRunningError,
+    ChangelogError,
     ChangelogMissingError,
     GroupOffsetsError,
     KafkaUnavailableError,
@@ -29,7 +30,10 @@ from statestore.errors import (
 _TIMEOUT_S: Final = 10.0
 _LOG = logging.getLogger(__name__)
 _CHANGELOG: Final = "-changelog"
-_INTERNAL: Final = "__"
+_INTERNAL: Final = ("__consumer_offsets", "__share_group_state", "__transaction_state")
+"""Kafka's own topics, which no group reads. Others may begin with __ as well."""
+_TOO_LONG: Final = "-" * 30_000
+"""As metadata of an offset: more than a broker takes (4096 bytes, if offset.metadata.max.bytes does not say more)."""
 _RETRY_S: Final = 0.1
 _COORDINATOR_MOVES: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -45,6 +49,8 @@ _LEADER_MOVES: Final = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
+_TOPIC_REFUSED: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART)
+_SERVERS: Final = ("bootstrap.servers", "metadata.broker.list")
 _NOBODY: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 Offsets = dict[str, dict[int, int]]
@@ -85,14 +91,22 @@ class LogEnds:
 class Cluster:
     """The cluster that answers at `servers`. `options` are further client properties, as librdkafka calls them.
 
-    Every method raises KafkaUnavailableError if nobody answers, or the answer is a refusal.
+    Raises ValueError if the client does not take one of them, or if they name servers. Every method raises
+    KafkaUnavailableError if nobody answers, or the answer is a refusal.
     """
 
     def __init__(self, servers: str, options: Mapping[str, str] | None = None) -> None:
         self.servers = servers
         self._options = dict(options or {})
-        with self.errors():
+        for name in _SERVERS:
+            if name in self._options:
+                raise ValueError(f"{name} is not among the properties: {servers} is said already")
+        try:
             self._admin = AdminClient(self.client_options(), logger=_LOG)
+        except KafkaException as cause:
+            raise ValueError(described(cause)) from cause
+        except (AttributeError, TypeError) as cause:  # a property that only a program can set
+            raise ValueError(f"a property can't be set from a file ({cause})") from cause
 
     def client_options(self, **more: Any) -> dict[str, Any]:
         """Return the properties of a client, with these beside; dots of their names are written as underscores."""
@@ -168,15 +182,17 @@ class Cluster:
     def _refuse_members_of_streams_group(self, application_id: str) -> None:
         """Raise ApplicationRunningError if the group is one of the streams protocol, and has members.
 
-        The client does not list such groups. Offsets from outside are refused while there are members, so the group is
-        offered those that it has.
+        The client does not list such groups. A commit from outside is refused while there are members, whether the
+        group has offsets or not; and if there are none, this one is refused for its metadata, so it changes nothing.
         """
-        try:
-            has = self._committed(application_id)
-            if has:
-                self._commit(application_id, has)
-        except GroupOffsetsError as cause:
-            raise ApplicationRunningError(application_id, state="not empty") from cause
+        own = f"{application_id}-"
+        # Its own topics first: who may read the changelogs may not be let at others.
+        for topic in sorted(self._readable(), key=lambda name: (not name.startswith(own), name)):
+            error = self._commit_error(application_id, [TopicPartition(topic, 0, 0, _TOO_LONG)])
+            if error is None or error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
+                return
+            if error.code() not in _TOPIC_REFUSED:
+                raise self._refused(application_id, error)
 
     def committed(self, application_id: str) -> Offsets:
         """Return what the application's consumer group has committed, of every topic that it reads.
@@ -189,53 +205,62 @@ class Cluster:
         return offsets
 
     def commit(self, application_id: str, offsets: Offsets) -> None:
-        """Set what the application's consumer group has committed. Raises GroupOffsetsError if the group refuses."""
+        """Set what the application's consumer group has committed. Raises ApplicationRunningError if it has members."""
         places = [
             TopicPartition(topic, partition, offset)
             for topic, partitions in sorted(offsets.items())
             for partition, offset in sorted(partitions.items())
         ]
-        self._commit(application_id, places)
+        error = self._commit_error(application_id, places)
+        if error is not None:
+            raise self._refused(application_id, error)
+
+    def _readable(self) -> dict[str, int]:
+        """Return the topics that a group may read, and how many partitions each has."""
+        return {topic: partitions for topic, partitions in self.topics().items() if topic not in _INTERNAL}
 
     def _committed(self, application_id: str) -> list[TopicPartition]:
         places = [
             TopicPartition(topic, partition)
-            for topic, partitions in sorted(self.topics().items())
-            if not topic.startswith(_INTERNAL)
+            for topic, partitions in sorted(self._readable().items())
             for partition in range(partitions)
         ]
+        if not places:
+            return []
+        found, error = self._asked(application_id, lambda client: client.committed(places, timeout=_TIMEOUT_S))
+        if error is not None:
+            raise self._refused(application_id, error)
+        return [place for place in found if place.offset >= 0]
+
+    def _commit_error(self, application_id: str, places: list[TopicPartition]) -> KafkaError | None:
+        """Commit, and return why that was refused."""
+        _, error = self._asked(application_id, lambda client: client.commit(offsets=places, asynchronous=False))
+        return error
+
+    def _asked(
+        self, application_id: str, ask: Callable[[Consumer], list[TopicPartition]]
+    ) -> tuple[list[TopicPartition], KafkaError | None]:
+        """Return what the group's coordinator answers, and the first error in it. Waits while there is none."""
         give_up_s = time.monotonic() + _TIMEOUT_S
         with self._outside_of(application_id) as client:
-            while places:
+            while True:
+                found: list[TopicPartition] = []
                 try:
-                    found = client.committed(places, timeout=_TIMEOUT_S)
+                    found = ask(client)
                     error = next((place.error for place in found if place.error is not None), None)
                 except KafkaException as cause:
                     error = cause.args[0]
-                if error is None:
-                    return [place for place in found if place.offset >= 0]
-                if error.code() not in _COORDINATOR_MOVES or time.monotonic() > give_up_s:
-                    raise self._refused(application_id, error)
+                if error is None or error.code() not in _COORDINATOR_MOVES or time.monotonic() > give_up_s:
+                    return found, error
                 client.poll(_RETRY_S)
-        return []
 
-    def _commit(self, application_id: str, places: list[TopicPartition]) -> None:
-        with self._outside_of(application_id) as client:
-            try:
-                done = client.commit(offsets=places, asynchronous=False)
-                error = next((place.error for place in done if place.error is not None), None)
-            except KafkaException as cause:
-                error = cause.args[0]
-        if error is not None:
-            raise self._refused(application_id, error)
-
-    def _refused(self, application_id: str, error: KafkaError) -> GroupOffsetsError | KafkaUnavailableError:
+    def _refused(self, application_id: str, error: KafkaError) -> ChangelogError:
         """Return the error to raise for what the group's coordinator answers."""
+        if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+            return ApplicationRunningError(application_id, state="not empty")
         if error.code() in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT):
             problem = f"a transaction that commits them is open ({described(error)}). Wait until it has ended "
             return GroupOffsetsError(application_id, problem=f"{problem}(transaction.timeout.ms), and run this again")
-        if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-            return GroupOffsetsError(application_id, problem=f"the group has members ({described(error)})")
         return KafkaUnavailableError(self.servers, cause=f"{described(error)}, of group {application_id}")
 
     @contextmanager

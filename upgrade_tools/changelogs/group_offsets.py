@@ -25,20 +25,31 @@ def starting_offsets(
 
     `topics` are the query's; if there are none, all that the group has committed offsets of but repartition topics.
     Spark wants every partition: one without an offset was not read yet, and begins at its beginning, as Kafka Streams
-    would. Raises ChangelogMissingError for a topic that is not there, and GroupOffsetsError if a repartition topic that
-    the query does not read has records that were not processed; not if the application `goes_on_itself`.
+    would. Raises ChangelogMissingError for a topic that is not there, and GroupOffsetsError if an offset is none of its
+    topic's, or if a repartition topic that the query does not read has records that were not processed; not if the
+    application `goes_on_itself`.
     """
     committed = cluster.committed(application_id)
     repartition = {topic for topic in committed if _is_repartition(application_id, topic)}
-    for topic in () if goes_on_itself else sorted(repartition.difference(topics)):
-        _refuse_unprocessed(cluster, application_id, topic, committed[topic])
-    return {
+    begins = {
         topic: {
             partition: committed.get(topic, {}).get(partition, EARLIEST)
             for partition in range(cluster.partitions(topic))
         }
         for topic in sorted(topics or committed.keys() - repartition)
     }
+    if not goes_on_itself:
+        for topic in sorted(repartition.difference(topics)):
+            _refuse_unprocessed(cluster, application_id, topic, committed[topic])
+        for topic in begins.keys() & committed.keys():
+            _refuse_not_there(
+                cluster,
+                application_id,
+                topic,
+                committed[topic],
+                remedy=". Say where it goes on with `changelog offsets --set`, and run this again",
+            )
+    return begins
 
 
 def offsets_json(offsets: Offsets) -> str:
@@ -79,18 +90,25 @@ def set_group_offsets(cluster: Cluster, application_id: str, offsets: Offsets) -
     """
     cluster.refuse_running(application_id)
     for topic, partitions in offsets.items():
-        ends = cluster.log_ends(topic, cluster.partitions(topic))
-        for partition, offset in partitions.items():
-            if partition >= len(ends):
-                raise GroupOffsetsError(application_id, problem=f"{topic} has no partition {partition}")
-            first, end = ends[partition].first_offset, ends[partition].end_offset
-            if not first <= offset <= end:
-                raise GroupOffsetsError(
-                    application_id,
-                    problem=f"{topic}, partition {partition} has the offsets {first} to {end}, and {offset} is none of "
-                    "them: the offsets are those of another topic, or records were deleted that are still to be read",
-                )
+        _refuse_not_there(cluster, application_id, topic, partitions)
     cluster.commit(application_id, offsets)
+
+
+def _refuse_not_there(
+    cluster: Cluster, application_id: str, topic: str, offsets: Mapping[int, int], *, remedy: str = ""
+) -> None:
+    ends = cluster.log_ends(topic, cluster.partitions(topic))
+    for partition, offset in sorted(offsets.items()):
+        if partition >= len(ends):
+            raise GroupOffsetsError(application_id, problem=f"{topic} has no partition {partition}")
+        first, end = ends[partition].first_offset, ends[partition].end_offset
+        if not first <= offset <= end:
+            raise GroupOffsetsError(
+                application_id,
+                problem=f"{topic}, partition {partition} has the offsets {first} to {end}, and {offset} is none of "
+                "them: the offsets are those of another topic, or records were deleted that are still to be read"
+                f"{remedy}",
+            )
 
 
 def _refuse_unprocessed(cluster: Cluster, application_id: str, topic: str, committed: Mapping[int, int]) -> None:

@@ -26,6 +26,8 @@ class PartitionLog:
     end_offset: int
     may_have_gaps: bool
     """Whether offsets may be missing between: compaction removes records, and transactions end in ones of their own."""
+    deleted_before_ms: int | None = None
+    """Records with earlier timestamps may be missing at the beginning, as the broker has deleted some; None if not."""
 
     @property
     def span(self) -> int:

@@ -97,6 +97,8 @@ def read_log_ends(
             remedy="Only a copy of the local state has them: read that",
         )
     logs = []
+    # By the clock of this machine, which the broker's can't be far from.
+    too_old_ms = int(time.time() * 1000) - settings.retention_ms
     for partition, ends in enumerate(cluster.log_ends(topic, partitions)):
         problem = _lost_beginning(spec, settings, ends)
         remedy = "What was there is lost to the log, and only a copy of the local state has it: read that"
@@ -106,7 +108,8 @@ def read_log_ends(
         if problem is not None:
             raise ChangelogIncompleteError(topic, partition=partition, problem=problem, remedy=remedy)
         gaps = settings.compacts or transactional
-        logs.append(PartitionLog(topic, partition, ends.first_offset, ends.stable_end_offset, gaps))
+        deleted_before_ms = too_old_ms if ends.first_offset else None
+        logs.append(PartitionLog(topic, partition, ends.first_offset, ends.stable_end_offset, gaps, deleted_before_ms))
     return Changelog(spec, topic, tuple(logs))
 
 

@@ -17,7 +17,7 @@ from statestore.bytestore.segments import NO_STREAM_TIME, Segments, segment_of
 from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.task_directory import TaskDirectory
-from statestore.errors import ChangelogRecordError, FormatError
+from statestore.errors import ChangelogIncompleteError, ChangelogRecordError, FormatError
 from statestore.format.session_key import split_session_key
 from statestore.format.window_key import split_window_key
 from statestore.recovery.changelog import ChangelogRecord, record_bytes, restored_changes
@@ -46,17 +46,22 @@ def restore_task_directory(
     application_id: str,
     sources: Mapping[StoreSpec, tuple[PartitionLog, Iterable[LogRecord]]],
     on_records: OnRecords | None = None,
+    *,
+    accept_deleted: bool = False,
 ) -> dict[str, RestoredStore]:
     """Make the stores of a task from the records of their changelogs' partition, which all have the same number.
 
     They are closed cleanly, and their changelog offsets are those of the last records, so that Kafka Streams goes on
-    from there. Returns what came of each store, by name. Raises ChangelogRecordError, ChangelogIncompleteError.
+    from there. `accept_deleted` leaves `refuse_live_deleted` out. Returns what came of each store, by name. Raises
+    ChangelogRecordError, ChangelogIncompleteError.
     """
     (partition,) = {log.partition for log, _ in sources.values()}
     restored = {}
     with TaskDirectory(task, application_id, partition) as directory:
         for spec, (log, records) in sources.items():
             store = restore_store(spec, directory.open_store(spec), log, records, on_records)
+            if not accept_deleted:
+                refuse_live_deleted(spec, log, store)
             directory.commit(spec.name, store.last_offset, {})
             restored[spec.name] = store
     return restored
@@ -83,6 +88,27 @@ def restore_store(
     offsets.finish()
     restored.stream_time_ms = restorer.stream_time_ms
     return restored
+
+
+def refuse_live_deleted(spec: StoreSpec, log: PartitionLog, restored: RestoredStore) -> None:
+    """Raise ChangelogIncompleteError if the broker may have deleted of a log what is still live in the store.
+
+    A window or session expires by the log's own time, and its record goes by the broker's clock: an application that
+    has stood still, or whose input is old, has live ones that are gone.
+    """
+    if log.deleted_before_ms is None:
+        return
+    retention_ms, _ = spec.retention
+    if log.deleted_before_ms > restored.stream_time_ms - retention_ms + 1:
+        reached = f"time in it has come to {restored.stream_time_ms} ms" if restored.records else "nothing is left"
+        raise ChangelogIncompleteError(
+            log.topic,
+            partition=log.partition,
+            problem=f"the broker has deleted records up to offset {log.first_offset - 1} as older than retention.ms by "
+            f"its clock, and {reached}, so some of them may not have expired in the store",
+            remedy="Read a copy of the local state, which has them; or, to go on without them as Kafka Streams itself "
+            "would, say --accept-deleted",
+        )
 
 
 def _log_bytes(records: list[LogRecord]) -> int:

@@ -8,14 +8,15 @@ none or it was not known when the value was upgraded, that of the record is
     key-value    UNKNOWN_TIMESTAMP_MS
 
 and so is a timestamp of 0 or less: the client sends no such. So old windows look old to the topic's retention, and a
-key-value store that is restored with timestamps takes any later record for newer.
+key-value store that is restored with timestamps takes any later record for newer. A version from 0 on begins at 1, if
+the key has none from there on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -40,26 +41,47 @@ class StoreRecords:
 
     def __init__(self, spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> None:
         self.spec = spec
+        self.stream_time_ms = stream_time_ms
+        self.first_visible_ms = 0
+        """The first time of windows and sessions, and of the ends of versions, that reads show."""
         self._store = store
-        self._stream_time_ms = stream_time_ms
         if spec.kind.is_segmented:
             if stream_time_ms < 0:
-                self._stream_time_ms = max((_latest_ms(spec, write) for write in self._writes()), default=-1)
+                self.stream_time_ms = max((_latest_ms(spec, write) for write in self._writes()), default=-1)
             # Over the store, which stays as it is.
             self._store = WriteSet(store)
-            Segments(self._store, *spec.retention).advance(self._stream_time_ms)
+            segments = Segments(self._store, *spec.retention)
+            segments.advance(self.stream_time_ms)
+            self.first_visible_ms = segments.first_visible_ms
 
     def __iter__(self) -> Iterator[ChangelogRecord]:
+        if self.spec.kind is StoreKind.VERSIONED:
+            return self._versions()
+        return self._entries()
+
+    def shows(self, record: ChangelogRecord) -> bool:
+        """Return whether reads show a window or session: what is older goes only with its whole segment."""
+        return time_of(self.spec, record.key) >= self.first_visible_ms
+
+    def _entries(self) -> Iterator[ChangelogRecord]:
         spec = self.spec
-        for key, stored, valid_from_ms in self._writes():
-            if valid_from_ms is not None:
-                yield changelog_record(spec.format, key, LoggedWrite(stored, valid_from_ms, b""))
-                continue
+        for key, stored, _ in self._writes():
             record = changelog_record(spec.format, key, LoggedWrite(stored, -1, b""))
             yield record if record.timestamp_ms > 0 else record._replace(timestamp_ms=_stand_in_ms(spec, key))
 
+    def _versions(self) -> Iterator[ChangelogRecord]:
+        records = (
+            changelog_record(self.spec.format, key, LoggedWrite(stored, valid_from_ms or 0, b""))
+            for key, stored, valid_from_ms in self._writes()
+        )
+        # Those of a key are in order of time.
+        for record, following in pairwise(chain(records, (None,))):
+            assert record is not None  # that comes last
+            stand_in = record._replace(timestamp_ms=UNKNOWN_TIMESTAMP_MS)
+            yield record if record.timestamp_ms > 0 or _is_version(following, stand_in) else stand_in
+
     def _writes(self) -> Iterator[LogicalWrite]:
-        for writes in logical_writes(self.spec, self._store, self._stream_time_ms):
+        for writes in logical_writes(self.spec, self._store, self.stream_time_ms):
             yield from writes
 
 
@@ -102,6 +124,11 @@ def _tagged(
     versioned = spec.kind is StoreKind.VERSIONED
     for record in records:
         yield record.key if versioned else physical_key(spec, record.key), where, record
+
+
+def _is_version(record: ChangelogRecord | None, of: ChangelogRecord) -> bool:
+    """Return whether a record is a version of the same key and time."""
+    return record is not None and (record.key, record.timestamp_ms) == (of.key, of.timestamp_ms)
 
 
 def _stand_in_ms(spec: StoreSpec, key: bytes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,9 @@ from statestore.errors import TargetNotEmptyError
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
 from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, restore_task_directory
-from upgrade_tools.migration.publishing import sync_entry, sync_tree
+from upgrade_tools.migration.holding import alone_on
+from upgrade_tools.migration.publishing import sync_entry, sync_tree, writing
+from upgrade_tools.states.task import TASK_NAME
 
 
 def restore_directories(
@@ -20,31 +23,56 @@ def restore_directories(
     target: Path,
     *,
     subtopology: int = 0,
+    accept_deleted: bool = False,
     on_records: OnRecords | None = None,
 ) -> dict[str, list[RestoredStore]]:
     """Make in `target`, which is empty or missing, a task directory for each partition of the changelogs.
 
-    `target` is what Kafka Streams calls STATE_DIR/APPLICATION_ID. It is there whole or not at all. Returns what came of
-    each store, by partition. Raises TargetNotEmptyError and what restoring raises.
+    `target` is what Kafka Streams calls STATE_DIR/APPLICATION_ID. It is there whole or not at all. `accept_deleted` is
+    that of `restore_task_directory`. Returns what came of each store, by partition. Raises TargetNotEmptyError,
+    DirectoryInUseError if another run makes the same, DirectoryNotAccessibleError, and what restoring raises.
     """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise TargetNotEmptyError(str(target), found="files")
+    final = target.resolve()  # what is renamed takes the place of a directory, not of a link to one
+    unfinished = final.parent / f".{final.name}.unfinished"
     restored: dict[str, list[RestoredStore]] = {changelog.spec.name: [] for changelog in changelogs}
-    unfinished = target.with_name(f".{target.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
-        for partition in range(len(changelogs[0].logs)):
-            sources = {
-                changelog.spec: (changelog.logs[partition], read_records(cluster, changelog.logs[partition]))
-                for changelog in changelogs
-            }
-            task = unfinished / f"{subtopology}_{partition}"
-            for name, store in restore_task_directory(task, application_id, sources, on_records).items():
-                restored[name].append(store)
-        sync_tree(unfinished)
-        unfinished.replace(target)
-        sync_entry(target)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+    with writing(final.parent):
+        final.parent.mkdir(parents=True, exist_ok=True)
+    with alone_on(unfinished):
+        _refuse_taken(final)
+        _clear_leftover(unfinished)
+        try:
+            for partition in range(len(changelogs[0].logs)):
+                sources = {
+                    changelog.spec: (changelog.logs[partition], read_records(cluster, changelog.logs[partition]))
+                    for changelog in changelogs
+                }
+                task = unfinished / f"{subtopology}_{partition}"
+                stores = restore_task_directory(
+                    task, application_id, sources, on_records, accept_deleted=accept_deleted
+                )
+                for name, store in stores.items():
+                    restored[name].append(store)
+            sync_tree(unfinished)
+            _refuse_taken(final)
+            with writing(final):
+                unfinished.replace(final)
+            sync_entry(final)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
     return restored
+
+
+def _refuse_taken(final: Path) -> None:
+    if final.exists() and (not final.is_dir() or any(final.iterdir())):
+        raise TargetNotEmptyError(str(final), found="files")
+
+
+def _clear_leftover(unfinished: Path) -> None:
+    """Remove what a run has left that was killed. Raises TargetNotEmptyError for what no run has left."""
+    if not os.path.lexists(unfinished):
+        return
+    is_ours = unfinished.is_dir() and all(TASK_NAME.fullmatch(entry.name) for entry in unfinished.iterdir())
+    if unfinished.is_symlink() or not is_ours:
+        raise TargetNotEmptyError(str(unfinished), found="files of somebody else, in the way of what is to be made")
+    shutil.rmtree(unfinished)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from statestore.bytestore.segments import NO_STREAM_TIME
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.task_directory import TaskDirectory
 from statestore.errors import ChangelogPlacementError, KeyPlacementError
@@ -18,7 +19,7 @@ from statestore.recovery.placement import Placement
 from statestore.recovery.state_filling import FilledShard, StateFiller, check_filled, complete_filled
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
-from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, restore_store
+from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, refuse_live_deleted, restore_store
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def make_state(
     location: DurableLocation,
     *,
     shard_by: str,
+    accept_deleted: bool = False,
     work_dir: str | None = None,
     on_records: OnRecords | None = None,
     on_checked: Callable[[int], None] | None = None,
@@ -45,13 +47,14 @@ def make_state(
     """Make in an empty location a state with a shard for each partition, and read it back.
 
     `shard_by` says how the query will place records: "key" needs every key to stand where Kafka's partitioner places
-    it. `work_dir` has room for one partition's stores, in a temporary directory. Raises TargetNotEmptyError,
-    ChangelogPlacementError, StateCheckError and what restoring raises; then there is no state in the location.
+    it. `accept_deleted` is that of `restore_task_directory`. `work_dir` has room for one partition's stores, in a
+    temporary directory. Raises TargetNotEmptyError, ChangelogPlacementError, StateCheckError and what restoring raises;
+    then there is no state in the location.
     """
     metadata = metadata_of_stores([changelog.spec for changelog in changelogs], len(changelogs[0].logs), shard_by)
     claim_target(location, f"changelogs of {application_id}", metadata)
     filler = StateFiller(location, metadata)
-    made = _Making(cluster, application_id, metadata, filler, work_dir)
+    made = _Making(cluster, application_id, metadata, filler, accept_deleted, work_dir)
     restored: dict[str, list[RestoredStore]] = {changelog.spec.name: [] for changelog in changelogs}
     for partition in range(metadata.shards):
         for changelog in changelogs:
@@ -71,6 +74,7 @@ class _Making:
     application_id: str
     metadata: StateMetadata
     filler: StateFiller
+    accept_deleted: bool
     work_dir: str | None
 
     def read(self, changelog: Changelog, partition: int, on_records: OnRecords | None) -> RestoredStore:
@@ -82,9 +86,13 @@ class _Making:
         ):
             store = task.open_store(spec)
             restored = restore_store(spec, store, log, read_records(self.cluster, log), on_records)
+            if not self.accept_deleted:
+                refuse_live_deleted(spec, log, restored)
             for writes in logical_writes(spec, store, restored.stream_time_ms):
                 self._check_place(changelog.topic, spec, partition, writes)
                 self.filler.put(partition, spec.name, writes)
+            if restored.stream_time_ms != NO_STREAM_TIME:
+                self.filler.reached(partition, spec.name, restored.stream_time_ms)
         return restored
 
     def _check_place(self, topic: str, spec: StoreSpec, partition: int, writes: list[LogicalWrite]) -> None:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.errors import ChangelogConfigError, ChangelogWriteError
+from statestore.errors import ChangelogWriteError
 from statestore.format.header_bytes import parse_headers
 from statestore.recovery.changelog import ChangelogRecord
-from upgrade_tools.changelogs.cluster import Cluster, TopicSettings, described
+from upgrade_tools.changelogs.cluster import Cluster, described
 
 _FLUSH_S: Final = 60.0
 _POLL_S: Final = 0.5
 _POLL_EVERY_RECORDS: Final = 1_000
 _MAX_MESSAGE_BYTES: Final = 1_000_000_000
 """As many as the client can: how large records may be is for the topic to say."""
-ADDITIONAL_RETENTION_MS: Final = 24 * 60 * 60 * 1000
-"""How much longer than the store the topic keeps: windowstore.changelog.additional.retention.ms of Kafka Streams."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -87,34 +84,3 @@ class ChangelogWriter:
     def _check(self) -> None:
         for error in self._refused:
             raise ChangelogWriteError(self._topic, problem=f"a record was not taken ({described(error)})")
-
-
-def topic_config(spec: StoreSpec) -> Mapping[str, str]:
-    """Return how Kafka Streams sets up the changelog topic of a store (InternalTopicConfig and its kinds)."""
-    config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
-    if spec.kind is StoreKind.KEY_VALUE:
-        return config
-    kept_ms = str(spec.retention[0] + ADDITIONAL_RETENTION_MS)
-    if spec.kind is StoreKind.VERSIONED:
-        return {**config, "min.compaction.lag.ms": kept_ms}
-    return {**config, "cleanup.policy": "compact,delete", "retention.ms": kept_ms}
-
-
-def refuse_unfit(spec: StoreSpec, topic: str, settings: TopicSettings) -> None:
-    """Raise ChangelogConfigError if a topic would not keep what is written to it as long as the store does."""
-    problem = None
-    if settings.log_append_time:
-        problem = "has message.timestamp.type=LogAppendTime, and so would lose the times of values"
-    elif settings.deletes and not spec.kind.is_segmented:
-        problem = f"deletes records after retention.ms={settings.retention_ms}, and the store keeps its values for ever"
-    elif settings.deletes and (spec.kind is StoreKind.VERSIONED or settings.retention_ms < spec.retention[0]):
-        problem = (
-            f"deletes records after retention.ms={settings.retention_ms}, and the store keeps what is in it longer"
-        )
-    if problem is not None:
-        wanted = ", ".join(f"{name}={value}" for name, value in topic_config(spec).items())
-        raise ChangelogConfigError(
-            topic,
-            problem=problem,
-            remedy=f"Set the topic up as Kafka Streams does: {wanted}; nothing was written to it",
-        )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.store_spec import StoreSpec, is_store_name
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.changelogs.store_argument import parse_store
 from upgrade_tools.cli import options as o
@@ -24,8 +24,20 @@ if TYPE_CHECKING:
     from upgrade_tools.changelogs.restoring import RestoredStore
 
 _CLIENT = "Client"
+
+
+def _topic_prefix(application_id: str) -> str:
+    # The client ends the process for a group without a name.
+    if not is_store_name(application_id):
+        raise typer.BadParameter("an application's id is made of ASCII letters, digits, '.', '_' and '-'")
+    return application_id
+
+
 Servers = Annotated[str, typer.Argument(metavar="BOOTSTRAP", help="host:port of a broker, or several with commas.")]
-ApplicationId = Annotated[str, typer.Option("--application-id", help="Of Kafka Streams; also the consumer group.")]
+ApplicationId = Annotated[
+    str,
+    typer.Option("--application-id", help="Of Kafka Streams; also the consumer group.", callback=_topic_prefix),
+]
 ClientConfig = Annotated[
     str | None,
     typer.Option(
@@ -55,6 +67,14 @@ Transactional = Annotated[
     ),
 ]
 
+AcceptDeleted = Annotated[
+    bool,
+    typer.Option(
+        "--accept-deleted",
+        help="Go on without windows and sessions that the broker has deleted before they expired in the store.",
+    ),
+]
+
 
 class ShardBy(str, Enum):
     """How a query places records."""
@@ -79,12 +99,16 @@ def register(app: typer.Typer) -> None:
 
 def restore(
     servers: Servers,
-    target: Annotated[Path, typer.Argument(metavar="TO", help="An empty directory: STATE_DIR/APPLICATION_ID.")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TO", help="An empty directory: STATE_DIR/APPLICATION_ID.", callback=o.not_empty),
+    ],
     application_id: ApplicationId,
     store: Stores,
     subtopology: Annotated[int, typer.Option(min=0, help="The first number of the task directories' names.")] = 0,
     input_topic: InputTopics = [],  # noqa: B006  # typer copies it
     transactional: Transactional = False,
+    accept_deleted: AcceptDeleted = False,
     client_config: ClientConfig = None,
     as_json: o.JsonOption = False,
 ) -> None:
@@ -101,15 +125,21 @@ def restore(
     begins = _starting_offsets(cluster, application_id, input_topic, goes_on_itself=True)
     with _progress(("restoring", sum(changelog.span for changelog in changelogs))) as (advance,):
         restored = restore_directories(
-            cluster, application_id, changelogs, target, subtopology=subtopology, on_records=advance
+            cluster,
+            application_id,
+            changelogs,
+            Path(target),
+            subtopology=subtopology,
+            accept_deleted=accept_deleted,
+            on_records=advance,
         )
-    document = {"directory": str(target), "tasks": len(changelogs[0].logs), "stores": _stores(specs, restored)}
+    document = {"directory": target, "tasks": len(changelogs[0].logs), "stores": _stores(specs, restored)}
     _show(document, as_json, begins)
 
 
 def to_state(
     servers: Servers,
-    location: Annotated[str, typer.Argument(help="Path or URI of an empty location.")],
+    location: Annotated[str, typer.Argument(help="Path or URI of an empty location.", callback=o.not_empty)],
     application_id: ApplicationId,
     store: Stores,
     shard_by: Annotated[
@@ -117,6 +147,7 @@ def to_state(
     ] = ShardBy.KEY,
     input_topic: InputTopics = [],  # noqa: B006  # typer copies it
     transactional: Transactional = False,
+    accept_deleted: AcceptDeleted = False,
     work_dir: o.WorkDirOption = None,
     client_config: ClientConfig = None,
     as_json: o.JsonOption = False,
@@ -138,6 +169,7 @@ def to_state(
             changelogs,
             DurableLocation(location),
             shard_by=shard_by.value,
+            accept_deleted=accept_deleted,
             work_dir=work_dir,
             on_records=read,
             on_checked=checked,
@@ -168,7 +200,7 @@ def emit(
     ] = False,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, help="Of topics that have to be made (default: as many as the state has parts)."),
+        typer.Option(min=1, help="Of topics that have to be made (default: as many as a state location has shards)."),
     ] = None,
     transactional: Transactional = False,
     work_dir: o.WorkDirOption = None,
@@ -192,14 +224,18 @@ def emit(
         work_dir=work_dir,
     )
     specs = logged_specs(state)
-    with _progress(("writing", None)) as (advance,):
-        emission = Emission(state, cluster, application_id, partitions, append, transactional, work_dir, advance)
+    with _progress(("checking", None), ("writing", None)) as (checked, advance):
+        emission = Emission(
+            state, cluster, application_id, partitions, append, transactional, work_dir, checked, advance
+        )
         emitted = emission.run(specs)
     stores = {
         name: {"topic": done.topic, "created": done.created, "entries": done.entries, "written": done.written}
-        for name, done in emitted.items()
+        for name, done in emitted.stores.items()
     }
-    _show({"stores": stores}, as_json, None)
+    for note in emitted.notes:
+        say(errors(), f"note: {note}")
+    _show({"stores": stores, **({"notes": list(emitted.notes)} if as_json else {})}, as_json, None)
 
 
 def offsets(
@@ -221,6 +257,8 @@ def offsets(
     if set_to is None:
         say(results(), offsets_json(_starting_offsets(cluster, application_id, input_topic)))
         return
+    if input_topic:
+        raise typer.BadParameter("--input-topic is for what is printed: with --set, the file names the topics")
     wanted = parse_source_offsets(application_id, _text(set_to))
     set_group_offsets(cluster, application_id, wanted)
     say(results(), f"{application_id} goes on at {offsets_json(wanted)}")
@@ -246,9 +284,9 @@ def _cluster(servers: str, client_config: str | None) -> Cluster:
         raise typer.BadParameter("this needs confluent-kafka: pip install 'statestore[kafka]'") from missing
     try:
         options = {} if client_config is None else read_client_options(_text(client_config).splitlines())
+        return Cluster(servers, options)
     except ValueError as cause:
         raise typer.BadParameter(f"--client-config: {cause}") from cause
-    return Cluster(servers, options)
 
 
 def _text(file: str) -> str:
@@ -273,7 +311,8 @@ def _starting_offsets(
 
     found = starting_offsets(cluster, application_id, topics, goes_on_itself=goes_on_itself)
     if not found:
-        say(errors(), f"{application_id} has committed no offsets: its input begins at the beginning")
+        begins = "its input begins at the beginning. Name what the query reads with --input-topic to have that said"
+        say(errors(), f"{application_id} has committed no offsets: {begins}")
     return found
 
 

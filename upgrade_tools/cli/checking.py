@@ -23,7 +23,9 @@ _GROUP = "Check"
 _OTHER = "What the other one is"
 _SHOWN_DIFFERENCES = 20
 
-Other = Annotated[str, typer.Argument(metavar="OTHER", help="Another directory or state location.")]
+Other = Annotated[
+    str, typer.Argument(metavar="OTHER", help="Another directory or state location.", callback=o.not_empty)
+]
 OtherKindOption = Annotated[
     Kind | None,
     typer.Option(
@@ -34,7 +36,8 @@ OtherPointersOption = Annotated[
     str | None, typer.Option("--other-pointers", metavar="FILE", help="As --pointers.", rich_help_panel=_OTHER)
 ]
 OtherCheckpointOption = Annotated[
-    str | None, typer.Option("--other-checkpoint", help="As --checkpoint.", rich_help_panel=_OTHER)
+    str | None,
+    typer.Option("--other-checkpoint", help="As --checkpoint.", rich_help_panel=_OTHER, callback=o.not_empty),
 ]
 OtherSubtopologyOption = Annotated[
     int | None, typer.Option("--other-subtopology", min=0, help="As --subtopology.", rich_help_panel=_OTHER)
@@ -52,7 +55,8 @@ def register(app: typer.Typer) -> None:
 def verify(
     where: o.Where,
     other: Annotated[
-        str | None, typer.Argument(metavar="[OTHER]", help="Another state, which must hold the same.")
+        str | None,
+        typer.Argument(metavar="[OTHER]", help="Another state, which must hold the same.", callback=o.not_empty),
     ] = None,
     store: o.StoreOption = None,
     kind: o.KindOption = None,
@@ -97,10 +101,13 @@ def verify(
 def diff(
     where: o.Where,
     other: Other,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many differences at most.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, max=sys.maxsize, help="So many differences at most.")
+    ] = None,
     store: o.StoreOption = None,
     kind: o.KindOption = None,
     window_size_ms: o.WindowSizeOption = None,
+    segment_interval_ms: o.SegmentIntervalOption = None,
     subtopology: o.SubtopologyOption = None,
     pointers: o.PointersOption = None,
     checkpoint: o.CheckpointOption = None,
@@ -117,7 +124,12 @@ def diff(
 
     With --json each is a line. Ends with 0 if there are none.
     """
-    shared = {"store": store, "window_size_ms": window_size_ms, "work_dir": work_dir}
+    shared = {
+        "store": store,
+        "window_size_ms": window_size_ms,
+        "segment_interval_ms": segment_interval_ms,
+        "work_dir": work_dir,
+    }
     first = o.state_at(where, kind=kind, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, **shared)
     second = o.state_at(
         other,

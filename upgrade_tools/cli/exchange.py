@@ -10,9 +10,10 @@ import typer
 from statestore.errors import UnknownKindError
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.output import print_json, progress_bar, results, say
+from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
 from upgrade_tools.cli.progress import counted, phases
 from upgrade_tools.exchange import Exchanged, ImportOptions, export_state, import_state
+from upgrade_tools.location_rescale import rescale_document
 from upgrade_tools.location_rollback import roll_back
 from upgrade_tools.row_files import FileFormat, row_count
 
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 def export(
     where: o.Where,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, .parquet or .jsonl.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file, .parquet or .jsonl.", callback=o.not_empty)],
     file_format: FormatOption = None,
     store: o.StoreOption = None,
     kind: o.KindOption = None,
@@ -48,6 +49,7 @@ def export(
 
     A row is an entry; of versioned stores a version, or a tombstone, whose value is null.
     """
+    path = Path(file)
     state = o.state_at(
         where,
         store=store,
@@ -61,13 +63,13 @@ def export(
         work_dir=work_dir,
     )
     with counted("exporting", state) as advance:
-        done = export_state(state, file, _format_of(file, file_format), advance)
+        done = export_state(state, path, _format_of(path, file_format), advance)
     _show(done, "exported to", as_json)
 
 
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, help="A file that `export` wrote.")],
-    location: Annotated[str, typer.Argument(help="Path or URI of an empty location.")],
+    location: Annotated[str, typer.Argument(help="Path or URI of an empty location.", callback=o.not_empty)],
     file_format: FormatOption = None,
     shards: Annotated[
         int | None,
@@ -91,8 +93,8 @@ def import_(
 
 
 def rollback(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="Path or URI of the state location; not changed.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="Path or URI of an empty location.")],
+    source: o.From,
+    target: o.To,
     checkpoint: o.CheckpointOption = None,
     batch_id: Annotated[
         int | None, typer.Option("--batch-id", min=0, help="The batch after which the state is wanted.")
@@ -100,6 +102,7 @@ def rollback(
     pointers: o.PointersOption = None,
     work_dir: o.WorkDirOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read all that is needed, and write nothing.")] = False,
+    as_json: o.JsonOption = False,
 ) -> None:
     """Take a state back to a batch that Spark still retains, as a new state; the old one is not changed.
 
@@ -127,7 +130,10 @@ def rollback(
             dry_run=dry_run,
             on_progress=lambda now: progress.update(task, description=now.phase, completed=now.entries),
         )
-    results().print(str(report), markup=False)
+    if as_json:
+        print_json(rescale_document(source, target, report))
+    else:
+        say(results(), str(report))
 
 
 def _format_of(file: Path, chosen: FileFormat | None) -> FileFormat:
@@ -140,10 +146,12 @@ def _format_of(file: Path, chosen: FileFormat | None) -> FileFormat:
 def _show(done: Exchanged, what: str, as_json: bool) -> None:
     if as_json:
         document = {"path": done.path, "rows": done.rows, "parts": done.parts, "state_id": done.state_id}
-        print_json({**document, "expired": done.expired})
+        print_json({**document, "expired": done.expired, "notes": done.notes})
         return
     total = sum(done.rows.values())
     counts = ", ".join(f"{name} {rows:,}" for name, rows in done.rows.items())
     say(results(), f"{total:,} rows {what} {done.path}: {counts}")
+    for note in done.notes:
+        say(errors(), f"note: {note}")
     if done.expired:
         say(results(), f"{done.expired:,} more had expired by the latest time in their store, and were left out")

@@ -6,14 +6,17 @@ from typing import Annotated
 
 import typer
 
-from statestore.errors import StatePointersError
+from statestore.recovery.location import DurableLocation
 from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS
 from statestore.recovery.pointer import CommitPointer
 from upgrade_tools.cli import options as o
-from upgrade_tools.location_garbage import collect_location
-from upgrade_tools.location_rescale import rescale_location
+from upgrade_tools.cli.output import print_json, results, say
+from upgrade_tools.location_garbage import collect_location, garbage_document
+from upgrade_tools.location_rescale import rescale_document, rescale_location
+from upgrade_tools.states import StateOptions
+from upgrade_tools.states.location import LocationState, metadata_at
 
-Location = Annotated[str, typer.Argument(help="Path or URI of a state location.")]
+Location = Annotated[str, typer.Argument(help="Path or URI of a state location.", callback=o.not_empty)]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,16 +37,28 @@ def gc(
         ),
     ] = DEFAULT_RETAINED_VERSIONS,
     remove: Annotated[bool, typer.Option("--remove", help="Remove what is listed.")] = False,
+    as_json: o.JsonOption = False,
 ) -> None:
     """List what no retained version needs, with the reasons, and remove it if asked to. The query may run."""
-    collect_location(
-        location, _pointers(location, pointers, checkpoint), retained_versions=retained_versions, remove=remove
+    console = results()
+    found = collect_location(
+        location,
+        _pointers(location, pointers, checkpoint),
+        retained_versions=retained_versions,
+        remove=remove,
+        on_file=None if as_json else lambda file: say(console, f"{file.size_bytes:>12}  {file.name}  {file.reason}"),
     )
+    if as_json:
+        print_json(garbage_document(location, found, removed=remove))
+        return
+    size_mb = sum(file.size_bytes for file in found) / 1e6
+    what = "removed" if remove else "can be removed; nothing was, give --remove for that"
+    say(console, f"{len(found)} files, {size_mb:.1f} MB {what}")
 
 
 def rescale(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="Path or URI of the state location; not changed.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="Path or URI of an empty location.")],
+    source: o.From,
+    target: o.To,
     shards: Annotated[int, typer.Option(min=1, help="The new number of shards.")],
     pointers: o.PointersOption = None,
     checkpoint: o.CheckpointOption = None,
@@ -52,9 +67,10 @@ def rescale(
         bool, typer.Option("--trust-keys", help="Believe that stores' keys are those of records (one old shard).")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check where all belongs, and write nothing.")] = False,
+    as_json: o.JsonOption = False,
 ) -> None:
     """Make a state with another number of shards, and check it entry by entry."""
-    rescale_location(
+    report = rescale_location(
         source,
         target,
         shards=shards,
@@ -63,14 +79,19 @@ def rescale(
         trust_keys=trust_keys,
         dry_run=dry_run,
     )
+    if as_json:
+        print_json(rescale_document(source, target, report))
+    else:
+        say(results(), str(report))
 
 
 def _pointers(location: str, pointers: str | None, checkpoint: str | None) -> list[CommitPointer]:
+    """Return what was said to be committed, or what a tool has made, if no query was started on it yet.
+
+    Raises StatePointersError, UnknownLayoutError.
+    """
     found = o.read_pointers(location, pointers, checkpoint)
-    if found is None:
-        raise StatePointersError(
-            location,
-            problem="what is committed stands in Spark's checkpoint. Name it with --checkpoint, or give what "
-            "`python -m statestore.spark pointers CHECKPOINT` prints with --pointers",
-        )
-    return found
+    if found is not None:
+        return found
+    state = DurableLocation(location)
+    return LocationState(state, metadata_at(state), StateOptions()).pointers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -11,9 +12,9 @@ from upgrade_tools.cli import selecting as sel
 from upgrade_tools.cli.entry_output import print_entries
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.inspect_report import print_report
-from upgrade_tools.cli.output import errors, print_json
+from upgrade_tools.cli.output import errors, print_json, results, say
 from upgrade_tools.cli.progress import counted
-from upgrade_tools.delta_listing import print_delta
+from upgrade_tools.delta_listing import delta_document, delta_lines, read_delta
 from upgrade_tools.inspection import DEFAULT_SAMPLE_ENTRIES, databases_read, inspect_state
 from upgrade_tools.selection import Selection
 
@@ -36,6 +37,7 @@ def inspect(
         int,
         typer.Option(
             min=0,
+            max=sys.maxsize,
             help="How many entries of each store are read to count and to measure headers; 0 looks at files alone.",
         ),
     ] = DEFAULT_SAMPLE_ENTRIES,
@@ -150,8 +152,18 @@ def get(
 
 def inspect_delta(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Paths or URIs of delta files.")],
-    limit: Annotated[int, typer.Option(min=0, help="Records shown of each file, 0 for all.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=sys.maxsize, help="Records shown of each file, 0 for all.")] = 20,
+    as_json: o.JsonOption = False,
 ) -> None:
-    """Print what delta files hold: the version that they make, and their records."""
+    """Print what delta files hold: the version that they make, and their records.
+
+    With --json each file is a document on a line.
+    """
     for file in files:
-        print_delta(file, limit)
+        o.not_empty(file)
+        delta = read_delta(file)
+        if as_json:
+            print_json(delta_document(file, delta, limit))
+            continue
+        for line in delta_lines(file, delta, limit):
+            say(results(), line)

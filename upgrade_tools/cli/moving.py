@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from statestore.format.window_key import MAX_TIME_MS
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results
@@ -39,9 +40,14 @@ class ShardBy(str, Enum):
     PARTITION = "partition"
 
 
-Source = Annotated[str, typer.Argument(help="A directory, or the path or URI of a state location.")]
+Source = Annotated[
+    str, typer.Argument(help="A directory, or the path or URI of a state location.", callback=o.not_empty)
+]
 Target = Annotated[
-    str | None, typer.Argument(help="An empty or new directory or location (default: in place, with a backup).")
+    str | None,
+    typer.Argument(
+        help="An empty or new directory or location (default: in place, with a backup).", callback=o.not_empty
+    ),
 ]
 ToOption = Annotated[
     TargetFormat | None,
@@ -59,6 +65,7 @@ TimestampOption = Annotated[
     typer.Option(
         "--timestamp-ms",
         min=0,
+        max=MAX_TIME_MS,
         help="The timestamp of entries that have none (default: -1, as in Kafka Streams, whose producer refuses it if "
         "such a value is written back).",
         rich_help_panel=_TARGET,
@@ -175,7 +182,7 @@ def migrate_(
 
 def downgrade_(
     source: Source,
-    target: Annotated[str, typer.Argument(help="An empty or new directory or location.")],
+    target: Annotated[str, typer.Argument(help="An empty or new directory or location.", callback=o.not_empty)],
     to: Annotated[TargetFormat, typer.Option("--to", help="timestamped or plain.", rich_help_panel=_TARGET)],
     layout: LayoutOption = None,
     timestamp_ms: TimestampOption = None,
@@ -219,7 +226,9 @@ def downgrade_(
 
 
 def finish_upgrade_(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="A task's or application's directory.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="A task's or application's directory.", callback=o.not_empty)
+    ],
     discard_backup: DiscardOption = False,
     dry_run: DryRunOption = False,
     store: StoresOption = None,

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from statestore.bytestore.store_spec import checked_store_name
 from statestore.errors import StatePointersError
+from statestore.format.window_key import MAX_TIME_MS
 from statestore.recovery.pointer import CommitPointer
 from upgrade_tools.kinds import Kind
 from upgrade_tools.pointers_file import parse_pointers, read_pointers_file
@@ -17,9 +19,33 @@ from upgrade_tools.states import State, StateOptions, open_state
 _WHAT = "What to read"
 _SPARK = "What is committed of a state location"
 
+
+def not_empty(path: str | None) -> str | None:
+    """Return a path or URI that was given; exits with a usage error if it is empty, which would be where we are."""
+    if path == "":
+        raise typer.BadParameter("it is empty, as a variable is that was not set. Name a path or URI")
+    return path
+
+
+def topic_name(name: str | None) -> str | None:
+    """Return a name that can be part of a topic's; exits with a usage error if it can't."""
+    try:
+        return None if name is None else checked_store_name(name)
+    except ValueError as cause:
+        raise typer.BadParameter(str(cause)) from cause
+
+
 Where = Annotated[
-    str, typer.Argument(metavar="DIR|LOCATION", help="A directory, or the path or URI of a state location.")
+    str,
+    typer.Argument(
+        metavar="DIR|LOCATION", help="A directory, or the path or URI of a state location.", callback=not_empty
+    ),
 ]
+From = Annotated[
+    str,
+    typer.Argument(metavar="FROM", help="Path or URI of the state location; not changed.", callback=not_empty),
+]
+To = Annotated[str, typer.Argument(metavar="TO", help="Path or URI of an empty location.", callback=not_empty)]
 StoreOption = Annotated[str | None, typer.Option("--store", help="One store of several.", rich_help_panel=_WHAT)]
 KindOption = Annotated[
     Kind | None,
@@ -27,17 +53,29 @@ KindOption = Annotated[
 ]
 WindowSizeOption = Annotated[
     int | None,
-    typer.Option("--window-size-ms", min=0, help="How large windows are: not in the files.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--window-size-ms",
+        min=0,
+        max=MAX_TIME_MS,
+        help="How large windows are: not in the files.",
+        rich_help_panel=_WHAT,
+    ),
 ]
 RetentionOption = Annotated[
     int | None,
     typer.Option(
-        "--retention-ms", min=0, help="How long windows, sessions and versions are kept.", rich_help_panel=_WHAT
+        "--retention-ms",
+        min=0,
+        max=MAX_TIME_MS,
+        help="How long windows, sessions and versions are kept.",
+        rich_help_panel=_WHAT,
     ),
 ]
 SegmentIntervalOption = Annotated[
     int | None,
-    typer.Option("--segment-interval-ms", min=1, help="How much time a segment spans.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--segment-interval-ms", min=1, max=MAX_TIME_MS, help="How much time a segment spans.", rich_help_panel=_WHAT
+    ),
 ]
 SubtopologyOption = Annotated[
     int | None,
@@ -45,7 +83,12 @@ SubtopologyOption = Annotated[
 ]
 ApplicationIdOption = Annotated[
     str | None,
-    typer.Option("--application-id", help="Of Kafka Streams, if the files do not tell.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--application-id",
+        help="Of Kafka Streams, if the files do not tell.",
+        rich_help_panel=_WHAT,
+        callback=topic_name,
+    ),
 ]
 PointersOption = Annotated[
     str | None,
@@ -58,11 +101,18 @@ PointersOption = Annotated[
 ]
 CheckpointOption = Annotated[
     str | None,
-    typer.Option("--checkpoint", help="The query's checkpoint; read with Spark.", rich_help_panel=_SPARK),
+    typer.Option(
+        "--checkpoint", help="The query's checkpoint; read with Spark.", rich_help_panel=_SPARK, callback=not_empty
+    ),
 ]
 WorkDirOption = Annotated[
     str | None,
-    typer.Option("--work-dir", metavar="DIR", help="Has room for one shard (default: a temporary directory)."),
+    typer.Option(
+        "--work-dir",
+        metavar="DIR",
+        help="Has room for one shard (default: a temporary directory).",
+        callback=not_empty,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 

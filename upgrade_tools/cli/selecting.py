@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -56,7 +57,13 @@ PartOption = Annotated[
 ]
 LimitOption = Annotated[
     int | None,
-    typer.Option("--limit", min=0, help="So many entries at most; of versioned stores keys.", rich_help_panel=_WHICH),
+    typer.Option(
+        "--limit",
+        min=0,
+        max=sys.maxsize,
+        help="So many entries at most; of versioned stores keys.",
+        rich_help_panel=_WHICH,
+    ),
 ]
 HeadersOption = Annotated[bool, typer.Option("--headers/--no-headers", help="Show headers.")]
 

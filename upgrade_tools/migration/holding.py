@@ -18,6 +18,7 @@ from typing import Final
 
 from statestore.bytestore.directory_view import LOCK_FILE, refuse_if_in_use
 from statestore.errors import DirectoryInUseError, DirectoryNotAccessibleError
+from upgrade_tools.migration.publishing import writing
 from upgrade_tools.states.task import APPLICATION_LOCK
 
 _FLOCK: Final = struct.Struct("hhqqi4x")
@@ -52,6 +53,19 @@ def alone_on(workspace: Path) -> Iterator[None]:
     with ExitStack() as held:
         _locked(path, workspace, held, os.O_RDWR | os.O_CREAT, lambda file: fcntl.flock(file, _ALONE))
         held.callback(path.unlink, missing_ok=True)  # while it is still held, so that it is nobody else's
+        yield
+
+
+@contextmanager
+def alone_in(location: Path) -> Iterator[None]:
+    """Hold a directory itself for the duration, which is made if it is not there: it gets no file that is not its own.
+
+    Raises DirectoryInUseError if another migration does, and DirectoryNotAccessibleError.
+    """
+    with ExitStack() as held:
+        with writing(location):
+            location.mkdir(parents=True, exist_ok=True)
+        _locked(location, location, held, os.O_RDONLY, lambda directory: fcntl.flock(directory, _ALONE))
         yield
 
 

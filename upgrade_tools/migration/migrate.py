@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from statestore.bytestore.directory_view import accessible
 from statestore.errors import MigrationRefusedError
-from upgrade_tools.migration.dry_run import about_needed_bytes, dry_run, refuse_without_room
+from upgrade_tools.migration.dry_run import dry_run
 from upgrade_tools.migration.places import finish_renames
 from upgrade_tools.migration.plan import plan_migration
 from upgrade_tools.migration.report import MigrationReport, OnProgress
 from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.migration.targets import refuse_overlap
 from upgrade_tools.migration.to_location import migrate_to_location
 from upgrade_tools.migration.to_task_directories import migrate_to_task_directories
 from upgrade_tools.states import Layout, StateOptions, open_state
@@ -28,11 +29,9 @@ def migrate(request: MigrationRequest, on_progress: OnProgress | None = None) ->
         if request.target is None and not request.dry_run:
             finish_renames(request.source)
         plan = plan_migration(request)
+        refuse_overlap(plan)
         if request.dry_run:
-            found = dry_run(plan, on_progress)
-            refuse_without_room(plan, found.needed_bytes or 0)
-            return found
-        refuse_without_room(plan, about_needed_bytes(plan))
+            return dry_run(plan, on_progress)
         if plan.layout is TargetLayout.KAFKA_STREAMS:
             return migrate_to_task_directories(plan, on_progress)
         return migrate_to_location(plan, on_progress)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from statestore.bytestore.store_spec import require_milliseconds
 from upgrade_tools.kinds import Kind
 from upgrade_tools.states import StateOptions
 
-_TIMES: Final = ("window-size-ms", "retention-ms", "segment-interval-ms")
+_TIMES: Final = {"window-size-ms": 0, "retention-ms": 0, "segment-interval-ms": 1}
+"""What can be said in milliseconds, and how many these are at least."""
 
 
 def said_of_stores(words: Sequence[str], otherwise: StateOptions) -> tuple[list[str], dict[str | None, StateOptions]]:
@@ -45,5 +47,7 @@ def _times(word: str, times: str) -> dict[str, Any]:
         option, _, value = part.partition("=")
         if option not in _TIMES or not value.isascii() or not value.isdigit():
             raise ValueError(f"{word!r}: {part!r} is not one of {', '.join(_TIMES)} with = and milliseconds")
-        found[option.replace("-", "_")] = int(value)
+        milliseconds = int(value)
+        require_milliseconds(f"{word!r}: {option}", milliseconds, least=_TIMES[option])
+        found[option.replace("-", "_")] = milliseconds
     return found

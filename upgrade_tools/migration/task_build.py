@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,7 @@ from upgrade_tools.migration.publishing import sync_entry, sync_tree, writing
 from upgrade_tools.migration.report import Meter, Tallies
 from upgrade_tools.states import OpenStore
 
-_COMPARED_AT_ONCE: Final = 10_000
+_TOLD_EVERY: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -139,18 +139,17 @@ class TaskBuild:
             database.close()
 
     def _compare(self, source: DatabaseSource, expected: Iterator[Pair], found: Iterator[Pair]) -> int:
-        entries = 0
-        while True:
-            step = list(islice(expected, _COMPARED_AT_ONCE))
-            written = list(islice(found, _COMPARED_AT_ONCE))
-            if step != written:
-                raise MigrationCheckError(
-                    self._plan.state.path, database=source.name, problem=_first_difference(step, written)
-                )
-            if not step:
-                return entries
-            entries += len(step)
-            self._meter.advance(len(step))
+        """Compare all entries, one by one: their values may be large."""
+        entries = told = 0
+        for one, other in zip_longest(expected, found):
+            if one != other:
+                raise MigrationCheckError(self._plan.state.path, database=source.name, problem=_difference(one, other))
+            entries += 1
+            if entries - told == _TOLD_EVERY:
+                self._meter.advance(_TOLD_EVERY)
+                told = entries
+        self._meter.advance(entries - told)
+        return entries
 
 
 def _sync_database(path: Path) -> None:
@@ -160,10 +159,9 @@ def _sync_database(path: Path) -> None:
     sync_entry(path.parent)
 
 
-def _first_difference(expected: list[Pair], found: list[Pair]) -> str:
-    for one, other in zip(expected, found, strict=False):
-        if one[0] != other[0]:
-            return f"the entry 0x{one[0].hex()} should come, and 0x{other[0].hex()} does"
-        if one[1] != other[1]:
-            return f"the value of 0x{one[0].hex()} differs"
-    return f"{len(expected)} entries should come, and {len(found)} do"
+def _difference(expected: Pair | None, found: Pair | None) -> str:
+    if expected is not None and found is not None and expected[0] == found[0]:
+        return f"the value of 0x{expected[0].hex()} differs"
+    should = "no entry" if expected is None else f"the entry 0x{expected[0].hex()}"
+    does = "none" if found is None else f"0x{found[0].hex()}"
+    return f"{should} should come, and {does} does"

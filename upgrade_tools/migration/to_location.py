@@ -6,7 +6,7 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from statestore.bytestore.steps import key_and_value_bytes
@@ -16,16 +16,27 @@ from statestore.recovery.initial_state import write_initial_pointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.logical_writes import LogicalWrite
 from statestore.recovery.metadata import StateMetadata, metadata_of_stores, new_state_id
-from statestore.recovery.new_state import claim_target, complete_target, finished_shards, resume_target
+from statestore.recovery.new_state import (
+    claim_target,
+    complete_target,
+    finished_shards,
+    refuse_taken,
+    resume_target,
+)
 from statestore.recovery.placement import Placement
 from statestore.recovery.pointer import CommitPointer, digest
+from statestore.recovery.routing import refuse_too_many_shards
 from statestore.recovery.state_filling import FilledShard, StateFiller, check_filled
 from upgrade_tools.migration.conversions import converted_writes
 from upgrade_tools.migration.expiry import unexpired
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
-from upgrade_tools.migration.holding import kept_from_applications
+from upgrade_tools.migration.holding import alone_in, kept_from_applications
 from upgrade_tools.migration.plan import Plan, StorePlan
 from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
+from upgrade_tools.migration.room import about_needed_bytes, refuse_without_room
+from upgrade_tools.migration.said_offsets import refuse_untaken_offsets
+from upgrade_tools.migration.targets import local_path
+from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of
 from upgrade_tools.states import OpenStore
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.task import TaskState
@@ -44,14 +55,21 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
     with ExitStack() as held:
         if isinstance(state, TaskState):
             held.enter_context(kept_from_applications(map(state.task_directory, state.parts), create=False))
-        taken = _take(plan, location)
+        metadata = metadata_of(plan)
+        refuse_untaken_offsets(plan, ())
+        directory = local_path(plan.request.target)
+        if directory is not None:
+            held.enter_context(alone_in(directory))
+        taken = _take(plan, metadata, location)
         filling = ShardFilling(plan, taken.metadata, location, Meter(len(state.parts), on_progress), Tallies())
         if not taken.is_complete:
             for shard in range(taken.metadata.shards):
                 if shard not in taken.finished:
                     write_initial_pointer(location, filling.fill(shard))
             complete_target(location, taken.metadata, ())
-    notes = filling.tallies.notes
+        for part in taken.finished.intersection(state.parts):
+            filling.notes.extend(unclean_notes_of(plan, part))
+    notes = sorted(filling.notes) + filling.tallies.notes
     if taken.finished:
         before = f"shards {', '.join(map(str, sorted(taken.finished)))} were finished by an earlier run of this command"
         notes.append(f"{before}: their entries are not counted here")
@@ -72,7 +90,7 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
 
 
 def metadata_of(plan: Plan) -> StateMetadata:
-    """Return the metadata of the state that is to be made. Raises MigrationRefusedError."""
+    """Return the metadata of the state that is to be made. Raises MigrationRefusedError, TooManyShardsError."""
     state, request = plan.state, plan.request
     specs = tuple(store.written for store in plan.stores if store.written is not None)
     if isinstance(state, LocationState):
@@ -85,6 +103,7 @@ def metadata_of(plan: Plan) -> StateMetadata:
         # Of a location that a tool has made, the first query says the rest; Spark's state is empty then.
         return replace(state.metadata, state_id=new_state_id(), stores=specs, topology=(), initial_state=True)
     shards = max(state.parts) + 1 if request.shards is None else request.shards
+    refuse_too_many_shards(shards)
     missing = sorted(set(range(shards)) - set(state.parts))
     if max(state.parts) >= shards:
         raise MigrationRefusedError(
@@ -108,18 +127,25 @@ class _Taken(NamedTuple):
     is_complete: bool = False
 
 
-def _take(plan: Plan, location: DurableLocation) -> _Taken:
-    """Take an empty location, or go on with what an earlier run has left in it."""
-    metadata = metadata_of(plan)
+def location_request(plan: Plan, metadata: StateMetadata) -> str:
+    """Return what is the same for the same command and a source that is as it was."""
     parts = [source_fingerprint(plan, part) for part in plan.state.parts]
     # Which shard a key belongs to was proved for this number of shards.
-    request = digest("".join([request_fingerprint(plan), f"{metadata.shards} shards", *parts]).encode())
+    return digest("".join([request_fingerprint(plan), f"{metadata.shards} shards", *parts]).encode())
+
+
+def _take(plan: Plan, metadata: StateMetadata, location: DurableLocation) -> _Taken:
+    """Take an empty location, or go on with what an earlier run has left in it."""
+    request = location_request(plan, metadata)
     begun = resume_target(location, request)
     if begun is None:
+        refuse_taken(location, request)
+        refuse_without_room(plan, about_needed_bytes(plan, plan.state.parts))
         claim_target(location, f"the {plan.state.layout.value} {plan.state.path}", metadata, request)
         return _Taken(metadata)
     metadata = replace(metadata, state_id=begun.state_id)
     finished = finished_shards(location, metadata.state_id, metadata.shards)
+    refuse_without_room(plan, about_needed_bytes(plan, set(plan.state.parts).difference(finished)))
     return _Taken(metadata, frozenset(finished), begun.is_complete)
 
 
@@ -132,6 +158,8 @@ class ShardFilling:
     location: DurableLocation
     meter: Meter
     tallies: Tallies
+    notes: list[str] = field(default_factory=list)
+    """What the user should know of the parts that were read."""
 
     def fill(self, shard: int) -> CommitPointer:
         """Fill a shard and check it; return the pointer that it starts from."""
@@ -144,6 +172,7 @@ class ShardFilling:
         state = self.plan.state
         filler = StateFiller(self.location, self.metadata)
         with state.open(shard, self.plan.reading) as stores:
+            self.notes.extend(unclean_notes(self.plan, shard, stores))
             self.meter.begin_part(2 * sum(store.bytes.approximate_num_entries() for store in stores.values()))
             for store in self.plan.stores:
                 for writes in placed_writes(self.plan, self.metadata, shard, store, stores[store.name], self.tallies):

@@ -39,7 +39,10 @@ from upgrade_tools.migration.places import Place, places_of
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.migration.publishing import link_tree, sync_entry, sync_tree, writing
 from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
+from upgrade_tools.migration.room import about_needed_bytes, has_room, held_bytes, refuse_without_room
+from upgrade_tools.migration.said_offsets import application_of, refuse_untaken_offsets
 from upgrade_tools.migration.task_build import TaskBuild
+from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of
 from upgrade_tools.states import OpenStore
 from upgrade_tools.states.task import TaskState
 
@@ -100,6 +103,8 @@ class _Migration:
         for place in to_make:
             if not place.replaces:
                 place.refuse_if_taken(discard_backup=discard_backup)
+        refuse_untaken_offsets(self.plan, places)
+        self._refuse_without_room(to_make)
         meter = Meter(sum(len(place.tasks) for place in to_make), self.on_progress)
         try:
             made = [place for place in to_make if self._make(place, meter)]
@@ -120,6 +125,28 @@ class _Migration:
         self._count(place)
         return True
 
+    def _refuse_without_room(self, places: list[Place]) -> None:
+        """Raise NoRoomError if there is no room for what is still to be made."""
+        needed_bytes = {
+            part: about_needed_bytes(self.plan, [part]) - held_bytes([place.workspace / task])
+            for place in places
+            for part, task in place.tasks.items()
+            if not self._is_verified(part, place.workspace / task)
+        }
+        needed = {part: size_bytes for part, size_bytes in needed_bytes.items() if size_bytes > 0}
+        if self.plan.in_place and not has_room(self.plan, sum(needed.values())):
+            # Only then: it costs an opening to know which tasks have nothing left to do.
+            needed = {part: size_bytes for part, size_bytes in needed.items() if self._needs_upgrade(part)}
+        refuse_without_room(self.plan, sum(needed.values()))
+
+    def _is_verified(self, part: int, directory: Path) -> bool:
+        journal = self._begun(directory, source_fingerprint(self.plan, part))
+        return journal is not None and journal.verified
+
+    def _needs_upgrade(self, part: int) -> bool:
+        with self.plan.state.open(part, self.plan.reading) as stores:
+            return needs_upgrade(self.plan, stores)
+
     def _count(self, place: Place) -> None:
         self.migrated += place.tasks
         if place.replaces:
@@ -135,6 +162,7 @@ class _Migration:
         journal = self._begun(directory, source)
         if journal is not None and journal.verified:
             self.tallies.add_all(journal.entries)
+            self.notes += unclean_notes_of(self.plan, part)
             return True
         with self.plan.state.open(part, self.plan.reading) as stores:
             if place.replaces:
@@ -146,15 +174,10 @@ class _Migration:
             steps = 2 * sum(store.bytes.approximate_num_entries() for store in stores.values())
             meter.begin_part(steps)
             build = TaskBuild(self.plan, part, directory, journal, meter)
+            self.notes += unclean_notes(self.plan, part, stores)
             for store_plan in self.plan.stores:
-                store = stores[store_plan.name]
-                if not store.closed_cleanly:
-                    self.notes.append(
-                        f"store {store_plan.name} of task {part} was not closed cleanly, and still counts as such: an "
-                        "application that processes exactly once restores it from its changelog"
-                    )
                 with writing(directory):
-                    build.build(store_plan, store, self._application_id(place), self.tallies)
+                    build.build(store_plan, stores[store_plan.name], application_of(self.plan, place), self.tallies)
         if isinstance(self.plan.state, TaskState):
             task = self.plan.state.task_directory(part)
             if place.replaces:
@@ -192,12 +215,6 @@ class _Migration:
                 shutil.rmtree(place.workspace / task)
         if place.workspace.is_dir() and not any(place.workspace.iterdir()):
             place.workspace.rmdir()
-
-    def _application_id(self, place: Place) -> str:
-        """Return by what name changelog topics go where the source has none."""
-        given = self.plan.request.application_id
-        is_task = Path() in place.tasks.values()
-        return given or (place.final.parent if is_task else place.final).name
 
     def report(self, places: list[Place], elapsed_s: float) -> MigrationReport:
         """Return what was done."""

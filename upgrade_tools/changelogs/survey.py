@@ -1,0 +1,123 @@
+"""What is found out of a state and the logs of its changelogs before the first record is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from statestore.bytestore.store_spec import StoreKind
+from statestore.errors import ChangelogNotEmptyError, ChangelogVersionError
+from statestore.recovery.changelog import ChangelogRecord
+from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
+from upgrade_tools.changelogs.restored_log import RestoredLog
+from upgrade_tools.changelogs.restoring import time_of
+from upgrade_tools.changelogs.state_records import StoreRecords, differences
+from upgrade_tools.changelogs.topic_setup import StoreTopic
+
+_DELETE = "Delete the topic, and the application's local state, and run this again"
+
+OpenLog = Callable[[StoreTopic, int], AbstractContextManager[RestoredLog]]
+"""Hands out what a partition of a topic restores to."""
+
+
+@dataclass
+class Survey:
+    """Reads all of a state and of what is in its topics, and raises what refuses it to be written."""
+
+    open_log: OpenLog
+    work_dir: str | None
+    oldest_ms: dict[str, int] = field(default_factory=dict)
+    """Of each store, the earliest time that the broker must not take for old yet."""
+
+    def see(self, topic: StoreTopic, part: int, wanted: StoreRecords, records: Iterable[ChangelogRecord]) -> None:
+        """Read a store of a part, whose records come as they are read.
+
+        Raises ChangelogNotEmptyError, ChangelogVersionError, ChangelogConfigError, and what reading raises.
+        """
+        seen = _Seen(wanted)
+        if not topic.is_there:
+            _read(_sendable(topic, part, seen.of(records)))
+        else:
+            with self.open_log(topic, part) as log:
+                missing = _sendable(topic, part, log.lacks(seen.of(records)))
+                if topic.spec.kind is StoreKind.VERSIONED:
+                    self._refuse_lasting_versions(topic, part, wanted, log, missing)
+                else:
+                    _read(missing)
+                    _refuse_expired(topic, part, seen, log.records())
+        topic.refuse_too_old(seen.oldest_ms)
+        if seen.oldest_ms is not None:
+            self.oldest_ms[topic.spec.name] = min(seen.oldest_ms, self.oldest_ms.get(topic.spec.name, seen.oldest_ms))
+
+    def _refuse_lasting_versions(
+        self, topic: StoreTopic, part: int, wanted: StoreRecords, log: RestoredLog, missing: Iterator[ChangelogRecord]
+    ) -> None:
+        """Refuse to write versions behind others, if these would still be there beside those of the state."""
+        with in_order_of_time(missing, self.work_dir) as in_order:
+            log.restore(in_order)
+        for found in differences(topic.spec, wanted, log.records()):
+            raise ChangelogNotEmptyError(
+                topic.name,
+                problem=f"has versions in partition {part} with which key 0x{found.key.hex()} can't become what it is "
+                "in the state, and versions can't be deleted",
+                remedy=_DELETE,
+            )
+
+
+class _Seen:
+    """What was seen of a store while its records went by."""
+
+    def __init__(self, wanted: StoreRecords) -> None:
+        self._wanted = wanted
+        self.oldest_ms: int | None = None
+        """The earliest timestamp of a record that must stay; of a version, that of the one behind it counts: the broker
+        compacts it away when both are old."""
+        self.first: tuple[int, bytes] | None = None
+        """Time and key of the earliest window or session that reads show."""
+
+    def of(self, records: Iterable[ChangelogRecord]) -> Iterator[ChangelogRecord]:
+        """Yield the records, and see them."""
+        kind = self._wanted.spec.kind
+        previous_key = None
+        for record in records:
+            if kind is StoreKind.VERSIONED:
+                if record.key == previous_key and record.timestamp_ms >= self._wanted.first_visible_ms:
+                    self._must_stay(record)
+                previous_key = record.key
+            elif kind.is_segmented and self._wanted.shows(record):
+                self._must_stay(record)
+                place = time_of(self._wanted.spec, record.key), record.key
+                self.first = place if self.first is None else min(place, self.first)
+            yield record
+
+    def _must_stay(self, record: ChangelogRecord) -> None:
+        self.oldest_ms = record.timestamp_ms if self.oldest_ms is None else min(record.timestamp_ms, self.oldest_ms)
+
+
+def _sendable(topic: StoreTopic, part: int, records: Iterable[ChangelogRecord]) -> Iterator[ChangelogRecord]:
+    """Yield the records. Raises ChangelogVersionError for a time for which the client would send another."""
+    for record in records:
+        if record.timestamp_ms <= 0:
+            raise ChangelogVersionError(
+                topic.name, partition=part, key=record.key.hex(), timestamp_ms=record.timestamp_ms
+            )
+        yield record
+
+
+def _read(records: Iterable[ChangelogRecord]) -> None:
+    for _ in records:
+        pass
+
+
+def _refuse_expired(topic: StoreTopic, part: int, seen: _Seen, log: StoreRecords) -> None:
+    """Refuse to write windows and sessions behind others by whose times they have expired."""
+    if seen.first is None or seen.first[0] >= log.first_visible_ms:
+        return
+    first_ms, key = seen.first
+    raise ChangelogNotEmptyError(
+        topic.name,
+        problem=f"has records of times up to {log.stream_time_ms} ms in partition {part}, and by that key "
+        f"0x{key.hex()} of the state, of {first_ms} ms, has expired",
+        remedy=_DELETE,
+    )

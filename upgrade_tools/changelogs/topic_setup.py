@@ -1,0 +1,120 @@
+"""How long a changelog topic keeps what a store needs.
+
+A store forgets by the latest time that was put into it, the broker by its own clock and the timestamps of records. So a
+topic that is written from a state whose times are behind the clock must keep as much longer as they are.
+
+    window, session    retention.ms             then a record is deleted
+    versioned          min.compaction.lag.ms    then a version is compacted away for the one that follows it
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.errors import ChangelogConfigError
+from upgrade_tools.changelogs.cluster import Cluster, TopicSettings
+
+ADDITIONAL_RETENTION_MS: Final = 24 * 60 * 60 * 1000
+"""How much longer than the store the topic keeps: windowstore.changelog.additional.retention.ms of Kafka Streams."""
+_RETENTION: Final = "retention.ms"
+_COMPACTION_LAG: Final = "min.compaction.lag.ms"
+_TIMEOUT_S: Final = 10.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StoreTopic:
+    """The changelog topic of a store, which is there or has to be made."""
+
+    spec: StoreSpec
+    name: str
+    partitions: int
+    is_there: bool = False
+    keeps_ms: int | None = None
+    """How old a record may be by the broker's clock; None if that does not matter."""
+
+    def refuse_too_old(self, oldest_ms: int | None) -> None:
+        """Raise ChangelogConfigError if the topic would not keep a record of this time, which the store needs."""
+        if oldest_ms is None or self.keeps_ms is None or oldest_ms >= _now_ms() - self.keeps_ms:
+            return
+        setting, enough_ms = _setting(self.spec), _enough_ms(self.spec, oldest_ms)
+        raise ChangelogConfigError(
+            self.name,
+            problem=f"has {setting}={self.keeps_ms}, by the broker's clock, and the state has what it needs as of "
+            f"{oldest_ms} ms, which is older and would be lost",
+            remedy=f"Set the topic's {setting} to {enough_ms} first, until the application has got on; nothing was "
+            "written to it",
+        )
+
+
+def topic_config(spec: StoreSpec, oldest_ms: int | None = None) -> Mapping[str, str]:
+    """Return how Kafka Streams sets up the changelog topic of a store (InternalTopicConfig and its kinds).
+
+    Records from `oldest_ms` on stay as long as Kafka Streams adds to what the store keeps, counted from now.
+    """
+    config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    if not spec.kind.is_segmented:
+        return config
+    if spec.kind is not StoreKind.VERSIONED:
+        config["cleanup.policy"] = "compact,delete"
+    return {**config, _setting(spec): str(_enough_ms(spec, oldest_ms))}
+
+
+def existing_topic(cluster: Cluster, spec: StoreSpec, topic: str, partitions: int) -> StoreTopic:
+    """Return a topic that is there. Raises ChangelogConfigError if it would not keep what the store has as long."""
+    settings = cluster.settings(topic)
+    keeps_ms = None
+    if spec.kind is StoreKind.VERSIONED and settings.compacts:
+        keeps_ms = _compaction_lag_ms(cluster, topic)
+    elif spec.kind is not StoreKind.VERSIONED and settings.deletes:
+        keeps_ms = settings.retention_ms
+    _refuse_unfit(spec, topic, settings, keeps_ms)
+    return StoreTopic(spec, topic, partitions, is_there=True, keeps_ms=keeps_ms)
+
+
+def _refuse_unfit(spec: StoreSpec, topic: str, settings: TopicSettings, keeps_ms: int | None) -> None:
+    problem = None
+    deletes = f"deletes records after retention.ms={settings.retention_ms}"
+    if settings.log_append_time:
+        problem = "has message.timestamp.type=LogAppendTime, and so would lose the times of values"
+    elif settings.deletes and not spec.kind.is_segmented:
+        problem = f"{deletes}, and the store keeps its values for ever"
+    elif settings.deletes and (spec.kind is StoreKind.VERSIONED or settings.retention_ms < spec.retention[0]):
+        problem = f"{deletes}, and the store keeps what is in it longer"
+    elif keeps_ms is not None and keeps_ms < spec.retention[0]:
+        problem = f"compacts versions away after {_COMPACTION_LAG}={keeps_ms}, and the store keeps them longer"
+    if problem is not None:
+        wanted = ", ".join(f"{name}={value}" for name, value in topic_config(spec).items())
+        raise ChangelogConfigError(
+            topic,
+            problem=problem,
+            remedy=f"Set the topic up as Kafka Streams does: {wanted}; nothing was written to it",
+        )
+
+
+def _setting(spec: StoreSpec) -> str:
+    return _COMPACTION_LAG if spec.kind is StoreKind.VERSIONED else _RETENTION
+
+
+def _enough_ms(spec: StoreSpec, oldest_ms: int | None) -> int:
+    age_ms = 0 if oldest_ms is None else _now_ms() - oldest_ms
+    return max(spec.retention[0], age_ms) + ADDITIONAL_RETENTION_MS
+
+
+def _compaction_lag_ms(cluster: Cluster, topic: str) -> int:
+    with cluster.errors():
+        admin = AdminClient(cluster.client_options(), logger=_LOG)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        (answer,) = admin.describe_configs([resource], request_timeout=_TIMEOUT_S).values()
+        return int(str(answer.result()[_COMPACTION_LAG].value))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

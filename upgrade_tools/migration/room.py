@@ -1,0 +1,75 @@
+"""How much room a migration takes, and how much there is: without enough, it is refused before it writes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from statestore.bytestore.task_contents import task_stores
+from statestore.errors import NoRoomError
+from upgrade_tools.migration.plan import Plan
+from upgrade_tools.migration.targets import local_path
+from upgrade_tools.states.task import TaskState, size_of
+
+ENTRY_OVERHEAD_BYTES: Final = 16
+"""About what a table takes for an entry beside its key and value, with index and bloom filter."""
+DATABASE_BYTES: Final = 256 << 10
+"""About what a database takes that has no entries."""
+_GROWTH: Final = 1.5
+"""By how much a state of small values at most gets larger: each gets a timestamp and the number of its headers."""
+
+
+def refuse_without_room(plan: Plan, needed_bytes: int) -> None:
+    """Raise NoRoomError if the target's disk is known to have less room than is needed."""
+    free = free_bytes(plan)
+    if free is not None and free < needed_bytes:
+        raise NoRoomError(str(_disk_of(plan)), needed_bytes=needed_bytes, free_bytes=free)
+
+
+def has_room(plan: Plan, needed_bytes: int) -> bool:
+    """Return whether the target's disk is not known to have less room than is needed."""
+    free = free_bytes(plan)
+    return free is None or free >= needed_bytes
+
+
+def about_needed_bytes(plan: Plan, parts: Iterable[int]) -> int:
+    """Return about the room that these parts take, by the size of their files alone; 0 if that does not tell.
+
+    It tells where stores have files of their own. Of anything else only a dry run knows it.
+    """
+    if not isinstance(plan.state, TaskState):
+        return 0
+    names = {store.name for store in plan.stores}
+    tasks = [plan.state.task_directory(part) for part in parts]
+    databases = [
+        path for task in tasks for files in task_stores(task) if files.name in names for path in files.databases
+    ]
+    return sum(int(size_of(path) * _GROWTH) + DATABASE_BYTES for path in databases)
+
+
+def held_bytes(directories: Iterable[Path]) -> int:
+    """Return the room that what was begun takes already: files of its own, as links to others take none."""
+    found = 0
+    for directory in directories:
+        for parent, _, names in os.walk(directory):
+            for name in names:
+                with suppress(FileNotFoundError):  # another run may be at work there, and a dry run keeps out nobody
+                    status = os.stat(os.path.join(parent, name))
+                    found += status.st_size if status.st_nlink == 1 else 0
+    return found
+
+
+def free_bytes(plan: Plan) -> int | None:
+    """Return the room that there is where the target will be, None if it is not on a disk of this machine."""
+    disk = _disk_of(plan)
+    return None if disk is None else shutil.disk_usage(disk).free
+
+
+def _disk_of(plan: Plan) -> Path | None:
+    """Return a directory that is there, on the disk of the target."""
+    path = local_path(plan.request.target or plan.state.path)
+    return None if path is None else next(parent for parent in (path, *path.parents) if parent.is_dir())

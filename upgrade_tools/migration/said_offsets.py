@@ -1,0 +1,52 @@
+"""The changelog offsets that the user says: each is that of a store that is made, or a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from statestore.bytestore.kafka_streams_layout import changelog_partition
+from statestore.errors import MigrationRefusedError
+from statestore.format.offset_checkpoint import TopicPartition
+from upgrade_tools.migration.places import Place
+from upgrade_tools.migration.plan import Plan
+from upgrade_tools.states.task import TaskState
+
+
+def application_of(plan: Plan, place: Place) -> str:
+    """Return by what name changelog topics go where the source has none."""
+    is_task = Path() in place.tasks.values()
+    return plan.request.application_id or (place.final.parent if is_task else place.final).name
+
+
+def refuse_untaken_offsets(plan: Plan, places: Iterable[Place]) -> None:
+    """Raise MigrationRefusedError if an offset is said of a changelog that no store has that is made in `places`."""
+    said = {
+        TopicPartition(topic, partition)
+        for topic, offsets in plan.request.changelog_offsets.items()
+        for partition in offsets
+    }
+    if not said:
+        return
+    taken = {changelog for place in places for changelog in _changelogs(plan, place)}
+    if said <= taken:
+        return
+    stranger = min(said - taken)
+    known = ", ".join(sorted({changelog.topic for changelog in taken})) or "none, as in any state location"
+    raise MigrationRefusedError(
+        plan.state.path,
+        problem=f"no store that is migrated takes the offset of {stranger.topic}, partition {stranger.partition}; "
+        f"their changelogs are {known}",
+        remedy="leave it out of --changelog-offsets, or name the application with --application-id",
+    )
+
+
+def _changelogs(plan: Plan, place: Place) -> Iterator[TopicPartition]:
+    otherwise = application_of(plan, place)
+    for part in place.tasks:
+        applications = {store.name: otherwise for store in plan.stores}
+        if isinstance(plan.state, TaskState):  # their files may tell
+            with plan.state.open(part, plan.reading) as stores:
+                applications = {name: store.application_id or otherwise for name, store in stores.items()}
+        for name, application in applications.items():
+            yield changelog_partition(application, name, part)
