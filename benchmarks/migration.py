@@ -97,8 +97,8 @@ def main(entries: int) -> None:
             f"{name}: {figures['entries_per_core_s']:,.0f}/s of a core, {figures['entries_per_s']:,.0f}/s by the clock"
         )
     RESULTS.write_text(json.dumps({"entries": entries, "found": found}, indent=2) + "\n", encoding="utf-8")
-    slowest = min(figures["entries_per_core_s"] for name, figures in found.items() if "in place" in name)
-    print(f"target {TARGET_A_SECOND:,}/s: {'met' if slowest >= TARGET_A_SECOND else 'missed'}")
+    missed = [name for name, figures in found.items() if figures["entries_per_core_s"] < TARGET_A_SECOND]
+    print(f"target {TARGET_A_SECOND:,}/s: {f'missed by {missed}' if missed else 'met'}")
 
 
 if __name__ == "__main__":

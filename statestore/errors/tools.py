@@ -48,10 +48,13 @@ class UnknownKindError(StateDirectoryError):
 
 
 class DirectoryInUseError(StateDirectoryError):
-    """A running application holds `lock`, a file at `path`."""
+    """A running application, or another command, holds `lock`, a file at `path`."""
 
     def __init__(self, path: str, *, lock: str) -> None:
-        super().__init__(path, f"is in use: a running application holds {lock}. Stop it, and run this again")
+        super().__init__(
+            path,
+            f"is in use: an application or command that runs holds {lock}. Stop it, or wait, and run this again",
+        )
         self.lock = lock
 
 

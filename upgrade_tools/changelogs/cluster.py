@@ -64,6 +64,8 @@ class TopicSettings:
     cleanup_policies: frozenset[str]
     retention_ms: int
     """-1 for ever; holds if records are deleted."""
+    compaction_lag_ms: int
+    """How long a record stays at least for which there is a later one of its key; holds if they are compacted."""
     log_append_time: bool
     """Whether the broker gives records the time at which it takes them, in place of their own."""
 
@@ -143,7 +145,10 @@ class Cluster:
             entries = {name: str(entry.value) for name, entry in answer.result().items()}
         policies = frozenset(policy.strip() for policy in entries["cleanup.policy"].split(","))
         return TopicSettings(
-            policies, int(entries["retention.ms"]), entries["message.timestamp.type"] == "LogAppendTime"
+            policies,
+            int(entries["retention.ms"]),
+            int(entries["min.compaction.lag.ms"]),
+            entries["message.timestamp.type"] == "LogAppendTime",
         )
 
     def log_ends(self, topic: str, partitions: int) -> list[LogEnds]:

@@ -9,13 +9,10 @@ topic that is written from a state whose times are behind the clock must keep as
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-
-from confluent_kafka.admin import AdminClient, ConfigResource
 
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.errors import ChangelogConfigError
@@ -25,8 +22,6 @@ ADDITIONAL_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """How much longer than the store the topic keeps: windowstore.changelog.additional.retention.ms of Kafka Streams."""
 _RETENTION: Final = "retention.ms"
 _COMPACTION_LAG: Final = "min.compaction.lag.ms"
-_TIMEOUT_S: Final = 10.0
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ def existing_topic(cluster: Cluster, spec: StoreSpec, topic: str, partitions: in
     settings = cluster.settings(topic)
     keeps_ms = None
     if spec.kind is StoreKind.VERSIONED and settings.compacts:
-        keeps_ms = _compaction_lag_ms(cluster, topic)
+        keeps_ms = settings.compaction_lag_ms
     elif spec.kind is not StoreKind.VERSIONED and settings.deletes:
         keeps_ms = settings.retention_ms
     _refuse_unfit(spec, topic, settings, keeps_ms)
@@ -106,14 +101,6 @@ def _setting(spec: StoreSpec) -> str:
 def _enough_ms(spec: StoreSpec, oldest_ms: int | None) -> int:
     age_ms = 0 if oldest_ms is None else _now_ms() - oldest_ms
     return max(spec.retention[0], age_ms) + ADDITIONAL_RETENTION_MS
-
-
-def _compaction_lag_ms(cluster: Cluster, topic: str) -> int:
-    with cluster.errors():
-        admin = AdminClient(cluster.client_options(), logger=_LOG)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        (answer,) = admin.describe_configs([resource], request_timeout=_TIMEOUT_S).values()
-        return int(str(answer.result()[_COMPACTION_LAG].value))
 
 
 def _now_ms() -> int:

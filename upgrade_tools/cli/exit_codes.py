@@ -51,7 +51,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     """The command was called wrongly, or must be told more: an option that the message names is missing."""
     IN_USE = 3
-    """A running application holds the directory or location."""
+    """A running application, or another command, holds the directory or location."""
     UNKNOWN_LAYOUT = 4
     """There is no state that is known, or it is another kind of store than was said."""
     DAMAGED = 5
