@@ -24,9 +24,9 @@ def read_delta(file: str) -> Delta:
 
 def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:
     """Yield what a delta holds in lines for people, `limit` records of it (0: all)."""
-    info, records = delta.info, delta.table.num_rows
+    info = delta.info
+    records, listed = _listed(delta, limit)
     yield f"{file}: state {info.state_id}, shard {info.shard}, makes version {info.version}, {records} records"
-    listed = _listed(delta, limit)
     for record in listed:
         headers = "  ".join(f"{printable(header['key'])}={shown(header['value'])}" for header in record["headers"])
         value = "tombstone" if record["value"] is None else shown(record["value"])
@@ -39,12 +39,13 @@ def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:
 def delta_document(file: str, delta: Delta, limit: int) -> dict[str, Any]:
     """Return what a delta holds as `inspect-delta --json` prints it, `limit` records of it (0: all)."""
     info = delta.info
+    records, listed = _listed(delta, limit)
     return {
         "path": file,
         "stateId": info.state_id,
         "shard": info.shard,
         "version": info.version,
-        "recordCount": delta.table.num_rows,
+        "recordCount": records,
         "records": [
             {
                 "store": record["store"],
@@ -53,14 +54,15 @@ def delta_document(file: str, delta: Delta, limit: int) -> dict[str, Any]:
                 "timestamp": record["timestamp"],
                 "headers": [[header["key"], _hex(header["value"])] for header in record["headers"]],
             }
-            for record in _listed(delta, limit)
+            for record in listed
         ],
     }
 
 
-def _listed(delta: Delta, limit: int) -> list[dict[str, Any]]:
-    table = delta.table if limit == 0 else delta.table.slice(0, limit)
-    return list(table.to_pylist())
+def _listed(delta: Delta, limit: int) -> tuple[int, list[dict[str, Any]]]:
+    """Return how many records there are, and the first ones; reading them all takes the file apart once."""
+    table = delta.table
+    return table.num_rows, (table if limit == 0 else table.slice(0, limit)).to_pylist()
 
 
 def _hex(content: bytes | None) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from statestore.bytestore.store_spec import StoreSpec, is_store_name
+from statestore.bytestore.store_spec import StoreSpec
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.changelogs.store_argument import parse_store
 from upgrade_tools.cli import options as o
@@ -26,17 +26,11 @@ if TYPE_CHECKING:
 _CLIENT = "Client"
 
 
-def _topic_prefix(application_id: str) -> str:
-    # The client ends the process for a group without a name.
-    if not is_store_name(application_id):
-        raise typer.BadParameter("an application's id is made of ASCII letters, digits, '.', '_' and '-'")
-    return application_id
-
-
 Servers = Annotated[str, typer.Argument(metavar="BOOTSTRAP", help="host:port of a broker, or several with commas.")]
 ApplicationId = Annotated[
     str,
-    typer.Option("--application-id", help="Of Kafka Streams; also the consumer group.", callback=_topic_prefix),
+    # Checked at once: the client ends the process for a group without a name.
+    typer.Option("--application-id", help="Of Kafka Streams; also the consumer group.", callback=o.application_id),
 ]
 ClientConfig = Annotated[
     str | None,

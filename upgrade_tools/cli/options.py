@@ -27,12 +27,12 @@ def not_empty(path: str | None) -> str | None:
     return path
 
 
-def topic_name(name: str | None) -> str | None:
-    """Return a name that can be part of a topic's; exits with a usage error if it can't."""
+def application_id(name: str | None) -> str | None:
+    """Return an application's id, which begins the names of its topics; exits with a usage error if it can't."""
     try:
         return None if name is None else checked_store_name(name)
     except ValueError as cause:
-        raise typer.BadParameter(str(cause)) from cause
+        raise typer.BadParameter(f"an application's id is made of what names a topic: {cause}") from cause
 
 
 Where = Annotated[
@@ -87,7 +87,7 @@ ApplicationIdOption = Annotated[
         "--application-id",
         help="Of Kafka Streams, if the files do not tell.",
         rich_help_panel=_WHAT,
-        callback=topic_name,
+        callback=application_id,
     ),
 ]
 PointersOption = Annotated[

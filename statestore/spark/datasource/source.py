@@ -96,7 +96,7 @@ class HeaderStateDataSource(DataSource):
         options = ReadOptions.of(self.options)
         # Spark sends this data source on to the executors, beside its reader.
         driver, self.driver = self.driver, None
-        dataframe = self._dataframe or ""
+        dataframe = self._dataframe or uuid.uuid4().hex
         location = DurableLocation(options.path)
         metadata = state_in(location)
         spec = asked_store(metadata, options.store)
