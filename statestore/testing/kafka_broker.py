@@ -36,9 +36,11 @@ HOST = "127.0.0.1"
 # Any 16 bytes in base64 name a cluster; one fixed name lets a kept storage directory be started again.
 CLUSTER_ID = "c3RhdGVzdG9yZS10ZXN0cw"
 
-_BROKER_JVM = ["-Xms512m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Dlog4j2.level=WARN"]
-# Tools live for a second: no time for an optimising compiler to pay off. Their log would mix with their answer.
-_TOOL_JVM = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=OFF"]
+# They live for seconds or minutes: no time for an optimising compiler to pay off.
+_SHORT_LIVED_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+_BROKER_JVM = ["-Xmx512m", *_SHORT_LIVED_JVM, "-Dlog4j2.level=WARN"]
+# The log of a tool would mix with its answer.
+_TOOL_JVM = ["-Xmx128m", *_SHORT_LIVED_JVM, "-Dlog4j2.level=OFF"]
 
 # Runs the broker until it ends or standard input does. The other end of that pipe is held by this Python process only,
 # so the broker also goes when Python is killed and can't clean up.

@@ -27,11 +27,13 @@ from statestore.recovery.pointer import CommitPointer
 from statestore.spark import read_pointers, read_store, stateful
 
 ORDERS = seeded_orders(60)
+# What a query is given is checked by the same code under both; where they differ, tests are run under both.
+TRANSFORM, APPLY = "transform_with_state", "apply_in_pandas_with_state"
 
 
 @pytest.fixture
 def query(spark: SparkSession, tmp_path: Path) -> OrderQuery:
-    return OrderQuery(spark, tmp_path, "transform_with_state")
+    return OrderQuery(spark, tmp_path, TRANSFORM)
 
 
 def start(query: OrderQuery, records: Any, **options: Any) -> None:
@@ -105,28 +107,21 @@ def with_row(query: OrderQuery, **columns: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("column", "expression", "message"),
+    ("via", "column", "expression", "message"),
     [
-        ("key", "null", "NullKeyError: record orders-1 at offset 3 has a null key"),
-        ("timestamp", "null", "InvalidTimestampError: record orders-1 at offset 3 has the timestamp None"),
-        (
-            "timestamp",
-            "timestamp_micros(-1)",
-            "InvalidTimestampError: record orders-1 at offset 3 has the timestamp -1",
-        ),
-        ("value", "binary('not json')", "DeserializationError: source 'orders' can't read record orders-1 at offset 3"),
-        (
-            "value",
-            """binary('{"x": 1}')""",
-            "ProcessorError: node 'total' failed on record orders-1 at offset 3: KeyError",
-        ),
+        (TRANSFORM, "key", "null", "NullKeyError: {record} has a null key"),
+        (APPLY, "timestamp", "null", "InvalidTimestampError: {record} has the timestamp None"),
+        (TRANSFORM, "timestamp", "timestamp_micros(-1)", "InvalidTimestampError: {record} has the timestamp -1"),
+        (APPLY, "value", "binary('not json')", "DeserializationError: source 'orders' can't read {record}"),
+        (TRANSFORM, "value", """binary('{"x": 1}')""", "ProcessorError: node 'total' failed on {record}: KeyError"),
+        (APPLY, "value", """binary('{"x": 1}')""", "ProcessorError: node 'total' failed on {record}: KeyError"),
     ],
 )
 def test_a_bad_record_stops_the_query_and_loses_nothing(
     order_query: OrderQuery, column: str, expression: str, message: str
 ) -> None:
     order_query.add(ORDERS)
-    with pytest.raises(StreamingQueryException, match=message):
+    with pytest.raises(StreamingQueryException, match=message.format(record="record orders-1 at offset 3")):
         order_query.run(records=with_row(order_query, **{column: expression}))
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS)
@@ -153,7 +148,7 @@ def test_null_keys_are_fine_where_records_are_placed_by_partition(spark: SparkSe
     topology.add_source("orders", key_serde=Serdes.string(), value_serde=Serdes.bytes())
     topology.add_processor("pass", PassOn, ["orders"])
     topology.add_sink("out", "out", ["pass"])
-    query = OrderQuery(spark, tmp_path, "apply_in_pandas_with_state")
+    query = OrderQuery(spark, tmp_path, APPLY)
     query.add(ORDERS)
     query.run(topology, records=query.records().withColumn("key", f.expr("cast(null as binary)")), shard_by="partition")
     assert len(query.outputs) == len(ORDERS)
@@ -198,6 +193,7 @@ class SecondTotal(RunningTotal):
         self.context, self.totals = context, context.state_store("more")
 
 
+@pytest.mark.parametrize("via", [APPLY])
 def test_a_second_query_on_the_same_location_is_refused(order_query: OrderQuery) -> None:
     order_query.add(ORDERS)
     order_query.run()
@@ -207,6 +203,7 @@ def test_a_second_query_on_the_same_location_is_refused(order_query: OrderQuery)
     assert order_query.totals() == expected_totals(ORDERS)
 
 
+@pytest.mark.parametrize("via", [APPLY])
 def test_a_checkpoint_of_another_location_is_refused(order_query: OrderQuery) -> None:
     order_query.add(ORDERS[:30])
     order_query.run()
@@ -219,7 +216,7 @@ def test_a_checkpoint_of_another_location_is_refused(order_query: OrderQuery) ->
     assert order_query.totals() == expected_totals(ORDERS)
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "missing"])
+@pytest.mark.parametrize(("via", "damage"), [(APPLY, "cut"), (TRANSFORM, "flip"), (APPLY, "missing")])
 def test_a_damaged_delta_stops_the_query_until_it_is_brought_back(order_query: OrderQuery, damage: str) -> None:
     order_query.add(ORDERS[:30])
     order_query.run()
@@ -251,6 +248,7 @@ def test_a_damaged_local_copy_is_rebuilt(order_query: OrderQuery) -> None:
     assert order_query.totals() == expected_totals(ORDERS)
 
 
+@pytest.mark.parametrize("via", [APPLY])
 def test_reading_what_is_not_there(order_query: OrderQuery) -> None:
     order_query.add(ORDERS)
     order_query.run()

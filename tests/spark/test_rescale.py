@@ -22,13 +22,23 @@ ORDERS = seeded_orders(160)
 MORE_SHARDS = 5
 
 
-@pytest.fixture
-def stopped(order_query: OrderQuery) -> OrderQuery:
+@pytest.fixture(scope="module", params=["transform_with_state", "apply_in_pandas_with_state"])
+def stopped_for_all(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> OrderQuery:
     """A query of three shards that has processed half of the orders."""
-    order_query.add(ORDERS[:40])
-    order_query.add(ORDERS[40:80])
-    order_query.run()
-    return order_query
+    query = OrderQuery(spark, tmp_path_factory.mktemp("stopped"), request.param)
+    query.add(ORDERS[:40])
+    query.add(ORDERS[40:80])
+    query.run()
+    return query
+
+
+@pytest.fixture
+def stopped(stopped_for_all: OrderQuery, tmp_path: Path) -> OrderQuery:
+    """All that the query has left, for one test alone."""
+    shutil.copytree(stopped_for_all.home, tmp_path, dirs_exist_ok=True)
+    return OrderQuery(stopped_for_all.spark, tmp_path, stopped_for_all.via)
 
 
 def test_totals_are_those_of_a_query_that_was_never_stopped(stopped: OrderQuery, spark: SparkSession) -> None:

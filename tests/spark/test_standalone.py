@@ -84,25 +84,21 @@ def test_a_stopped_worker_comes_back_as_a_zombie(
     worker.signal(signal.SIGSTOP)
     assert application.result(job).contents == expected_contents(ORDERS[:60])
 
-    # First the Python worker alone, so that nobody can keep it from writing, then all the others.
+    # The Python worker alone: its JVM would race to overwrite Spark's own state files, which is no business of ours.
     fault.release()
     worker.signal(signal.SIGCONT, [struck["worker_pid"]])
     application.wait_until(fault.written, "the zombie does not write")
+    worker.signal(signal.SIGKILL, [struck["jvm_pid"]])
     worker.signal(signal.SIGCONT)
-    wait_until(lambda: struck["jvm_pid"] not in worker.pids(), "the zombie does not end")
     job.add(BATCHES[2:])
     result = application.run(job)
     assert result.contents == expected_contents(ORDERS)
     written = fault.written()
     assert written is not None
-    # Spark's state files are overwritten: the pointer that stays is the zombie's, if its JVM still gets to commit.
-    version = written["name"].partition("-")[0]
-    rivals = {name for name in job.durable_files("deltas") if name.startswith(f"{version}-")}
-    assert written["name"] in rivals
-    assert len(rivals) > 1, "nobody else did the zombie's work"
-    assert len(rivals & result.deltas) == 1, "not one of the attempts counts alone"
+    assert written["name"] in job.durable_files("deltas") - result.deltas, "what the zombie wrote counts"
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_the_driver_is_killed_in_the_middle_of_a_batch_and_restarted(
     cluster: StandaloneCluster, shared: SharedApplication, job: OrderJob
 ) -> None:

@@ -33,6 +33,7 @@ _SETTINGS: Final = {
     "spark.driver.extraJavaOptions": _JVM_OPTIONS,
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": _JVM_OPTIONS,
+    "spark.python.daemon.module": "preloaded_daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",

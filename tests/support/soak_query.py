@@ -297,7 +297,7 @@ def queries() -> Iterator[MakeQuery]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.default.parallelism", "2")
-        .config("spark.python.daemon.module", "soak_daemon")
+        .config("spark.python.daemon.module", "preloaded_daemon")
         # Compilers of more than the first tier cost more here than they gain.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.bindAddress", "127.0.0.1")
