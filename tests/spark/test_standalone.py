@@ -16,7 +16,7 @@ from cluster_faults import DELTA, PROCESS
 from cluster_jobs import OrderJob, expected_contents
 from clusters import SharedApplication, StandaloneCluster
 from orders import seeded_orders
-from processes import ProcessSession, wait_until
+from processes import ProcessSession
 
 pytestmark = pytest.mark.slow
 
