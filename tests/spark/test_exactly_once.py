@@ -1,5 +1,7 @@
 """Exactly once, first proof: attempts that fail at the worst moments change nothing, under both drivers.
 
+Which checkpoint a query is started from is judged by the same code under both, and tried under one.
+
 Each fault strikes a given number of times, counted in files, because it strikes in processes that die of it. The
 session retries a failed task once; a fault that strikes twice fails the query, which is then started again.
 """
@@ -150,6 +152,7 @@ def test_a_worker_killed_until_the_query_fails_and_is_restarted(order_query: Ord
     assert order_query.totals() == expected_totals(ORDERS)
 
 
+@pytest.mark.parametrize("via", ["transform_with_state"])
 def test_a_restart_from_an_older_checkpoint(order_query: OrderQuery) -> None:
     home = order_query.home
     for batch in BATCHES[:2]:
@@ -173,6 +176,7 @@ def test_a_restart_from_an_older_checkpoint(order_query: OrderQuery) -> None:
     assert order_query.totals() == expected_totals(ORDERS), "given up once is given up for good"
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_query_that_is_started_twice_from_copies_of_a_checkpoint(order_query: OrderQuery) -> None:
     home = order_query.home
     for batch in BATCHES[:2]:
