@@ -6,11 +6,13 @@ and each shard is restored from the state location in a task of its own. The run
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
@@ -49,15 +51,23 @@ def recorded_pointers(spark: SparkSession, checkpoint_location: str | Path, batc
     """Return the commit pointers after a batch as JSON. Raises RecoveryError if there are none to be read."""
     try:
         rows = read_pointers(spark, checkpoint_location, batch_id=batch_id).collect()
-    except PySparkException as cause:
+    except (PySparkException, Py4JJavaError) as cause:
         which = "the last committed batch" if batch_id is None else f"batch {batch_id}"
         raise RecoveryError(
             str(checkpoint_location),
-            f"{which} can't be read ({cause.getCondition() or type(cause).__name__}). Name the checkpointLocation of "
-            "the query, and a batch that is committed and that Spark still retains "
-            "(spark.sql.streaming.minBatchesToRetain)",
+            f"{which} can't be read ({_condition(cause)}). Name the checkpointLocation of the query, and a batch that "
+            "is committed and that Spark still retains (spark.sql.streaming.minBatchesToRetain); set "
+            "spark.sql.streaming.stateStore.checkpointFormatVersion as the query does, for Spark does not record it",
         ) from cause
     return [row.pointer for row in rows]
+
+
+def _condition(failure: PySparkException | Py4JJavaError) -> str:
+    """Return Spark's name for what went wrong, which stands in the message only if it went wrong in a task."""
+    if isinstance(failure, PySparkException):
+        return failure.getCondition() or type(failure).__name__
+    named = re.search(r"\[([A-Z][A-Z_.]+)\]", str(failure))
+    return named[1] if named else type(failure).__name__
 
 
 def committed_pointers_option(spark: SparkSession, checkpoint_location: str | Path, batch_id: int | None = None) -> str:

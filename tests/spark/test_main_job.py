@@ -2,9 +2,13 @@
 
 import shutil
 
+import pytest
+
 from orders import expected_totals, seeded_orders
-from queries import OrderQuery
+from queries import SECOND_CHECKPOINT_FORMAT, SHARDS, OrderQuery, spark_settings
 from statestore import Serdes
+from statestore.errors import RecoveryError
+from statestore.spark import read_pointers
 
 
 def test_headers_survive_state_and_a_lost_disk(order_query: OrderQuery) -> None:
@@ -18,6 +22,21 @@ def test_headers_survive_state_and_a_lost_disk(order_query: OrderQuery) -> None:
     order_query.add(orders[80:])
     order_query.run()
     assert order_query.totals() == expected_totals(orders)
+
+
+def test_sparks_second_checkpoint_format_is_gone_on_with_and_read(order_query: OrderQuery) -> None:
+    orders = seeded_orders(90)
+    checkpoint = order_query.home / "checkpoint"
+    with spark_settings(order_query.spark, SECOND_CHECKPOINT_FORMAT):
+        order_query.add(orders[:30])
+        order_query.add(orders[30:60])
+        order_query.run()
+        order_query.add(orders[60:])
+        order_query.run()
+        assert order_query.totals() == expected_totals(orders)
+        assert read_pointers(order_query.spark, checkpoint, batch_id=1).count() == SHARDS
+    with pytest.raises(RecoveryError, match=r"CANNOT_LOAD_STATE_STORE.*checkpointFormatVersion as the query does"):
+        order_query.totals()
 
 
 def test_each_record_comes_out_once_in_order_with_its_headers(order_query: OrderQuery) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import Row, SparkSession
 
 from cluster_faults import Fault, FaultyLocation, MachineDisk, faulty_topology
-from queries import KAFKA_ROWS, SHARDS
+from queries import KAFKA_ROWS, SHARDS, spark_settings
 from statestore import Serdes
 from statestore.recovery.options import RecoveryOptions
 from statestore.spark import read_pointers, read_store, stateful
@@ -31,7 +31,8 @@ def main(master: str, settings: dict[str, Any]) -> None:
         home = Path(job["home"])
         try:
             faults = [Fault(**fields) for fields in job["faults"]]
-            result = run(spark, home, job["via"], faults, RecoveryOptions(**job["recovery"]))
+            with spark_settings(spark, job["settings"]):
+                result = run(spark, home, job["via"], faults, RecoveryOptions(**job["recovery"]))
         except Exception:
             result = {"failure": traceback.format_exc()}
         partial = home / "result.partial"

@@ -21,6 +21,8 @@ class OrderJob:
     via: str
     recovery: dict[str, Any] = field(default_factory=dict)
     """Fields of RecoveryOptions."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of Spark, for this job only."""
     faults: list[Fault] = field(default_factory=list)
     files: int = 0
 
@@ -40,7 +42,15 @@ class OrderJob:
     def to_json(self) -> str:
         """Return the job as an application takes it."""
         faults = [asdict(fault) for fault in self.faults]
-        return json.dumps({"home": str(self.home), "via": self.via, "faults": faults, "recovery": self.recovery})
+        return json.dumps(
+            {
+                "home": str(self.home),
+                "via": self.via,
+                "faults": faults,
+                "recovery": self.recovery,
+                "settings": self.settings,
+            }
+        )
 
     def executors(self) -> dict[int, dict[int, set[str]]]:
         """Return which executors have opened each shard in each batch, also in vain: shard -> batch -> executors."""

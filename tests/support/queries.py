@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,25 @@ KAFKA_ROWS = (
     "headers array<struct<key:string,value:binary>>"
 )
 Entry = tuple[int, int, list[tuple[str, "bytes | None"]]]
+
+
+# Each attempt's state files have names of their own, so an executor that was given up can't overwrite another's.
+SECOND_CHECKPOINT_FORMAT = {
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+@contextmanager
+def spark_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set what a query that is started meanwhile is to run with, and take it back."""
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
 
 
 class OrderQuery:
