@@ -197,7 +197,11 @@ def totals_topology(*, with_headers: bool) -> Topology:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lost", [False, True], ids=["upgraded in place", "restored from deltas"])
+@pytest.mark.parametrize(
+    ("via", "lost"),
+    [("transform_with_state", False), ("apply_in_pandas_with_state", True)],
+    ids=["upgraded in place", "restored from deltas"],
+)
 def test_one_restart_upgrades_a_store_to_headers(order_query: OrderQuery, lost: bool) -> None:
     early = [order for order in BATCHES[0] if order.customer != "ada"]
     late = [order for order in BATCHES[1] if order.customer in ("ada", "chen")]

@@ -41,16 +41,7 @@ class OrderJob:
 
     def to_json(self) -> str:
         """Return the job as an application takes it."""
-        faults = [asdict(fault) for fault in self.faults]
-        return json.dumps(
-            {
-                "home": str(self.home),
-                "via": self.via,
-                "faults": faults,
-                "recovery": self.recovery,
-                "settings": self.settings,
-            }
-        )
+        return json.dumps({**asdict(self), "home": str(self.home)})
 
     def executors(self) -> dict[int, dict[int, set[str]]]:
         """Return which executors have opened each shard in each batch, also in vain: shard -> batch -> executors."""
