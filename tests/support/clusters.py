@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -153,7 +154,8 @@ class StandaloneCluster:
             with urllib.request.urlopen(f"http://{HOST}:{self._ui_port}/json/", timeout=5) as answer:
                 state: dict[str, Any] = json.load(answer)
                 return state
-        except OSError:
+        except (OSError, HTTPException, ValueError):
+            # Nobody is there yet, or somebody else: even this request itself, if its own port happens to be the one.
             return None
 
 
