@@ -22,7 +22,7 @@ from subprocess import PIPE, STDOUT
 
 from statestore.errors import HarnessError, JarsUnavailableError, JavaNotFoundError
 
-__all__ = ["broker_jars", "connector_jars", "java_command", "kafka_streams_jars"]
+__all__ = ["SHORT_LIVED_JVM", "broker_jars", "connector_jars", "java_command", "kafka_streams_jars"]
 
 KAFKA_VERSION = "4.3.1"
 CONNECTOR_VERSION = "4.2.0"
@@ -30,6 +30,9 @@ CONNECTOR_VERSION = "4.2.0"
 # A first resolve takes about a minute; a registry that hangs must not hold up a test run for ever.
 RESOLVE_TIMEOUT_S = 900
 OUTPUT_TAIL_LINES = 30
+
+# Options of JVMs that live for seconds or minutes and share few cores: an optimising compiler does not pay off.
+SHORT_LIVED_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 _IVY_SETTINGS = """\
 <ivysettings>

@@ -22,7 +22,7 @@ from subprocess import DEVNULL, PIPE, STDOUT
 from types import TracebackType
 
 from statestore.errors import KafkaBrokerError
-from statestore.testing.jars import broker_jars, java_command
+from statestore.testing.jars import SHORT_LIVED_JVM, broker_jars, java_command
 
 __all__ = ["KafkaBroker"]
 
@@ -36,11 +36,9 @@ HOST = "127.0.0.1"
 # Any 16 bytes in base64 name a cluster; one fixed name lets a kept storage directory be started again.
 CLUSTER_ID = "c3RhdGVzdG9yZS10ZXN0cw"
 
-# They live for seconds or minutes: no time for an optimising compiler to pay off.
-_SHORT_LIVED_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-_BROKER_JVM = ["-Xmx512m", *_SHORT_LIVED_JVM, "-Dlog4j2.level=WARN"]
+_BROKER_JVM = ["-Xmx512m", *SHORT_LIVED_JVM, "-Dlog4j2.level=WARN"]
 # The log of a tool would mix with its answer.
-_TOOL_JVM = ["-Xmx128m", *_SHORT_LIVED_JVM, "-Dlog4j2.level=OFF"]
+_TOOL_JVM = ["-Xmx128m", *SHORT_LIVED_JVM, "-Dlog4j2.level=OFF"]
 
 # Runs the broker until it ends or standard input does. The other end of that pipe is held by this Python process only,
 # so the broker also goes when Python is killed and can't clean up.

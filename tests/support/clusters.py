@@ -20,6 +20,7 @@ import pyspark
 from cluster_faults import DISK_VARIABLE, Fault
 from cluster_jobs import JobResult, OrderJob
 from processes import NotInTimeError, ProcessSession, wait_until
+from statestore.testing.jars import SHORT_LIVED_JVM
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 90
@@ -27,8 +28,7 @@ JOB_TIMEOUT_S: Final = 240
 _LOG_TAIL_LINES: Final = 40
 _EXECUTOR_LOGS: Final = 4
 _SUPPORT: Final = Path(__file__).parent
-# They live for a minute and share few cores: no time for an optimising compiler or parallel collectors to pay off.
-_JVM_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_JVM_OPTIONS: Final = " ".join(SHORT_LIVED_JVM)
 _SETTINGS: Final = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": _JVM_OPTIONS,

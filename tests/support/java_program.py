@@ -7,15 +7,12 @@ import tempfile
 from pathlib import Path
 
 from statestore.errors import HarnessError
-from statestore.testing.jars import java_command, kafka_streams_jars
+from statestore.testing.jars import SHORT_LIVED_JVM, java_command, kafka_streams_jars
 
 PROGRAMS = Path(__file__).parents[1] / "java"
 
 # What is longest by far, the scenarios of the test driver, takes half a minute.
 TIMEOUT_S = 300
-
-# Most live for seconds: no time for an optimising compiler to pay off.
-_JVM_OPTIONS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
 class JavaCompilerMissingError(HarnessError):
@@ -48,7 +45,7 @@ def run_java_program(program: Path, *arguments: str, lines: str) -> str:
     """
     java = java_command()
     with tempfile.TemporaryDirectory() as scratch:
-        command = [java, f"-Djava.io.tmpdir={scratch}", *_JVM_OPTIONS, "-cp", f"{kafka_streams_jars()}/*"]
+        command = [java, f"-Djava.io.tmpdir={scratch}", *SHORT_LIVED_JVM, "-cp", f"{kafka_streams_jars()}/*"]
         command += [str(program), *arguments]
         done = subprocess.run(
             command, input=lines, capture_output=True, encoding="utf-8", timeout=TIMEOUT_S, check=False
