@@ -15,6 +15,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from statestore.bytestore.prefix_scan import pairs_with_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.steps import steps
@@ -263,9 +264,7 @@ def _unsegmented(spec: StoreSpec, store: ByteStore) -> Iterator[Pair]:
 
 
 def _segment(store: ByteStore, prefix: bytes) -> Iterator[Pair]:
-    for key, stored in store.range(prefix, None):
-        if not key.startswith(prefix):
-            return
+    for key, stored in pairs_with_prefix(store, prefix):
         yield key[SEGMENT_ID_SIZE:], stored
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
+from statestore.bytestore.prefix_scan import pairs_with_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segments import LATEST_SEGMENT, Segments, segment_prefix
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
@@ -225,7 +226,7 @@ def _pairs_below(store: ByteStore, segment: bytes, selection: Selection, suffix_
         yield from store.range(first, last)
         return
     begin = segment + (selection.prefix or b"")
-    yield from takewhile(lambda pair: pair[0].startswith(begin), store.range(begin or None, None))
+    yield from pairs_with_prefix(store, begin)
 
 
 def _segments(store: OpenStore, selection: Selection) -> Iterator[bytes]:

@@ -101,8 +101,8 @@ class SegmentDirectories:
         first, lower = _split_bound(start or b"")
         last, upper = (None, None) if end is None else _split_bound(end)
         if end is not None and last is not None and len(end) < SEGMENT_ID_SIZE:
-            # No key is as short, so those of the segment whose id it begins are all beyond it.
-            last -= 1
+            # No key is as short, so those of the segment whose id it begins are all beyond it, and none before is.
+            last, upper = last - 1, None
         parts: deque[tuple[bytes, Iterator[Pair]]] = deque()
         for segment_id, segment in reversed(self._segments.items()) if reverse else self._segments.items():
             if first <= segment_id and (last is None or segment_id <= last):

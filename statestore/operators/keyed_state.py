@@ -114,11 +114,11 @@ class _KeyedState:
             raise TypeError(f"{type(self).__name__} can't hold None: remove what it holds instead")
         return self._scope.written(value, timestamp_ms, headers)
 
-    def _any_between(self, bounds: tuple[bytes, bytes]) -> bool:
+    def _any_between(self, bounds: tuple[bytes, bytes | None]) -> bool:
         with self._store.range(*bounds) as entries:
             return next(entries, None) is not None
 
-    def _clear_between(self, bounds: tuple[bytes, bytes]) -> None:
+    def _clear_between(self, bounds: tuple[bytes, bytes | None]) -> None:
         self._store.put_all([(entry_key, None) for entry_key, _ in self._store.range(*bounds)])
 
 

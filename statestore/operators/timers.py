@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from operator import index
 from typing import Final
 
+from statestore.bytestore.prefix_scan import prefix_end
 from statestore.errors import FormatError
 from statestore.format.serde import Serdes
 from statestore.operators.entry_key import key_at_front, sized
@@ -21,7 +22,6 @@ from statestore.stores.key_value import KeyValueStore
 from statestore.stores.stores import Stores
 
 _BY_TIME: Final = b"t"
-_BEHIND_TIMES: Final = b"u"
 _BY_KEY: Final = b"k"
 _TIME: Final = struct.Struct(">q")
 _LATEST_MS: Final = 2**63 - 1
@@ -66,7 +66,7 @@ class Timers:
     def due(self, now_ms: int) -> Iterator[tuple[int, bytes]]:
         """Yield time and key of the timers up to `now_ms`, in order of time, then of key, as of the call."""
         time_end = len(_BY_TIME) + _TIME.size
-        end = _BEHIND_TIMES if now_ms >= _LATEST_MS else _BY_TIME + _TIME.pack(max(now_ms, 0) + 1)
+        end = prefix_end(_BY_TIME) if now_ms >= _LATEST_MS else _BY_TIME + _TIME.pack(max(now_ms, 0) + 1)
         with self._store.range(_BY_TIME, end) as entries:
             for place, _ in entries:
                 time_ms = _time_of(place[len(_BY_TIME) : time_end])

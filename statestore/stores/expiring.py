@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from statestore.bytestore.prefix_scan import prefix_end
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.errors import FormatError
 from statestore.stores.layer import ByteStoreLayer
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from statestore.stores.key_value import KeyValueStore
 
 _BY_KEY: Final = b"k"
-_BEHIND_KEYS: Final = b"l"
 _BY_TIME: Final = b"t"
-_BEHIND_TIMES: Final = b"u"
 _TIME: Final = struct.Struct(">q")
 _LATEST_MS: Final = 2**63 - 1
 _DELETED_AT_LEAST: Final = 1_000
@@ -81,14 +80,14 @@ class ExpiryTimes:
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, int]]:
         """Yield keys from `start` to `end`, both inclusive, None = open, with the time of each, as of the call."""
         first = _BY_KEY + (start or b"")
-        last = _BEHIND_KEYS if end is None else _BY_KEY + end
+        last = prefix_end(_BY_KEY) if end is None else _BY_KEY + end
         entries = (self._store.reverse_range if reverse else self._store.range)(first, last)
         return ((key[len(_BY_KEY) :], _time_of(stored)) for key, stored in entries)
 
     def due(self, now_ms: int) -> Iterator[bytes]:
         """Yield the keys of entries that have expired at `now_ms`, earliest first, as of the call."""
         # Times are never negative, so that their bytes are in their order.
-        end = _BEHIND_TIMES if now_ms >= _LATEST_MS else _BY_TIME + _TIME.pack(max(now_ms, 0) + 1)
+        end = prefix_end(_BY_TIME) if now_ms >= _LATEST_MS else _BY_TIME + _TIME.pack(max(now_ms, 0) + 1)
         with self._store.range(_BY_TIME, end) as entries:
             for key, _ in entries:
                 time_end = len(_BY_TIME) + _TIME.size

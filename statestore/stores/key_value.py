@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from statestore.bytestore.prefix_scan import pairs_with_prefix
 from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.serde import Serde
@@ -59,7 +60,7 @@ class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
         begin = prefix if prefix_serde is None else prefix_serde.serialize(prefix)
         if not isinstance(begin, bytes):
             raise TypeError(f"store {self.name!r}: a prefix without a serde must be bytes, not {begin!r}")
-        return self._iterate(self._pairs_decoded(_while_prefix(self._inner.range(begin, None), begin)))
+        return self._iterate(self._pairs_decoded(pairs_with_prefix(self._inner, begin)))
 
     def range_values(self, start: K | None, end: K | None) -> StoreIterator[Any]:
         """Yield the values of `range` alone, without keys and what else they were written with; twice as fast or more.
@@ -156,10 +157,3 @@ class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders
         time_ms = self._timestamp_to_put(timestamp_ms)
         held = None if value is None else ValueTimestampHeaders(value, time_ms, self._headers_to_put(headers))
         self.put(key, held)
-
-
-def _while_prefix(pairs: Iterator[Pair], prefix: bytes) -> Iterator[Pair]:
-    for pair in pairs:
-        if not pair[0].startswith(prefix):
-            return
-        yield pair

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
+from statestore.bytestore.prefix_scan import prefix_end
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.errors import StoreClosedError
-
-_LAST_SEGMENT = 2**63 - 1
 
 Parsed = tuple[bytes, int, int]
 """A key taken apart: the record's key, and two numbers that depend on the kind of store."""
@@ -36,11 +35,8 @@ def scan_segments(
     scans: list[Iterator[Pair]] = []
     for segment_id in segments.existing(max(first, segments.first_live), last, reverse=reverse):
         prefix = segment_prefix(segment_id)
-        if upper is not None:
-            end: bytes | None = prefix + upper
-        else:
-            # Inclusive, but no key is as short as a segment's id.
-            end = None if segment_id == _LAST_SEGMENT else segment_prefix(segment_id + 1)
+        # Inclusive, but no key is as short as a segment's id.
+        end = prefix_end(prefix) if upper is None else prefix + upper
         scans.append(inner.range(prefix + (lower or b""), end, reverse=reverse))
     return _matching(scans, parse, wanted)
 

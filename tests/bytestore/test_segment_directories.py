@@ -55,25 +55,29 @@ def test_a_segment_that_does_not_exist_is_empty(store: SegmentDirectories) -> No
     assert (store.get(key(3)), store.get(key(4)), store.get(b"\0\0"), store.get(key(-1))) == (b"v", None, None, None)
 
 
+FIRST = [(1, b""), (1, b"a"), (2, b""), (2, b"a")]
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     ("start", "end", "found"),
     [
         (None, segment_prefix(2), [(1, b""), (1, b"a"), (2, b"")]),
         (None, segment_prefix(2)[:7], []),
-        (None, segment_prefix(256)[:7], [(1, b""), (1, b"a"), (2, b""), (2, b"a")]),
+        (None, segment_prefix(256)[:7], [*FIRST, (255, b""), (255, b"a")]),
         (segment_prefix(256)[:7], None, [(256, b"")]),
+        (segment_prefix(255), segment_prefix(256)[:7], [(255, b""), (255, b"a")]),
         (key(1, b"a"), key(2), [(1, b"a"), (2, b"")]),
         (key(1, b"b"), key(1, b"c"), []),
         (key(2), key(1), []),
-        (b"", segment_prefix(-1), [(1, b""), (1, b"a"), (2, b""), (2, b"a"), (256, b"")]),
+        (b"", segment_prefix(-1), [*FIRST, (255, b""), (255, b"a"), (256, b"")]),
         (segment_prefix(-1), None, []),
     ],
 )
 def test_bounds_are_those_of_whole_keys(
     start: bytes | None, end: bytes | None, found: list[tuple[int, bytes]], reverse: bool, store: SegmentDirectories
 ) -> None:
-    store.write([(key(*place), b"v") for place in ((1, b""), (1, b"a"), (2, b""), (2, b"a"), (256, b""))])
+    store.write([(key(*place), b"v") for place in (*FIRST, (255, b""), (255, b"a"), (256, b""))])
     wanted = [key(*place) for place in found]
     assert [known for known, _ in store.range(start, end, reverse=reverse)] == (wanted[::-1] if reverse else wanted)
 

@@ -1,8 +1,11 @@
 """One contract for every key-value store: plain, timestamped, with headers, on all engines and under all layers."""
 
+from typing import Any
+
 import pytest
 
 from statestore import Headers, Serdes, StoreIterator, ValueAndTimestamp, ValueTimestampHeaders
+from statestore.bytestore.key_order import KeyOrder
 from statestore.errors import SerializationError, StoreClosedError, StoreError
 from statestore.format.header_bytes import parse_count
 from statestore.recovery.changelog import ChangelogRecord
@@ -133,6 +136,27 @@ def test_prefix_scan_yields_the_keys_that_begin_with_it(stack: Stack) -> None:
     assert keys_of(store.prefix_scan(b"")) == KEYS
     assert keys_of(store.prefix_scan(b"none")) == []
     assert keys_of(store.prefix_scan("k\x00", Serdes.string())) == [b"k\x00", b"k\x00\x00"]
+    more = [b"k\xfe", b"k\xff", b"k\xff\x00", b"k\xff\xff"]
+    stack.store.put_all([(key, stack.hold(1)) for key in more])
+    assert keys_of(store.prefix_scan(b"k\xff")) == more[1:]
+    assert keys_of(store.prefix_scan(b"\xff\xff")) == [b"\xff\xff"]
+    assert keys_of(store.prefix_scan(b"\xff\xff\xff")) == []
+
+
+def test_a_prefix_scan_looks_at_no_written_key_behind_its_prefix(fresh: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = fresh.open(*((b"%s%02d" % (prefix, number), 1) for prefix in (b"k", b"l") for number in range(20)))
+    looked_at: list[bytes] = []
+    between = KeyOrder.between
+
+    def noted(*arguments: Any, **options: Any) -> list[bytes]:
+        found = between(*arguments, **options)
+        looked_at.extend(found)
+        return found
+
+    monkeypatch.setattr(KeyOrder, "between", noted)
+    assert len(keys_of(store.prefix_scan(b"k0"))) == 10
+    # Those that are asked for, and once more in the store that says when they expire.
+    assert len(looked_at) <= 2 * 10
 
 
 def test_approximate_num_entries_counts_keys(fresh: Stack) -> None:

@@ -17,6 +17,7 @@ from statestore.bytestore.kafka_streams_layout import (
     segment_name,
     segments_directory,
 )
+from statestore.bytestore.prefix_scan import pairs_with_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segment_directories import SegmentDirectories
 from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
@@ -89,9 +90,7 @@ def _within(store: ByteStore, segment_id: int) -> Entries:
     prefix = segment_prefix(segment_id)
 
     def entries(start: bytes | None) -> Iterator[Pair]:
-        for key, value in store.range(prefix + (start or b""), None):
-            if not key.startswith(prefix):
-                return
+        for key, value in pairs_with_prefix(store, prefix, start):
             yield key[SEGMENT_ID_SIZE:], value
 
     return entries

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from statestore.bytestore.prefix_scan import pairs_with_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.bytestore.segments import LATEST_SEGMENT, Segments, segment_prefix
 from statestore.bytestore.steps import steps
@@ -32,7 +33,6 @@ ENTRY_FIELDS: Final = (
     pa.field("start_ms", pa.int64()),
     pa.field("end_ms", pa.int64()),
 )
-_MAX_SEGMENT_ID: Final = 2**63 - 1
 
 
 def entry_columns(
@@ -108,7 +108,7 @@ def _pairs(spec: StoreSpec, store: ByteStore, selection: Selection) -> Iterator[
     ids = Segments(store, *spec.retention).existing(max(0, first_ms) // interval_ms, last_ms // interval_ms)
     if keys is None:
         for segment_id in ids:
-            yield from _segment(store, segment_id)
+            yield from pairs_with_prefix(store, segment_prefix(segment_id))
     elif spec.kind is StoreKind.VERSIONED:
         for segment_id in ids:
             yield from _found(store, [segment_prefix(segment_id) + key for key in keys])
@@ -116,7 +116,7 @@ def _pairs(spec: StoreSpec, store: ByteStore, selection: Selection) -> Iterator[
         yield from _beginning_with(spec, store, ids, keys)
     if spec.kind is StoreKind.VERSIONED and not selection.needs_value("end_ms"):
         if keys is None:
-            yield from store.range(segment_prefix(LATEST_SEGMENT), None)
+            yield from pairs_with_prefix(store, segment_prefix(LATEST_SEGMENT))
         else:
             yield from _found(store, [segment_prefix(LATEST_SEGMENT) + key for key in keys])
 
@@ -137,13 +137,6 @@ def _found(store: ByteStore, keys: list[bytes]) -> Iterator[Pair]:
         value = store.get(key)
         if value is not None:
             yield key, value
-
-
-def _segment(store: ByteStore, segment_id: int) -> Iterator[Pair]:
-    prefix = segment_prefix(segment_id)
-    behind = segment_prefix(segment_id + 1 if segment_id < _MAX_SEGMENT_ID else LATEST_SEGMENT)
-    # Inclusive of its end, where an empty key of the next segment may stand.
-    return (pair for pair in store.range(prefix, behind) if pair[0].startswith(prefix))
 
 
 def _beginning_with(spec: StoreSpec, store: ByteStore, ids: list[int], keys: list[bytes]) -> Iterator[Pair]:
