@@ -6,18 +6,16 @@ return. Retention and segments are those of `stacks`.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
 from hypothesis import strategies as st
 
 from statestore import ResultOrder, Windowed
-from statestore.bytestore.versioned_rows import NOT_PUT
 from statestore.format.session_key import encode_session_key
 from statestore.format.window_key import MAX_TIME_MS, encode_window_key
 from tests.conformance.stacks import RETENTION_MS, SEGMENT_MS, WINDOW_MS, Entry
+from version_history import Found, VersionHistory
 
 # One begins another, so that windows and sessions interleave; times span several retentions.
 KEYS = [b"", b"k", b"k\x00", b"k\x00\x00\x00\x00\x00\x00\x00\x14", b"l", b"\xff", b"\xff\xff"]
@@ -192,60 +190,20 @@ class SessionModel(_WithTime):
         return list(store.fetch(None, None))
 
 
-Found = tuple[Any, int, int | None]
-"""A version: what is held of it, and from when and until when it was valid; None for the latest."""
-
-
-class VersionedModel(_WithTime):
+class VersionedModel(VersionHistory):
     """A versioned store. A value of None is a tombstone."""
 
-    keys = st.sampled_from(KEYS[1:4])  # few: what versions do to each other is what is hard
+    # Few: what versions do to each other is what is hard, and versions of one time most of all.
+    keys = st.sampled_from(KEYS[1:4])
+    times = st.sampled_from([20, 40]) | times
     entries = st.tuples(keys, values, times)
 
     def __init__(self) -> None:
-        super().__init__()
-        self.held: dict[bytes, dict[int, Any]] = {key: {} for key in KEYS}
+        super().__init__(RETENTION_MS, SEGMENT_MS)
 
     def put(self, entry: Entry, held: Any) -> int:
         key, _, time_ms = entry
-        if self.is_too_old(time_ms):
-            return NOT_PUT
-        self.advance(time_ms)
-        versions = self.held[key]
-        later = [other for other in versions if other > time_ms]
-        before = [other for other in versions if other < time_ms]
-        if held is None and not later and versions.get(time_ms) and not (before and versions[max(before)]):
-            # As in Kafka: a tombstone that replaces the latest version leaves a mark only where it ends another one.
-            del versions[time_ms]
-        else:
-            versions[time_ms] = held
-        return min(later, default=-1)
-
-    def is_too_old(self, time_ms: int) -> bool:
-        return time_ms < self.stream_time_ms - RETENTION_MS
-
-    def as_of(self, key: bytes, time_ms: int) -> Found | None:
-        for held, from_ms, to_ms in self._versions(key):
-            if from_ms <= time_ms and (to_ms is None or (time_ms < to_ms and not self.is_too_old(time_ms))):
-                return held, from_ms, to_ms
-        return None
-
-    def between(self, key: bytes, first_ms: int, last_ms: int) -> list[Found]:
-        """Return what was valid then, oldest first; beyond the history what is in segments that have not expired."""
-        live = max(0, self.stream_time_ms - RETENTION_MS) // SEGMENT_MS
-        return [
-            (held, from_ms, to_ms)
-            for held, from_ms, to_ms in self._versions(key)
-            if from_ms <= last_ms
-            and (to_ms is None or (to_ms > first_ms and to_ms // SEGMENT_MS >= live and not self.is_too_old(last_ms)))
-        ]
-
-    def _versions(self, key: bytes) -> Iterator[Found]:
-        ordered = sorted(self.held[key])
-        for from_ms in ordered:
-            later = ordered[bisect_right(ordered, from_ms) :]
-            if self.held[key][from_ms] is not None:
-                yield self.held[key][from_ms], from_ms, later[0] if later else None
+        return self.add(key, held, time_ms)
 
     def content(self) -> Any:
         return {key: self.between(key, 0, MAX_TIME_MS) for key in KEYS}

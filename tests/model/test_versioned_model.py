@@ -8,7 +8,7 @@ from statestore import Headers, ResultOrder
 from statestore.bytestore.versioned_rows import NOT_PUT
 from tests.conformance.stacks import HEADERS, VERSIONED
 from tests.model.machines import SETTINGS, StoreMachine
-from tests.model.models import VersionedModel, found, times
+from tests.model.models import VersionedModel, found
 
 
 class VersionedMachine(StoreMachine):
@@ -26,7 +26,7 @@ class VersionedMachine(StoreMachine):
     def put(self, entry: Any) -> None:
         self.put_entry(entry)
 
-    @rule(key=VersionedModel.keys, time_ms=times)
+    @rule(key=VersionedModel.keys, time_ms=VersionedModel.times)
     def delete(self, key: bytes, time_ms: int) -> None:
         before = self.model.as_of(key, time_ms)
         put = self.model.put((key, None, time_ms), None)
@@ -37,11 +37,11 @@ class VersionedMachine(StoreMachine):
         latest = [one for one in self.model.content()[key] if one[2] is None]
         assert found(self.store.get(key)) == (latest[0] if latest else None)
 
-    @rule(key=VersionedModel.keys, time_ms=times)
+    @rule(key=VersionedModel.keys, time_ms=VersionedModel.times)
     def get_as_of(self, key: bytes, time_ms: int) -> None:
         assert found(self.store.get(key, time_ms)) == self.model.as_of(key, time_ms)
 
-    @rule(key=VersionedModel.keys, first_ms=times, last_ms=times)
+    @rule(key=VersionedModel.keys, first_ms=VersionedModel.times, last_ms=VersionedModel.times)
     def get_between(self, key: bytes, first_ms: int, last_ms: int) -> None:
         wanted = self.model.between(key, first_ms, last_ms)
         for order, expected in ((ResultOrder.ASCENDING, wanted), (ResultOrder.DESCENDING, wanted[::-1])):

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from statestore.format.window_key import MAX_TIME_MS
+from version_history import VersionHistory
+
 TOPIC = "readings"
 PARTITIONS = 2
 BATCHES = 4
@@ -15,6 +18,8 @@ START_MS = 1_700_000_000_000
 WINDOW_MS = 10_000
 GAP_MS = 6_000
 TTL_MS = 25_000
+FOREVER_MS = 400 * 24 * 3_600_000
+VERSIONS_SEGMENT_MS = 3_600_000
 
 Headers = list[tuple[str, "bytes | None"]]
 
@@ -70,7 +75,7 @@ class _Model:
     recent: dict[str, Any] = field(default_factory=dict)
     windows: dict[Any, Any] = field(default_factory=dict)
     counts: dict[str, Any] = field(default_factory=dict)
-    versions: dict[str, dict[int, Reading]] = field(default_factory=dict)
+    versions: VersionHistory = field(default_factory=lambda: VersionHistory(FOREVER_MS, VERSIONS_SEGMENT_MS))
     runs: dict[str, list[list[Any]]] = field(default_factory=dict)
     stream_time_ms: int = -1
     expiries_ms: dict[str, int] = field(default_factory=dict)
@@ -78,7 +83,7 @@ class _Model:
     def add(self, reading: Reading) -> None:
         key, time_ms, headers = reading.key, reading.timestamp_ms, reading.headers
         self.stream_time_ms = max(self.stream_time_ms, time_ms)
-        self.versions.setdefault(key, {})[time_ms] = reading
+        self.versions.add(key, None if reading.amount is None else (reading.amount, None, headers), time_ms)
         if reading.amount is None:
             self.totals.pop(key, None)
             self.output.setdefault(key, []).append((None, time_ms, headers))
@@ -117,10 +122,9 @@ class _Model:
             "counts": self.counts,
             "sessions": {(key, *run[:2]): (run[2], None, run[3]) for key, runs in self.runs.items() for run in runs},
             "versions": {
-                (key, time_ms, later): (found[time_ms].amount, None, found[time_ms].headers)
-                for key, found in self.versions.items()
-                for time_ms, later in zip(sorted(found), [*sorted(found)[1:], None], strict=True)
-                if found[time_ms].amount is not None
+                (key, from_ms, to_ms): held
+                for key in self.versions.known_keys
+                for held, from_ms, to_ms in self.versions.between(key, 0, MAX_TIME_MS)
             },
         }
 

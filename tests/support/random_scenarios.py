@@ -13,7 +13,10 @@ HEADERS = (("a", "1"), ("a", None), ("drop", "x"), ("", ""), ("ü", "\u20ac"))
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is drawn for a topology: values of None are tombstones, and time goes on by up to `jump_ms` a record."""
+    """What is drawn for a topology: values of None are tombstones, and time goes on by up to `jump_ms` a record.
+
+    Every other seed draws from `few_times_ms` instead, if there are some, so that times collide.
+    """
 
     keys: tuple[str | None, ...] = ("a", "b", "ä")
     values: tuple[str | None, ...] = ("x", "yy", "", None)
@@ -22,6 +25,7 @@ class Inputs:
     advances_ms: tuple[int, ...] = (0, 1, 5, 10, 33)
     outputs: tuple[str, ...] = ("out",)
     written_stores: tuple[str, ...] = ()
+    few_times_ms: tuple[int, ...] = ()
 
 
 SEGMENT_JUMP_MS = 9_000
@@ -33,7 +37,12 @@ INPUTS = {
     "counts": Inputs(values=("x", "yy", "i", "d", None), written_stores=()),
     "windows": Inputs(jump_ms=SEGMENT_JUMP_MS, values=("x", "y", None)),
     "sessions": Inputs(jump_ms=SEGMENT_JUMP_MS, values=("x", "y", None)),
-    "versions": Inputs(jump_ms=SEGMENT_JUMP_MS, values=("x", "y", "d", None)),
+    "versions": Inputs(
+        keys=("a", "b"),
+        jump_ms=SEGMENT_JUMP_MS,
+        values=("x", "y", "d", None),
+        few_times_ms=(9_990, 10_000, 50_000),
+    ),
     "stream-punctuation": Inputs(),
     "wall-clock-punctuation": Inputs(),
     "global-store": Inputs(topics=("in", "table-topic"), values=("x", "w", "wx", None)),
@@ -56,7 +65,8 @@ def draw_scenario(topology: str, seed: int) -> Scenario:
         steps.append(input_topic(inputs.topics[0], random.choice((0, 500)), random.choice((0, 7))))
     for _ in range(random.randint(1, 25)):
         time_ms += random.randint(0, inputs.jump_ms) if random.random() < 0.7 else 0
-        steps += _drawn(random, inputs, time_ms, has_input=bool(steps) and steps[0][0] == "input")
+        drawn_ms = random.choice(inputs.few_times_ms) if inputs.few_times_ms and seed % 2 else time_ms
+        steps += _drawn(random, inputs, drawn_ms, has_input=bool(steps) and steps[0][0] == "input")
     return Scenario(topology, tuple(steps), random.choice((0, 997, 1000, 1003, 2025)), persistent=seed % 10 == 0)
 
 

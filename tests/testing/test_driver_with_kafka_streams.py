@@ -65,6 +65,18 @@ FIXED = {
     "expired versions": Scenario(
         "versions", (pipe("in", "a", "x", 200_000), pipe("in", "a", "late", 5), pipe("in", "a", "y", 145_000))
     ),
+    "late version before a tombstone that replaced the latest": Scenario(
+        "versions",
+        (
+            pipe("in", "a", "x", 500),
+            pipe("in", "a", "d", 500),
+            pipe("in", "a", "late", 200),
+            pipe("in", "b", "x", 100),
+            pipe("in", "b", "y", 500),
+            pipe("in", "b", "d", 500),
+            pipe("in", "b", "late", 200),
+        ),
+    ),
     "stream time": Scenario(
         "stream-punctuation",
         tuple(pipe("in", "k", "v", time_ms, HEADERS) for time_ms in (0, 3, 9, 10, 15, 5, 35, 36, 40, 1000, 999, 1010)),
@@ -218,6 +230,19 @@ def test_what_kafka_streams_does_is_known(kafka_streams: Outcome) -> None:
     assert all(record[3] == [] for record in ticks)
     raised = kafka_streams(FIXED["failing: raise"])["steps"][-1]
     assert raised == {"error": ["process", "below", "in", 0, 1, "raised"]}
+
+
+def test_a_tombstone_that_replaces_the_latest_version_leaves_nothing_unless_it_ends_another(
+    kafka_streams: Outcome,
+) -> None:
+    scenario = FIXED["late version before a tombstone that replaced the latest"]
+    for stores in (run_here(scenario)["stores"], kafka_streams(scenario)["stores"]):
+        found = {(key, as_of): version for key, as_of, version in stores["versions"]}
+        # The tombstone at 500 is forgotten: the late version is the latest, also as of a time after the tombstone.
+        assert found["a", None] == found["a", 500] == found["a", 200] == ["late", 200]
+        # Here it ended the version of 100, so it is known, and ends the late one.
+        assert found["b", None] == found["b", 500] == [None]
+        assert (found["b", 200], found["b", 100]) == (["late", 200], ["x", 100])
 
 
 def test_after_a_failure_kafka_streams_goes_on_with_what_the_failed_record_left(kafka_streams: Outcome) -> None:
