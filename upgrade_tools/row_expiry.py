@@ -34,8 +34,7 @@ class LatestTimes:
         """Take account of rows of a store, in the schema ROWS. Those that have no key or time don't count."""
         if spec.kind not in _TIMES:
             return
-        found = pa.Table.from_batches([rows.select(["key", _TIMES[spec.kind]])]).drop_null()
-        keys, times = (column.combine_chunks() for column in found.columns)
+        keys, times = rows.select(["key", _TIMES[spec.kind]]).drop_null().columns
         if self._shards is None:
             self._count(part, spec.name, times)
             return

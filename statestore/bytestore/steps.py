@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
+from statestore.format.binary_columns import Integers
+
 T = TypeVar("T")
 
 DEFAULT_ROWS: Final = 10_000
@@ -41,3 +45,14 @@ def steps(
             step, held_bytes = [], 0
     if step:
         yield step
+
+
+def slices(sizes_bytes: Integers, max_bytes: int) -> Iterator[slice]:
+    """Yield all rows of columns in order, as many together as fit into `max_bytes`; a larger row alone."""
+    ends = np.cumsum(sizes_bytes)
+    start = 0
+    while start < len(ends):
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
+        yield slice(start, end)
+        start = end

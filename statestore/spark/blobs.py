@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statestore.format.binary_columns import Integers, row_sizes
 from statestore.processor.receivers import SinkRecord
 
 INPUT = pa.schema(
@@ -61,6 +62,11 @@ def sort_by_position(batch: pa.RecordBatch) -> pa.RecordBatch:
     topics = batch.column("topic").cast(pa.string())
     keys = pa.table([topics, batch.column("partition"), batch.column("offset")], names=POSITION)
     return batch.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in POSITION]))
+
+
+def record_sizes(batch: pa.RecordBatch) -> Integers:
+    """Return the size in bytes of each record of a batch: of its key, value and headers."""
+    return row_sizes(batch.column("key")) + row_sizes(batch.column("value")) + row_sizes(batch.column("headers"))
 
 
 def output_blob(records: Sequence[SinkRecord]) -> bytes:

@@ -5,7 +5,8 @@ ones, from the first by topic and partition. So stream time goes on evenly, what
 partition, and records of two topics meet in time. Source: Kafka's PartitionGroup.
 
 Taking the earliest head again and again is the same as sorting by the highest timestamp so far within the partition:
-that is how it is done, some thousand records at a time.
+that is how it is done. Only numbers are sorted, for all records at once; the records stay where they are, a part beside
+the other, until their turn comes. One Arrow array can't hold more than 2 GiB, so they are never put into one.
 """
 
 from __future__ import annotations
@@ -15,24 +16,26 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from statestore.bytestore.steps import slices
+from statestore.format.binary_columns import Integers
 from statestore.processor.receivers import SourceRecord
-from statestore.spark.blobs import decode_blob, sort_by_position
+from statestore.spark.blobs import decode_blob, record_sizes
 
 _RECORDS_AT_ONCE = 10_000
+_BYTES_AT_ONCE = 4 << 20
 
 
 def records_in_order(
     blobs: Iterable[bytes | pa.Buffer], topics_first: frozenset[str] = frozenset()
 ) -> Iterator[SourceRecord]:
     """Yield the records of all blobs in their order, those of `topics_first` before all others."""
-    parts: dict[tuple[str, int], list[pa.RecordBatch]] = {}
+    places: dict[tuple[str, int], list[pa.RecordBatch]] = {}
     for blob in blobs:
         for batch in decode_blob(blob):
             for place, part in _parts(batch):
-                parts.setdefault(place, []).append(part)
+                places.setdefault(place, []).append(part)
     for first in (True, False):
-        places = [place for place in sorted(parts) if (place[0] in topics_first) is first]
-        yield from _merged([pa.Table.from_batches(list(_without_overlaps(parts.pop(place)))) for place in places])
+        yield from _merged([places.pop(place) for place in sorted(places) if (place[0] in topics_first) is first])
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
@@ -46,68 +49,65 @@ def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBa
         yield (names[int(topics[start])].as_py(), int(partitions[start])), batch.slice(start, end - start)
 
 
-def _without_overlaps(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of parts that are in order each, in order: Spark may have cut a partition in any way."""
-    parts.sort(key=_first_offset)
-    overlapping: list[pa.RecordBatch] = []
-    highest = -1
-    for part in parts:
-        if overlapping and _first_offset(part) > highest:
-            yield _sorted(overlapping)
-            overlapping = []
-        overlapping.append(part)
-        highest = max(highest, _last_offset(part))
-    yield _sorted(overlapping)
-
-
-def _sorted(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return parts[0] if len(parts) == 1 else sort_by_position(_one(parts))
-
-
-def _merged(partitions: Sequence[pa.Table]) -> Iterator[SourceRecord]:
-    if not partitions:
+def _merged(partitions: Sequence[list[pa.RecordBatch]]) -> Iterator[SourceRecord]:
+    """Yield the records of some partitions, the first of which comes first of equal times."""
+    parts = [part for partition in partitions for part in partition]
+    if not parts:
         return
-    times = [np.maximum.accumulate(records.column("timestamp_ms").to_numpy()) for records in partitions]
-    starts = np.cumsum([0, *(len(each) for each in times[:-1])])
-    order = np.argsort(np.concatenate(times), kind="stable")  # stable: of equal times, the first partition's first
-    taken = np.zeros(len(partitions), np.int64)
-    for at in range(0, len(order), _RECORDS_AT_ONCE):
-        chunk = order[at : at + _RECORDS_AT_ONCE]
-        owner = np.searchsorted(starts, chunk, side="right") - 1
-        touched, counts = np.unique(owner, return_counts=True)
-        # Of each partition, the next records in a row: only their order among each other is to be made.
-        slices = [
-            partitions[number].slice(int(taken[number]), int(count))
-            for number, count in zip(touched.tolist(), counts.tolist(), strict=True)
-        ]
-        begins = np.zeros(len(partitions), np.int64)
-        begins[touched] = np.cumsum(counts) - counts
-        rows = chunk - starts[owner] - taken[owner] + begins[owner]
-        taken[touched] += counts
-        if len(slices) == 1:
-            yield from _rows(slices[0])
-        else:
-            records = _one([batch for part in slices for batch in part.to_batches()])
-            yield from _rows(pa.Table.from_batches([records.take(pa.array(rows))]))
+    order, times = [], []
+    first_row = 0
+    for partition in partitions:
+        # By offset: Spark may have cut the partition in any way.
+        rows = np.argsort(_numbers("offset", partition), kind="stable")
+        order.append(first_row + rows)
+        times.append(np.maximum.accumulate(_numbers("timestamp_ms", partition)[rows]))
+        first_row += len(rows)
+    # Stable: of equal times, the first partition's first.
+    taken = np.concatenate(order)[np.argsort(np.concatenate(times), kind="stable")]
+    del order, times
+    starts = np.cumsum([0, *(part.num_rows for part in parts)])
+    for at in range(0, len(taken), _RECORDS_AT_ONCE):
+        yield from _records(parts, starts, taken[at : at + _RECORDS_AT_ONCE])
 
 
-def _rows(records: pa.Table) -> Iterator[SourceRecord]:
-    # Python objects of a part at a time: there may be millions of records.
-    for batch in records.to_batches(max_chunksize=_RECORDS_AT_ONCE):
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+def _numbers(column: str, parts: list[pa.RecordBatch]) -> Integers:
+    return np.concatenate([part.column(column).to_numpy() for part in parts])
 
 
-def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the records of some batches as one batch."""
-    if len(batches) == 1:
-        return batches[0]
-    table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
-    return table.to_batches()[0]
+def _records(parts: Sequence[pa.RecordBatch], starts: Integers, rows: Integers) -> Iterator[SourceRecord]:
+    """Yield the records in `rows`, which count through all parts; `starts` says where each part begins.
+
+    Python objects of a few MB at a time: there may be millions of records, and large ones.
+    """
+    owners = np.searchsorted(starts, rows, side="right") - 1
+    rows = rows - starts[owners]
+    sizes = np.empty(len(rows), np.int64)
+    for owner, at in _by_owner(owners):
+        first, last = int(rows[at].min()), int(rows[at].max())
+        sizes[at] = record_sizes(parts[owner].slice(first, last - first + 1))[rows[at] - first]
+    for piece in slices(sizes, _BYTES_AT_ONCE):
+        yield from _together(parts, owners[piece], rows[piece])
 
 
-def _first_offset(batch: pa.RecordBatch) -> int:
-    return int(batch.column("offset")[0].as_py())
+def _together(parts: Sequence[pa.RecordBatch], owners: Integers, rows: Integers) -> Iterator[SourceRecord]:
+    records: list[SourceRecord] = []
+    places = []
+    for owner, at in _by_owner(owners):
+        records += _rows(parts[owner], rows[at])
+        places.append(at)
+    return map(records.__getitem__, np.argsort(np.concatenate(places)).tolist())
 
 
-def _last_offset(batch: pa.RecordBatch) -> int:
-    return int(batch.column("offset")[-1].as_py())
+def _by_owner(owners: Integers) -> Iterator[tuple[int, Integers]]:
+    """Yield each number in `owners`, and where it stands."""
+    order = np.argsort(owners, kind="stable")
+    changes = np.flatnonzero(np.diff(owners[order])) + 1
+    for at in np.split(order, changes):
+        yield int(owners[at[0]]), at
+
+
+def _rows(part: pa.RecordBatch, rows: Integers) -> Iterator[SourceRecord]:
+    """Yield some records of a part."""
+    in_a_row = bool((np.diff(rows) == 1).all())
+    records = part.slice(int(rows[0]), len(rows)) if in_a_row else part.take(pa.array(rows))
+    return zip(*(column.to_pylist() for column in records.columns), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +30,8 @@ def blob(records: list[SourceRecord], cuts: int = 1) -> bytes:
     return encode_blob(batches)
 
 
-def record(place: Place, offset: int, timestamp_ms: int) -> SourceRecord:
-    return (*place, offset, timestamp_ms, b"k", b"%d" % offset, b"")
+def record(place: Place, offset: int, timestamp_ms: int, value: bytes | None = None) -> SourceRecord:
+    return (*place, offset, timestamp_ms, b"k", b"%d" % offset if value is None else value, b"")
 
 
 def merged_one_by_one(partitions: dict[Place, list[SourceRecord]]) -> list[SourceRecord]:
@@ -57,11 +58,11 @@ def of_times(times: dict[Place, list[int]]) -> dict[Place, list[SourceRecord]]:
     return {place: [record(place, n, time) for n, time in enumerate(found)] for place, found in times.items()}
 
 
-@given(PARTITIONS, st.integers(1, 4), st.integers(1, 7), st.randoms(use_true_random=False))
-@example({("a", 0): [5] * 9, ("b", 0): [5] * 9}, 1, 2, None)
-@example({("a", 0): [9, 1, 2, 3], ("a", 1): [2, 10, 10]}, 2, 1, None)
+@given(PARTITIONS, st.integers(1, 4), st.integers(1, 7), st.integers(1, 12), st.randoms(use_true_random=False))
+@example({("a", 0): [5] * 9, ("b", 0): [5] * 9}, 1, 2, 2, None)
+@example({("a", 0): [9, 1, 2, 3], ("a", 1): [2, 10, 10]}, 2, 1, 1, None)
 def test_it_is_the_order_of_a_merge_however_records_are_cut(
-    times: dict[Place, list[int]], tasks: int, at_once: int, random: Any
+    times: dict[Place, list[int]], tasks: int, at_once: int, bytes_at_once: int, random: Any
 ) -> None:
     partitions = of_times(times)
     everything = sorted(record for records in partitions.values() for record in records)
@@ -70,6 +71,7 @@ def test_it_is_the_order_of_a_merge_however_records_are_cut(
         random.shuffle(blobs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_order, "_RECORDS_AT_ONCE", at_once)
+        patch.setattr(record_order, "_BYTES_AT_ONCE", bytes_at_once)
         assert list(records_in_order(blobs)) == merged_one_by_one(partitions)
 
 
@@ -99,3 +101,27 @@ def test_more_records_than_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) ->
     partitions = of_times({("a", n): list(range(n, 30_000 + n, 3)) for n in range(3)})
     found = [record[3] for record in records_in_order([blob(records, cuts=3) for records in partitions.values()])]
     assert found == list(range(30_000))
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("places", [[("a", 0), ("a", 1)], [("a", 0), ("a", 0)]], ids=["merged", "overlapping"])
+def test_records_are_never_put_together_in_more_than_a_few_megabytes(places: list[Place]) -> None:
+    # One Arrow array of them would hold 64 MiB here, and with more than 2 GiB there is none.
+    value = bytes(MIB)
+    blobs = [
+        blob([record(place, 2 * n + half, n, value) for n in range(32)], cuts=2) for half, place in enumerate(places)
+    ]
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        records = 0
+        for *_, found, _ in records_in_order(blobs):
+            records += 1
+            assert found == value
+            assert pa.total_allocated_bytes() - before < 8 * MIB
+        assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+    finally:
+        tracemalloc.stop()
+    assert records == 64
