@@ -1,4 +1,7 @@
-"""What a batch's uncommitted writes take in memory, and the local disk that they go to when that is too much."""
+"""What a batch's uncommitted writes take in memory, and the local disk that they go to when that is too much.
+
+What else a batch can't hold in memory goes to files in the same directory: see SpillSpace.
+"""
 
 from __future__ import annotations
 
@@ -99,6 +102,7 @@ class SpillSpace:
 
     def __init__(self, directory: Path, budget: MemoryBudget) -> None:
         self.directory = directory
+        self._writes = directory / "writes"
         self.pending = PendingMemory(budget.pending_bytes)
         self._memory = budget.spill_database
         self._names: list[str] = []
@@ -130,8 +134,8 @@ class SpillSpace:
     def store(self, name: str) -> RocksDBByteStore:
         """Return an ordered map on disk for the store `name`, empty at the first call."""
         if self._database is None:
-            path = str(self.make_directory() / "writes")
-            self._database = RocksDBDatabase(path, self._names, memory=self._memory)
+            self.make_directory()
+            self._database = RocksDBDatabase(str(self._writes), self._names, memory=self._memory)
         return self._database.family(name)
 
     def make_directory(self) -> Path:
@@ -142,9 +146,9 @@ class SpillSpace:
 
     @property
     def size_bytes(self) -> int:
-        """What is on disk now."""
+        """What the writes of all stores take on disk now."""
         size_bytes = 0
-        for parent, _, names in os.walk(self.directory):
+        for parent, _, names in os.walk(self._writes):
             for name in names:
                 # RocksDB may be removing a table that it has no more use for.
                 with suppress(FileNotFoundError):

@@ -88,7 +88,8 @@ class LocalDiskFullError(StoreError):
         super().__init__(
             store,
             f"there is no space left for {path} ({cause}). Nothing of the batch was committed. Make space there, or "
-            "give a local_dir on a larger disk; a larger memory_bytes lets less of a batch go to disk",
+            "give a local_dir on a larger disk; with a larger memory_bytes, or of input a larger "
+            "input_memory_bytes, less of a batch goes to disk",
         )
         self.path = path
         self.cause = cause

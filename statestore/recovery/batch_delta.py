@@ -90,7 +90,7 @@ class BatchDelta:
     @property
     def spilled_bytes(self) -> int:
         """What is on local disk of this batch, its write sets and its delta together."""
-        return self._space.size_bytes
+        return self._space.size_bytes + (0 if self._spilled is None else self._spilled.size_bytes)
 
     @property
     def spilled(self) -> SpillFigures:
@@ -124,6 +124,10 @@ class _SpilledDelta:
             self._writer.close()
             self._file.close()
         return FinishedDelta(self._path, self._file.size_bytes, self._file.digest.hexdigest(), self._writer.figures)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes
 
     def close(self) -> None:
         # A file that is on a full disk says so once more; what it should hold was given up already.

@@ -83,12 +83,16 @@ class ShardedState:
         return pointer
 
     @contextmanager
-    def open(self, pointer: CommitPointer) -> Iterator[ShardBatch]:
-        """Hand out the shard at the version of `pointer`, ready to take a batch's writes."""
+    def open(self, pointer: CommitPointer, space: SpillSpace | None = None) -> Iterator[ShardBatch]:
+        """Hand out the shard at the version of `pointer`, ready to take a batch's writes.
+
+        `space` is what `spill_space` gave for this batch alone; None is one that ends with it.
+        """
         in_memory = [spec for spec in self.stores if spec.name in self.in_memory]
         image = take_memory_image(pointer, in_memory) if in_memory else None
         with ExitStack() as opened:
-            space = opened.enter_context(self._spill_space(pointer.shard))
+            if space is None:
+                space = opened.enter_context(self.spill_space(pointer.shard))
             copy = None
             if len(in_memory) < len(self.stores) or image is None or snapshot_is_due(pointer, self.recovery):
                 listener = self.recovery.restore_listener
@@ -120,7 +124,11 @@ class ShardedState:
             yield batch
 
     @contextmanager
-    def _spill_space(self, shard: int) -> Iterator[SpillSpace]:
+    def spill_space(self, shard: int) -> Iterator[SpillSpace]:
+        """Hand out a directory on local disk for what a batch of the shard can't hold in memory, for it alone.
+
+        Raises LocalDirectoryError, LocalDiskFullError, and LocalStateLockedError if too many attempts have one.
+        """
         shard_dir = self.local.shard(self.state_id, shard)
         with ExitStack() as locks:
             with local_disk_errors(f"shard {shard}", str(shard_dir)):

@@ -6,13 +6,15 @@ one record batch of OUTPUT. Header bytes are KIP-1271's and are not parsed betwe
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import AbstractContextManager, suppress
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statestore.bytestore.local_disk_errors import local_disk_errors
+from statestore.bytestore.spilling import SpillSpace
 from statestore.format.binary_columns import Integers, row_sizes
 from statestore.processor.receivers import SinkRecord
 
@@ -39,6 +41,7 @@ OUTPUT = pa.schema(
 BLOB = "blob"
 """The column that blobs are in, before the shard call and behind it."""
 POSITION = ["topic", "partition", "offset"]
+_ALIGNMENT_BYTES: Final = 64
 
 
 def encode_blob(batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -117,37 +120,71 @@ class OutputBlobs:
 
 
 class BlobSpool:
-    """Holds the blobs of one shard and batch: in memory up to a limit, the rest in a temporary file.
+    """Holds the blobs of one shard and batch: in memory up to a limit, the rest in one file in `space`.
 
-    The file is read through mmap, so that the operating system keeps of it what fits.
+    The file is read through mmap, so that the operating system keeps of it what fits; `name` is what it is of.
     """
 
-    def __init__(self, memory_limit_bytes: int) -> None:
-        self._memory_left_bytes = memory_limit_bytes
-        self._blobs: list[bytes | pa.Buffer] = []
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
+    def __init__(self, space: SpillSpace, name: str, memory_limit_bytes: int) -> None:
+        self._space = space
+        self._name = name
+        self._memory_limit_bytes = memory_limit_bytes
+        self._path = space.directory / f"{name}.blobs"
+        self._file: BinaryIO | None = None
+        self._start()
 
     def __enter__(self) -> BlobSpool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._blobs.clear()
-        if self._directory is not None:
-            self._directory.cleanup()
+        self.clear()
 
     def add(self, blob: bytes) -> None:
-        """Keep one more blob."""
+        """Keep one more blob. Raises LocalDiskFullError, LocalDirectoryError."""
         self._memory_left_bytes -= len(blob)
         if self._memory_left_bytes >= 0:
-            self._blobs.append(blob)
+            self._held.append(blob)
             return
-        if self._directory is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="statestore-blobs-")
-        path = Path(self._directory.name, f"{len(self._blobs)}.arrow")
-        path.write_bytes(blob)
-        self._blobs.append(pa.memory_map(str(path)).read_buffer())
+        with self._disk_errors():
+            if self._file is None:
+                self._space.make_directory()
+                self._file = open(self._path, "wb")  # noqa: SIM115 - closed when it is read, or in clear()
+            self._file.write(blob)
+            # Arrow wants each to begin where its numbers may stand.
+            self._file.write(bytes(-len(blob) % _ALIGNMENT_BYTES))
+        self._spilled_sizes.append(len(blob))
 
     @property
     def blobs(self) -> Sequence[bytes | pa.Buffer]:
-        """Every blob that was added, in that order."""
-        return self._blobs
+        """Every blob that was added, in that order; none can be added until it is cleared."""
+        if self._file is None:
+            return self._held
+        with self._disk_errors():
+            self._file.close()
+            spilled = pa.memory_map(str(self._path)).read_buffer()
+        found: list[bytes | pa.Buffer] = [*self._held]
+        start = 0
+        for size in self._spilled_sizes:
+            found.append(spilled.slice(start, size))
+            start += size + -size % _ALIGNMENT_BYTES
+        return found
+
+    def clear(self) -> None:
+        """Hold no blobs any more. What was handed out of the file stays as it is."""
+        file = self._file
+        self._start()
+        if file is not None:
+            # One on a full disk says so once more; what it should hold was given up already.
+            with suppress(OSError):
+                file.close()
+            with self._disk_errors():
+                self._path.unlink(missing_ok=True)
+
+    def _start(self) -> None:
+        self._file = None
+        self._held: list[bytes] = []
+        self._spilled_sizes: list[int] = []
+        self._memory_left_bytes = self._memory_limit_bytes
+
+    def _disk_errors(self) -> AbstractContextManager[None]:
+        return local_disk_errors(f"spilled {self._name}", self._path)

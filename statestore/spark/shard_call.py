@@ -72,11 +72,14 @@ class ShardCall:
         self._claim(query_id)
         pointer = self.state.pointer(shard, recorded)
         context = TaskRecordContext(pointer.stream_time_ms, now_ms)
-        with BlobSpool(self.input_memory_bytes) as spool:
+        with (
+            self.state.spill_space(shard) as space,
+            BlobSpool(space, "input", self.input_memory_bytes) as spool,
+        ):
             for blob in blobs:
                 spool.add(blob)
             watch = Stopwatch()
-            with self.state.open(pointer) as batch:
+            with self.state.open(pointer, space) as batch:
                 open_ms = watch.lap_ms()
                 processed = yield from self._process(batch, context, spool, watch)
                 process_ms = watch.lap_ms()

@@ -81,7 +81,7 @@ def stateful(
         on_deserialization_error: "fail" stops the query at a record that the source's serdes can't read; "skip" leaves
             it out, counts it in the shard's commit pointer and logs it.
         accept_topology_change: record a changed topology instead of refusing it; no store may be missing or changed.
-        input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to a temporary file.
+        input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to `local_dir`.
         upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
             entries that no record touches.
         on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on

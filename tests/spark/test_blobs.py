@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spilling import SMALL
+from statestore.bytestore.spilling import SpillSpace
 from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.format.header_columns import HEADERS_TYPE
@@ -157,12 +159,25 @@ def test_output_becomes_rows_of_the_kafka_sinks_shape_without_a_scalar_parse() -
     assert (second["topic"], second["key"], second["value"], second["headers"]) == ("b", None, None, [])
 
 
-def test_a_spool_beyond_its_memory_gives_back_the_same_blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    blobs = [encode_blob([pa.record_batch([pa.array([number] * 500)], ["n"])]) for number in range(5)]
-    with BlobSpool(memory_limit_bytes=2 * len(blobs[0])) as spool:
-        for blob in blobs:
-            spool.add(blob)
-        assert [bytes(memoryview(blob)) for blob in spool.blobs] == blobs
-        assert len(list(tmp_path.rglob("*.arrow"))) == 3
-    assert list(tmp_path.iterdir()) == []
+BLOBS = [encode_blob([pa.record_batch([pa.array([number] * (500 + number))], ["n"])]) for number in range(5)]
+
+
+def test_a_spool_beyond_its_memory_gives_back_the_same_blobs(tmp_path: Path) -> None:
+    with SpillSpace(tmp_path / "spill-0", SMALL) as space, BlobSpool(space, "input", 2 * len(BLOBS[1])) as spool:
+        for _ in range(2):  # it can be filled again
+            for blob in BLOBS:
+                spool.add(blob)
+            assert [bytes(memoryview(blob)) for blob in spool.blobs] == BLOBS
+            on_disk = sum(path.stat().st_size for path in space.directory.iterdir())
+            assert sum(map(len, BLOBS[2:])) <= on_disk < sum(map(len, BLOBS[1:]))
+            assert space.size_bytes == 0, "what is spilled of writes"
+            spool.clear()
+            assert list(space.directory.iterdir()) == []
+    assert not (tmp_path / "spill-0").exists()
+
+
+def test_a_spool_within_its_memory_makes_no_directory(tmp_path: Path) -> None:
+    with SpillSpace(tmp_path / "spill-0", SMALL) as space, BlobSpool(space, "input", 1 << 20) as spool:
+        spool.add(BLOBS[0])
+        assert spool.blobs == BLOBS[:1]
+        assert not space.directory.exists()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from spilling import run_on_small_disk
 from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
 from statestore.processor.task import OnDeserializationError
@@ -46,12 +51,14 @@ def reminding(processor: type[Processor] = Reminding) -> Topology:
     return topology
 
 
-def call(home: Path, topology: Topology | None = None, *, wall_clock: bool = True) -> ShardCall:
+def call(
+    home: Path, topology: Topology | None = None, *, wall_clock: bool = True, input_memory_bytes: int = 1 << 20
+) -> ShardCall:
     topology = topology or reminding()
     state = ShardedState(
         "state", DurableLocation(home / "state"), topology.store_specs(), LocalDirectory(home / "local")
     )
-    return ShardCall(topology, state, (17,), OnDeserializationError.FAIL, 1 << 20, wall_clock=wall_clock)
+    return ShardCall(topology, state, (17,), OnDeserializationError.FAIL, input_memory_bytes, wall_clock=wall_clock)
 
 
 def run_at(
@@ -240,3 +247,52 @@ def test_the_first_failure_is_told_and_damage_costs_the_local_copy(
     monkeypatch.undo()
     _, again = run_at(shard_call, first.pointer, 100, [one_record()])
     assert times_in(shard_call, again.pointer) == [b"k"]
+
+
+WITH_THIS_MODULE = f"""
+import os
+import sys
+from pathlib import Path
+sys.path.append({str(Path(__file__).parent)!r})
+"""
+INPUT_KILLED = f"""{WITH_THIS_MODULE}
+from test_shard_call import call, one_record
+
+def blobs():
+    for _ in range(5):
+        yield one_record()
+    os.kill(os.getpid(), 9)
+
+list(call(Path(sys.argv[1]), input_memory_bytes=0).run(17, blobs(), None, "query", 100))
+"""
+
+
+def test_what_a_killed_worker_left_of_its_input_is_removed_by_the_next_batch(tmp_path: Path) -> None:
+    search = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TMPDIR": str(tmp_path / "tmp")}
+    (tmp_path / "tmp").mkdir()
+    killed = subprocess.run([sys.executable, "-c", INPUT_KILLED, str(tmp_path)], check=False, env=search)
+    assert killed.returncode == -signal.SIGKILL
+    assert list((tmp_path / "tmp").iterdir()) == [], "nobody would clean up there"
+    shard_dir = tmp_path / "local" / "state" / "shard-0000"
+    assert [path.name for path in (shard_dir / "spill-0").iterdir()] == ["input.blobs"]
+    result_at(call(tmp_path), None, 100)
+    assert not (shard_dir / "spill-0").exists()
+
+
+INPUT_ON_FULL_DISK = f"""{WITH_THIS_MODULE}
+from statestore.errors import LocalDiskFullError
+from test_shard_call import call
+
+try:
+    list(call(Path(sys.argv[1]), input_memory_bytes=0).run(17, (bytes(1 << 20) for _ in range(9)), None, "query", 100))
+except LocalDiskFullError as full:
+    print(full.path, "|", full)
+"""
+
+
+def test_a_disk_that_input_fills_up_is_named(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    printed = run_on_small_disk(disk, 6 << 20, INPUT_ON_FULL_DISK)
+    path, _, message = printed.partition(" | ")
+    assert Path(path) == disk / "local/state/shard-0000/spill-0/input.blobs"
+    assert "input_memory_bytes" in message
