@@ -200,7 +200,7 @@ def read_rows(path: Path, file_format: FileFormat) -> Iterator[pa.RecordBatch]:
     with open(path, "rb") as file:
         file.readline(_LINE_LIMIT_BYTES)
         read = 1
-        for lines in steps(_lines(file), lambda taken: sum(map(len, taken)), max_rows=_BATCH_ROWS):
+        for lines in steps(_lines(file), lambda taken: list(map(len, taken)), max_rows=_BATCH_ROWS):
             rows = [_row(line, path, number) for number, line in enumerate(lines, read + 1)]
             read += len(lines)
             yield _batch(rows, path, read)

@@ -1,4 +1,8 @@
-"""Takes what may be more than memory holds a step at a time: neither too many rows nor too many bytes."""
+"""How much is held at once of what may be more than memory: neither too many rows nor too many bytes. The one owner.
+
+A row that is larger than the bound comes alone: it must fit in memory. Sizes are those of keys, values and headers;
+what Python's objects take beside them is bounded by the number of rows.
+"""
 
 from __future__ import annotations
 
@@ -13,41 +17,54 @@ from statestore.format.binary_columns import Integers
 T = TypeVar("T")
 
 DEFAULT_ROWS: Final = 10_000
-DEFAULT_BYTES: Final = 16 << 20
-_TAKEN_AT_ONCE: Final = 64
+DEFAULT_BYTES: Final = 4 << 20
+"""Larger steps are hardly faster. What is done with one often holds it several times: as it is stored, taken apart, as
+Arrow columns, encoded."""
+_MOST_TAKEN_AT_ONCE: Final = 64
 """Rows: looked at one by one they would take longer."""
 
 
-def key_and_value_bytes(rows: Sequence[Any]) -> int:
-    """Return the size of rows that begin with a key and a value or None: pairs, changes, records, logical writes."""
-    return sum([len(row[0]) + (0 if row[1] is None else len(row[1])) for row in rows])
+def key_and_value_sizes(rows: Sequence[Any]) -> list[int]:
+    """Return the sizes in bytes of rows that begin with a key and a value or None: pairs, changes, logical writes."""
+    return [len(row[0]) + (0 if row[1] is None else len(row[1])) for row in rows]
 
 
 def steps(
     rows: Iterable[T],
-    size_bytes: Callable[[list[T]], int] = key_and_value_bytes,
+    sizes_bytes: Callable[[list[T]], list[int]] = key_and_value_sizes,
     *,
     max_rows: int = DEFAULT_ROWS,
     max_bytes: int = DEFAULT_BYTES,
 ) -> Iterator[list[T]]:
-    """Yield all rows in order, `max_rows` at a time, or fewer if they are large; none is taken before it is asked for.
+    """Yield all rows in order, as many together as fit into both bounds; a larger row alone.
 
-    A step ends with the 64 rows that bring it to `max_bytes`.
+    None is taken before it is asked for, and few more than fit: about as many bytes as a fourth of a step.
     """
     left = iter(rows)
     step: list[T] = []
-    held_bytes = 0
-    while taken := list(islice(left, min(_TAKEN_AT_ONCE, max_rows - len(step)))):
-        step += taken
-        held_bytes += size_bytes(taken)
+    held_bytes, at_once = 0, 1
+    while taken := list(islice(left, min(at_once, max_rows - len(step)))):
+        sizes = sizes_bytes(taken)
+        taken_bytes = sum(sizes)
+        if held_bytes + taken_bytes <= max_bytes:
+            step += taken
+            held_bytes += taken_bytes
+        else:
+            for row, size in zip(taken, sizes, strict=True):
+                if step and held_bytes + size > max_bytes:
+                    yield step
+                    step, held_bytes = [], 0
+                step.append(row)
+                held_bytes += size
         if len(step) >= max_rows or held_bytes >= max_bytes:
             yield step
             step, held_bytes = [], 0
+        at_once = min(2 * at_once, _MOST_TAKEN_AT_ONCE) if taken_bytes <= max_bytes // 8 else max(1, at_once // 2)
     if step:
         yield step
 
 
-def slices(sizes_bytes: Integers, max_bytes: int) -> Iterator[slice]:
+def slices(sizes_bytes: Integers, max_bytes: int = DEFAULT_BYTES) -> Iterator[slice]:
     """Yield all rows of columns in order, as many together as fit into `max_bytes`; a larger row alone."""
     ends = np.cumsum(sizes_bytes)
     start = 0

@@ -95,9 +95,9 @@ def physical_keys(spec: StoreSpec, keys: pa.BinaryArray) -> list[bytes]:
     return [prefixes[segment_id] + key for segment_id, key in zip(ids, keys.to_pylist(), strict=True)]
 
 
-def record_bytes(records: Sequence[ChangelogRecord]) -> int:
-    """Return the size of keys, values and headers."""
-    return sum([len(key) + len(value or b"") + len(header_bytes) for key, value, _, header_bytes in records])
+def record_sizes(records: Sequence[ChangelogRecord]) -> list[int]:
+    """Return the size in bytes of each record: of its key, value and headers."""
+    return [len(key) + len(value or b"") + len(header_bytes) for key, value, _, header_bytes in records]
 
 
 def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable[ChangelogRecord]) -> Iterable[Change]:

@@ -16,15 +16,15 @@ all there, in the order in which they were put.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from statestore.bytestore.protocol import Change
+from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import DurableFileCorruptedError, FormatError
 from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
@@ -36,7 +36,7 @@ from statestore.recovery.changelog import (
     LastWrites,
     LoggedWrite,
     physical_keys,
-    record_bytes,
+    record_sizes,
     restored_changes,
 )
 from statestore.recovery.figures import StoreFigures, total
@@ -56,9 +56,7 @@ SCHEMA = pa.schema(
     ]
 )
 _MAX_BATCH_ROWS: Final = 4_096
-_MAX_BATCH_BYTES: Final = 4 << 20
-"""A record batch is held in memory several times while it is encoded or restored. Larger ones are hardly faster; one
-record alone may exceed it."""
+"""Fewer if they are large: a record batch is held in memory several times while it is encoded or restored."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +158,10 @@ def logged_stores(
 def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
     """Yield keys, values, timestamps and header bytes of the changelog's records, a record batch at a time."""
     if isinstance(changelog, LastWrites) and changelog.spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
-        for writes in _bounded(changelog.writes.items(), _write_bytes):
+        for writes in steps(changelog.writes.items(), _write_sizes, max_rows=_MAX_BATCH_ROWS):
             yield _columns_of_stored_values(writes)
         return
-    for records in _bounded(changelog, record_bytes):
+    for records in steps(changelog, record_sizes, max_rows=_MAX_BATCH_ROWS):
         keys, values, timestamps, header_bytes = zip(*records, strict=True)
         yield [
             pa.array(keys, pa.binary()),
@@ -185,26 +183,8 @@ def _columns_of_stored_values(writes: Sequence[tuple[bytes, bytes | LoggedWrite]
     return [keys, values, timestamps, header_bytes]
 
 
-def _bounded(rows: Iterable[T], size_bytes: Callable[[list[T]], int]) -> Iterator[list[T]]:
-    """Yield the rows in order, as many together as one record batch may have."""
-    left = iter(rows)
-    while taken := list(islice(left, _MAX_BATCH_ROWS)):
-        yield from _halved(taken, size_bytes)
-
-
-def _halved(rows: list[T], size_bytes: Callable[[list[T]], int]) -> Iterator[list[T]]:
-    if len(rows) == 1 or size_bytes(rows) <= _MAX_BATCH_BYTES:
-        yield rows
-        return
-    middle = len(rows) // 2
-    yield from _halved(rows[:middle], size_bytes)
-    yield from _halved(rows[middle:], size_bytes)
-
-
-def _write_bytes(writes: Sequence[tuple[bytes, bytes | LoggedWrite]]) -> int:
-    return sum(
-        [len(key) + len(write.header_bytes if isinstance(write, LoggedWrite) else write) for key, write in writes]
-    )
+def _write_sizes(writes: Sequence[tuple[bytes, bytes | LoggedWrite]]) -> list[int]:
+    return [len(key) + len(write.header_bytes if isinstance(write, LoggedWrite) else write) for key, write in writes]
 
 
 class Delta:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.bytestore.steps import key_and_value_bytes, steps
+from statestore.bytestore.steps import key_and_value_sizes, slices, steps
 
 ROWS = st.lists(st.tuples(st.binary(max_size=4), st.none() | st.binary(max_size=40)), max_size=400)
 
@@ -17,8 +18,18 @@ def test_all_rows_come_in_order_and_steps_are_bounded(
     found = list(steps(rows, max_rows=max_rows, max_bytes=max_bytes))
     assert [row for step in found for row in step] == rows
     assert all(step and len(step) <= max_rows for step in found)
-    # Without the last rows that were taken together, there was room for more.
-    assert all(key_and_value_bytes(step[:-64]) < max_bytes for step in found)
+    sizes = [sum(key_and_value_sizes(step)) for step in found]
+    assert all(size <= max_bytes or len(step) == 1 for step, size in zip(found, sizes, strict=True))
+    # None is smaller than it must be.
+    for step, size, following in zip(found, sizes, found[1:], strict=False):
+        assert len(step) == max_rows or size + sum(key_and_value_sizes(following[:1])) > max_bytes or size >= max_bytes
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 80))
+def test_slices_are_bounded_and_lose_no_row(sizes: list[int], max_bytes: int) -> None:
+    found = list(slices(np.array(sizes, np.int64), max_bytes))
+    assert [row for piece in found for row in range(piece.start, piece.stop)] == list(range(len(sizes)))
+    assert all(sum(sizes[piece]) <= max_bytes or piece.stop - piece.start == 1 for piece in found)
 
 
 def test_large_rows_do_not_pile_up() -> None:
@@ -35,16 +46,16 @@ def test_large_rows_do_not_pile_up() -> None:
     for step in steps(rows(), max_bytes=100_000):
         held -= len(step)
     assert held == 0
-    assert most <= 100 + 64
+    assert most <= 100 + 100 // 4
 
 
 def test_nothing_is_taken_before_it_is_asked_for() -> None:
     taken: list[int] = []
-    left = steps((taken.append(number) or number for number in range(10)), lambda step: len(step), max_rows=3)
+    left = steps((taken.append(number) or number for number in range(10)), lambda step: [1] * len(step), max_rows=3)
     assert taken == []
     assert next(left) == [0, 1, 2]
     assert taken == [0, 1, 2]
 
 
 def test_sizes_of_rows_that_begin_with_key_and_value() -> None:
-    assert key_and_value_bytes([(b"key", b"value"), (b"key", None), (b"", b"")]) == 11
+    assert key_and_value_sizes([(b"key", b"value"), (b"key", None), (b"", b"")]) == [8, 3, 0]

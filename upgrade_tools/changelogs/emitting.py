@@ -19,7 +19,7 @@ from statestore.errors import (
     ChangelogWriteError,
     UnknownKindError,
 )
-from statestore.recovery.changelog import ChangelogRecord, record_bytes
+from statestore.recovery.changelog import ChangelogRecord, record_sizes
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.reading import changelog_topic, read_log_ends
@@ -206,7 +206,7 @@ def _records_of(opened: OpenStore) -> StoreRecords:
 
 
 def _counted(records: Iterable[ChangelogRecord], on_records: OnRecords | None) -> Iterator[ChangelogRecord]:
-    for step in steps(records, record_bytes):
+    for step in steps(records, record_sizes):
         yield from step
         if on_records is not None:
             on_records(len(step))

@@ -11,7 +11,7 @@ from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.bytestore.task_directory import TaskDirectory
-from statestore.recovery.changelog import ChangelogRecord, record_bytes
+from statestore.recovery.changelog import ChangelogRecord, record_sizes
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
 from upgrade_tools.changelogs.restoring import Restorer, restore_store
@@ -39,7 +39,7 @@ class RestoredLog:
 
     def restore(self, records: Iterable[ChangelogRecord]) -> None:
         """Restore further records."""
-        for step in steps(records, record_bytes):
+        for step in steps(records, record_sizes):
             self._restorer.apply(step)
 
 

@@ -20,7 +20,7 @@ from statestore.bytestore.task_directory import TaskDirectory
 from statestore.errors import ChangelogIncompleteError, ChangelogRecordError, FormatError
 from statestore.format.session_key import split_session_key
 from statestore.format.window_key import split_window_key
-from statestore.recovery.changelog import ChangelogRecord, record_bytes, restored_changes
+from statestore.recovery.changelog import ChangelogRecord, record_sizes, restored_changes
 from statestore.recovery.restore import replay_versions
 from upgrade_tools.changelogs.logs import LogRecord, OffsetCheck, PartitionLog
 
@@ -76,7 +76,7 @@ def restore_store(
 ) -> RestoredStore:
     """Restore an empty store from all records of a log. Raises ChangelogRecordError, ChangelogIncompleteError."""
     restored, offsets, restorer = RestoredStore(), OffsetCheck(log), Restorer(spec, store)
-    for step in steps(records, _log_bytes, max_rows=_RECORDS_AT_ONCE):
+    for step in steps(records, _log_sizes, max_rows=_RECORDS_AT_ONCE):
         for offset, record in step:
             offsets.see(offset)
             _check(spec, log, offset, record)
@@ -111,8 +111,8 @@ def refuse_live_deleted(spec: StoreSpec, log: PartitionLog, restored: RestoredSt
         )
 
 
-def _log_bytes(records: list[LogRecord]) -> int:
-    return record_bytes([record for _, record in records])
+def _log_sizes(records: list[LogRecord]) -> list[int]:
+    return record_sizes([record for _, record in records])
 
 
 class Restorer:

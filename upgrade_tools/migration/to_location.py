@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from statestore.bytestore.steps import key_and_value_bytes
+from statestore.bytestore.steps import key_and_value_sizes
 from statestore.errors import KeyPlacementError, MigrationRefusedError
 from statestore.recovery.carried_over import carried_over
 from statestore.recovery.initial_state import write_initial_pointer
@@ -215,7 +215,7 @@ def placed_writes(
                 remedy='say --shard-by partition, and start the query with shard_by="partition"',
             ) from cause
         converted = converted_writes(store_plan, writes, plan.request.timestamp_ms)
-        tallies.add(store_plan.name, len(converted), key_and_value_bytes(converted))
+        tallies.add(store_plan.name, len(converted), sum(key_and_value_sizes(converted)))
         yield converted
 
 
