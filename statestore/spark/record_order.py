@@ -66,8 +66,12 @@ def _merged(partitions: Sequence[list[pa.RecordBatch]]) -> Iterator[SourceRecord
     taken = np.concatenate(order)[np.argsort(np.concatenate(times), kind="stable")]
     del order, times
     starts = np.cumsum([0, *(part.num_rows for part in parts)])
+    sizes = np.concatenate([record_sizes(part) for part in parts])
+    # Python objects of a few MB at a time: there may be millions of records, and large ones.
     for at in range(0, len(taken), _RECORDS_AT_ONCE):
-        yield from _records(parts, starts, taken[at : at + _RECORDS_AT_ONCE])
+        rows = taken[at : at + _RECORDS_AT_ONCE]
+        for piece in slices(sizes[rows], _BYTES_AT_ONCE):
+            yield from _records(parts, starts, rows[piece])
 
 
 def _numbers(column: str, parts: list[pa.RecordBatch]) -> Integers:
@@ -75,39 +79,20 @@ def _numbers(column: str, parts: list[pa.RecordBatch]) -> Integers:
 
 
 def _records(parts: Sequence[pa.RecordBatch], starts: Integers, rows: Integers) -> Iterator[SourceRecord]:
-    """Yield the records in `rows`, which count through all parts; `starts` says where each part begins.
-
-    Python objects of a few MB at a time: there may be millions of records, and large ones.
-    """
+    """Yield the records in `rows`, which count through all parts; `starts` says where each part begins."""
     owners = np.searchsorted(starts, rows, side="right") - 1
-    rows = rows - starts[owners]
-    sizes = np.empty(len(rows), np.int64)
-    for owner, at in _by_owner(owners):
-        first, last = int(rows[at].min()), int(rows[at].max())
-        sizes[at] = record_sizes(parts[owner].slice(first, last - first + 1))[rows[at] - first]
-    for piece in slices(sizes, _BYTES_AT_ONCE):
-        yield from _together(parts, owners[piece], rows[piece])
-
-
-def _together(parts: Sequence[pa.RecordBatch], owners: Integers, rows: Integers) -> Iterator[SourceRecord]:
-    records: list[SourceRecord] = []
-    places = []
-    for owner, at in _by_owner(owners):
-        records += _rows(parts[owner], rows[at])
-        places.append(at)
-    return map(records.__getitem__, np.argsort(np.concatenate(places)).tolist())
-
-
-def _by_owner(owners: Integers) -> Iterator[tuple[int, Integers]]:
-    """Yield each number in `owners`, and where it stands."""
-    order = np.argsort(owners, kind="stable")
-    changes = np.flatnonzero(np.diff(owners[order])) + 1
-    for at in np.split(order, changes):
-        yield int(owners[at[0]]), at
-
-
-def _rows(part: pa.RecordBatch, rows: Integers) -> Iterator[SourceRecord]:
-    """Yield some records of a part."""
-    in_a_row = bool((np.diff(rows) == 1).all())
-    records = part.slice(int(rows[0]), len(rows)) if in_a_row else part.take(pa.array(rows))
+    by_owner = np.argsort(owners, kind="stable")
+    changes = np.flatnonzero(np.diff(owners[by_owner])) + 1
+    found = [_rows(parts[owners[at[0]]], rows[at] - starts[owners[at[0]]]) for at in np.split(by_owner, changes)]
+    records = found[0]
+    if len(found) > 1:
+        places = np.empty(len(rows), np.int64)
+        places[by_owner] = np.arange(len(rows))
+        records = pa.concat_batches(found).take(pa.array(places))
     return zip(*(column.to_pylist() for column in records.columns), strict=True)
+
+
+def _rows(part: pa.RecordBatch, rows: Integers) -> pa.RecordBatch:
+    """Return some records of a part."""
+    in_a_row = bool((np.diff(rows) == 1).all())
+    return part.slice(int(rows[0]), len(rows)) if in_a_row else part.take(pa.array(rows))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for folder in ("statestore", "upgrade_tools") for path in (ROOT / folder).rglob("*.py")]
-MAY_GIVE_SEVERAL = {"chunk", "combine_chunks", "concat_batches", "read_next_batch", "to_batches"}
+MAY_GIVE_SEVERAL = {"chunk", "combine_chunks", "read_next_batch", "to_batches"}
 OWNER = ROOT / "statestore" / "format" / "binary_columns.py"
 """Its `as_one_array` raises where there would be several."""
 
