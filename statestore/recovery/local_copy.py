@@ -26,7 +26,7 @@ from statestore.bytestore.opening import finish_older_upgrades, open_store
 from statestore.bytestore.rocksdb import RocksDBDatabase, list_families
 from statestore.bytestore.shard_layout import column_family
 from statestore.bytestore.spilling import SpillSpace
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.upgrading import UpgradingByteStore
 from statestore.errors import (
     FormatError,
@@ -54,6 +54,8 @@ from statestore.recovery.snapshot_restore import (
 
 _LOG = logging.getLogger(__name__)
 _MAX_COPIES = 16
+_NO_FILES = ""
+"""The checksum that no directory has."""
 
 
 @dataclass
@@ -69,6 +71,25 @@ class LocalCopy:
     """The restore that is going on, if the copy was made anew or is far behind."""
     restored_from: Manifest | None = None
     """The snapshot that it was made of, if it was made just now."""
+    exact: bool = True
+    """Whether it held, when it was opened, nothing after the deltas that it holds for certain."""
+    intent: LocalMarker | None = None
+    """What its marker says until it is closed; None if nothing is applied to it and it is not upgraded."""
+
+    @property
+    def is_upgrading(self) -> bool:
+        """Whether entries may move from family to family."""
+        return any(isinstance(store.bytes, UpgradingByteStore) for store in self.stores.values())
+
+    def checkpoint(self, path: str) -> None:
+        """Make `path`, which must not exist, a database with all that the copy holds. Raises LocalDiskFullError."""
+        self.database.checkpoint(path)
+        if self.intent is not None and self.intent.applying is not None:
+            # All that was applied is on the disk now, and a kill before the copy is closed costs no rebuild.
+            self.intent = self.intent._replace(
+                delta=self.intent.applying, files=files_digest(self.path), repeatable=not self.is_upgrading
+            )
+            write_marker(self.path, self.intent, durably=False)
 
 
 @dataclass(frozen=True)
@@ -136,13 +157,15 @@ def open_local_copy(
 def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
     """Open the copy at `path` if it holds a version on the pointer's chain, else make one in its place."""
     pointer, stores = opening.pointer, opening.stores
-    applied = _applied_deltas(path, pointer, stores) if path.exists() else None
-    if applied is not None:
+    marker = _usable_marker(path, pointer, stores) if path.exists() else None
+    applied = None if marker is None else marker.applied(pointer.chain)
+    if marker is not None and applied is not None:
         try:
             database = opening.local.open_database(path, [column_family(spec) for spec in stores])
             with _closed_on_failure(database):
                 _drop_strangers(database, stores)
                 copy = LocalCopy(path, database, _open_stores(database, stores), applied)
+                copy.exact = marker.applying is None
                 if applied + 1 < len(pointer.deltas):
                     copy.restoring = opening.restoring(pointer.base_version + applied)
                 return copy
@@ -195,6 +218,7 @@ def _copy_of(
             # A store may have been given its next format before the upgrade to this one was through. No marker says
             # yet that anything is here, so a crash in the middle costs no entry.
             finish_older_upgrades(database, spec, partial(column_family, spec), spec.name)
+        database.flush()
         copy = LocalCopy(path, database, _open_stores(database, stores), 0, progress)
         if manifest is not None:
             copy.restored_from = manifest
@@ -233,8 +257,8 @@ def _drop_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> N
             database.drop_family(family)
 
 
-def _applied_deltas(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]) -> int | None:
-    """Return how many of the pointer's deltas the copy at `path` holds, None if it is of no use.
+def _usable_marker(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]) -> LocalMarker | None:
+    """Return what the copy at `path` holds, None if it is of no use to the pointer.
 
     From now on its marker no longer says what files there are: the database is about to be opened.
     """
@@ -242,16 +266,14 @@ def _applied_deltas(path: Path, pointer: CommitPointer, stores: Sequence[StoreSp
         marker = read_marker(path)
         if marker is None or (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
             return None
-        if marker.files is not None and marker.files != files_digest(path):
-            raise FormatError("local copy", f"{path} does not hold the files that it was closed with")
+        if marker.files is not None:
+            marker = marker.found_with(files_digest(path))
         if is_damaged(path):
-            raise FormatError("local copy", f"{path} has a table that can't be read")
+            raise FormatError("local copy", "it has a table that can't be read")
         families = list_families(str(path))
     except (FormatError, LocalStateCorruptedError) as damage:
-        _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
+        _LOG.warning("shard %d: rebuilding the local copy in %s: %s", pointer.shard, path, damage)
         return None
-    if marker.applying is not None and not marker.delta:
-        return None  # cheaper to begin anew than to tell what is there
     applied = marker.applied(pointer.chain)
     if applied is None:
         return None
@@ -260,7 +282,7 @@ def _applied_deltas(path: Path, pointer: CommitPointer, stores: Sequence[StoreSp
         _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
         return None
     write_marker(path, marker._replace(files=None), durably=False)
-    return applied
+    return marker
 
 
 def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict[str, CommittedStore]:
@@ -273,15 +295,17 @@ def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict
 def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
     """Apply the deltas of the pointer that the copy does not hold yet."""
     pointer = opening.pointer
-    upgrading = any(isinstance(store.bytes, UpgradingByteStore) for store in copy.stores.values())
-    if upgrading or copy.applied < len(pointer.deltas):
-        # An upgrade moves entries from family to family, and a crash may keep only the half of a move that deletes:
-        # then nothing in the copy is certain.
-        certain = "" if upgrading else pointer.chain[copy.applied]
-        intent = LocalMarker(
-            pointer.state_id, pointer.shard, certain, applying=pointer.head, stores=tuple(opening.stores)
+    if copy.is_upgrading or copy.applied < len(pointer.deltas):
+        copy.intent = LocalMarker(
+            pointer.state_id,
+            pointer.shard,
+            pointer.chain[copy.applied],
+            applying=pointer.head,
+            files=files_digest(copy.path) if copy.exact else _NO_FILES,
+            stores=tuple(opening.stores),
+            repeatable=not copy.is_upgrading and all(spec.kind is not StoreKind.VERSIONED for spec in opening.stores),
         )
-        write_marker(copy.path, intent, durably=True)
+        write_marker(copy.path, copy.intent, durably=True)
         restore(opening.location, pointer, copy.applied, copy.stores, opening.space, copy.restoring)
     if copy.restoring is not None:
         copy.restoring.end()

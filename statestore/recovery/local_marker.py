@@ -1,20 +1,27 @@
 """`statestore.marker` in a local copy's directory: which committed version the copy holds.
 
     {"state_id": str, "shard": int, "delta": str, "applying": str | null, "files": str | null,
-     "stores": [StoreSpec as JSON, ...]}
+     "stores": [StoreSpec as JSON, ...], "repeatable": bool}
 
 `delta` names the last delta that is in the database for certain. While later ones are being applied, `applying` names
-the last of them: then the database holds an unknown part of what comes after `delta`, up to `applying`. Applying a
-delta twice changes nothing, so such a copy is good for every chain that both are on.
+the last of them.
 
-`files` is a checksum of what the directory held when the database was closed: names and sizes of all files, and the
-content of those that say which tables there are. RocksDB takes such a file that is cut for one that was never finished,
-and opens without the tables that are missing in it. While the database is open, and after a crash, `files` is null.
+`files` is a checksum of what the directory held when `delta` was the last delta in it: names and sizes of all files,
+and the content of those that say which tables there are. Null says nothing of the files.
+
+- Without `applying` the database was closed then. RocksDB takes a list of tables that is cut for one that was never
+  finished, and opens without the tables that are missing in it: other files are damage.
+- With `applying`, the same files mean that nothing of what was to be applied reached the disk: the copy is at `delta`.
+  Other files mean that it holds an unknown part of what comes after `delta`, up to `applying`. If that is `repeatable`,
+  applying it again gives what applying it once gives, and the copy is good for every chain that both deltas are on. If
+  not, the copy is of no use: versions that are put again may meet segments that have expired since, and an upgrade
+  moves entries, of which the half that deletes may be on the disk alone.
 
 The intent is on the disk before the database is touched, the outcome is written after the database was flushed and
 closed. Column families are flushed one after the other, so no marker within the database could say as much.
 
-`stores` says what is in it, for tools: a family's name does not tell a store's kind. Older releases did not write it.
+`stores` says what is in it, for tools: a family's name does not tell a store's kind. Older releases did not write it,
+nor `repeatable`, which is false then.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,26 +55,42 @@ class LocalMarker(NamedTuple):
     applying: str | None = None
     files: str | None = None
     stores: tuple[StoreSpec, ...] = ()
+    repeatable: bool = False
+
+    def found_with(self, files: str) -> LocalMarker:
+        """Return what the marker says of a copy whose directory holds `files`. Raises FormatError if it is damaged."""
+        if self.applying is not None and self.files == files:
+            return self._replace(applying=None)
+        if self.applying is None and self.files not in (None, files):
+            raise FormatError("local copy", "it does not hold the files that it was closed with")
+        return self
 
     def applied(self, chain: Sequence[str]) -> int | None:
         """Return how many deltas of `chain`, which begins with the one before them, the copy is sure to hold.
 
-        None if it holds anything that is not on it.
+        None if it holds anything that is not on it, or what can't be applied again.
         """
-        if self.delta not in chain or (self.applying is not None and self.applying not in chain):
+        if self.delta not in chain:
+            return None
+        if self.applying is not None and not (self.repeatable and self.applying in chain):
             return None
         return chain.index(self.delta)
 
 
 def files_digest(copy: Path) -> str:
-    """Return a checksum of what a closed database's directory holds; of tables it takes names and sizes."""
+    """Return a checksum of what a database's directory holds; of tables it takes names and sizes.
+
+    That of an open database is taken before anything is applied to it: no list of tables that has any of that in it can
+    have the same checksum, whatever compactions do meanwhile.
+    """
     hashed = new_digest()
     for path in sorted(copy.iterdir()):
         if path.name == _NAME or path.name.startswith(_NOT_COUNTED):
             continue
-        hashed.update(f"{path.name}:{path.stat().st_size}\n".encode())
-        if path.name.startswith(_LIST_OF_TABLES):
-            hashed.update(path.read_bytes())
+        with suppress(FileNotFoundError):  # a compaction has just removed it
+            hashed.update(f"{path.name}:{path.stat().st_size}\n".encode())
+            if path.name.startswith(_LIST_OF_TABLES):
+                hashed.update(path.read_bytes())
     return hashed.hexdigest()
 
 
@@ -88,6 +112,7 @@ def read_marker(copy: Path) -> LocalMarker | None:
             None if applying is None else str(applying),
             fields.get("files"),
             tuple(StoreSpec.from_json(spec) for spec in fields.get("stores", ())),
+            fields.get("repeatable") is True,
         )
     except (*MALFORMED, FormatError) as cause:
         raise FormatError("local marker", f"{path} is not one: {data[:200]!r}") from cause

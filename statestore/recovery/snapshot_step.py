@@ -81,7 +81,7 @@ class SnapshotStep:
             plan = None
         elif plan is None and copy is not None:
             entries = {name: store.bytes.approximate_num_entries() for name, store in copy.stores.items()}
-            plan = planned.begin(self.pointer, self.epoch, copy.path.name, copy.database.checkpoint, entries)
+            plan = planned.begin(self.pointer, self.epoch, copy.path.name, copy.checkpoint, entries)
             figures = SnapshotFigures(begun=1)
         if plan is not None or self._has_garbage:
             upload.start(self.pointer, plan, self._collect_garbage)

@@ -17,27 +17,38 @@ CHAIN = ["", "d1", "d2", "d3"]
 
 
 @pytest.mark.parametrize(
-    ("delta", "applying", "applied"),
+    ("delta", "applying", "repeatable", "applied"),
     [
-        ("d3", None, 3),
-        ("d1", None, 1),
-        ("", None, 0),
-        ("", "d2", 0),
-        ("d1", "d3", 1),
-        ("other", None, None),
-        ("d1", "other", None),
-        ("", "other", None),
+        ("d3", None, False, 3),
+        ("d1", None, False, 1),
+        ("", None, False, 0),
+        ("", "d2", True, 0),
+        ("d1", "d3", True, 1),
+        ("d1", "d3", False, None),
+        ("other", None, False, None),
+        ("d1", "other", True, None),
+        ("", "other", True, None),
     ],
 )
-def test_what_is_certain_of_a_copy(delta: str, applying: str | None, applied: int | None) -> None:
-    assert LocalMarker("s", 0, delta, applying).applied(CHAIN) == applied
+def test_what_is_certain_of_a_copy(delta: str, applying: str | None, repeatable: bool, applied: int | None) -> None:
+    assert LocalMarker("s", 0, delta, applying, repeatable=repeatable).applied(CHAIN) == applied
+
+
+def test_files_say_whether_anything_was_applied() -> None:
+    begun = LocalMarker("s", 0, "d1", "d3", "f")
+    assert begun.found_with("f") == LocalMarker("s", 0, "d1", None, "f"), "also for chains without d3"
+    assert begun.found_with("g") == begun
+    closed = LocalMarker("s", 0, "d1", None, "f")
+    assert closed.found_with("f") == closed
+    with pytest.raises(FormatError, match="closed with"):
+        closed.found_with("g")
 
 
 def test_a_chain_that_begins_at_a_snapshot_knows_no_earlier_version() -> None:
     chain = ["d7", "d8"]
     assert LocalMarker("s", 0, "").applied(chain) is None
-    assert LocalMarker("s", 0, "d6", "d8").applied(chain) is None
-    assert LocalMarker("s", 0, "d7", "d8").applied(chain) == 0
+    assert LocalMarker("s", 0, "d6", "d8", repeatable=True).applied(chain) is None
+    assert LocalMarker("s", 0, "d7", "d8", repeatable=True).applied(chain) == 0
     assert LocalMarker("s", 0, "d8").applied(chain) == 1
 
 
@@ -51,11 +62,18 @@ def test_markers_of_every_release_are_read(tmp_path: Path) -> None:
         '"window_size_ms": 10000}]}'
     )
     assert read_marker(tmp_path) == LocalMarker("s", 3, "d1", "d2", "f", (WINDOWS,))
+    marker.write_text(
+        '{"state_id": "s", "shard": 3, "delta": "d1", "applying": "d2", "files": "f", "stores": [], "repeatable": true}'
+    )
+    assert read_marker(tmp_path) == LocalMarker("s", 3, "d1", "d2", "f", (), True)
 
 
 def test_a_marker_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_marker(tmp_path) is None
-    for marker in (LocalMarker("s", 3, "d1", "d2"), LocalMarker("s", 3, "d2", None, "f", (TOTALS, WINDOWS))):
+    for marker in (
+        LocalMarker("s", 3, "d1", "d2", "f", (), True),
+        LocalMarker("s", 3, "d2", None, "f", (TOTALS, WINDOWS)),
+    ):
         write_marker(tmp_path, marker, durably=True)
         assert read_marker(tmp_path) == marker
 
