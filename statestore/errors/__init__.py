@@ -33,6 +33,7 @@ StateStoreError
 │   ├── DurableFileCorruptedError
 │   ├── SnapshotFormatError     a newer release wrote the snapshot
 │   ├── CommitPointerError      the pointer in Spark's state is not one of ours
+│   ├── UnreadableCommitError   what a batch would commit could not be read by the next one
 │   └── ChangesUnavailableError  what changed between two batches is not all there
 ├── NewStateError               a state can't be made in a new location
 │   ├── TargetNotEmptyError     the new location holds something already
@@ -192,6 +193,7 @@ from statestore.errors.state import (
     StoreFormatError,
     UnknownColumnFamilyError,
     UnknownEntryError,
+    UnreadableCommitError,
 )
 from statestore.errors.tools import (
     ApplicationRunningError,
@@ -322,5 +324,6 @@ __all__ = [
     "UnknownLayoutError",
     "UnknownRecordKeyError",
     "UnknownTopicError",
+    "UnreadableCommitError",
     "VarintError",
 ]

@@ -290,4 +290,22 @@ class SnapshotFormatError(RecoveryError):
 
 
 class CommitPointerError(RecoveryError):
-    """The commit pointer in Spark's state can't be read."""
+    """The commit pointer in Spark's state can't be read. `field` is the one that is wrong, None if it is not one."""
+
+    def __init__(self, where: str, problem: str, *, field: str | None = None) -> None:
+        super().__init__(where, problem)
+        self.field = field
+
+
+class UnreadableCommitError(RecoveryError):
+    """What a batch would have committed could not be read by the next one. Nothing was committed."""
+
+    def __init__(self, *, shard: int, version: int, field: str | None, problem: str) -> None:
+        super().__init__(
+            f"shard {shard}",
+            f"version {version} was not committed, because its commit pointer could not be read back: {problem}. Look "
+            "for where a time, a count or a name like this comes from: a timestamp, schedule() or the call of commit()",
+        )
+        self.shard = shard
+        self.version = version
+        self.field = field

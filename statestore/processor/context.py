@@ -8,7 +8,7 @@ from typing import Any
 
 from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
 from statestore.headers import Headers
-from statestore.processor.punctuation import Cancellable, Punctuations, PunctuationType, Punctuator
+from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator
 from statestore.processor.record import Record, RecordMetadata
 
 Receiver = Callable[[Record[Any, Any]], None]
@@ -151,8 +151,8 @@ class ProcessorContext:
         With `start_ms`, times are `start_ms` plus multiples of the interval. When a schedule is due next is committed
         with the state: it goes on after a restart. Source: Kafka's ProcessingContext.schedule (KIP-138, KIP-1146).
 
-        Raises ValueError for an interval below 1 ms or a negative start, and TopologyError outside of `init` and in the
-        processor of a global store, whose topic has no time of its own.
+        Raises ValueError for an interval below 1 ms, a negative start, and times above 2^63 - 1, and TopologyError
+        outside of `init` and in the processor of a global store, whose topic has no time of its own.
         """
         if self._is_global:
             raise TopologyError(f"node {self.node!r} feeds a global store: it can't schedule punctuation")
@@ -162,6 +162,9 @@ class ProcessorContext:
             raise TypeError(f"punctuation_type must be a PunctuationType, got {punctuation_type!r}")
         if start_ms is not None and (type(start_ms) is not int or start_ms < 0):
             raise ValueError(f"start_ms must be a whole number, 0 or more, got {start_ms!r}")
+        for name, time_ms in (("interval_ms", interval_ms), ("start_ms", start_ms or 0)):
+            if time_ms > LAST_MS:
+                raise ValueError(f"{name} must be at most 2^63 - 1, got {time_ms}")
         if not callable(punctuator):
             raise TypeError(f"punctuator must be a function of the time, got {punctuator!r}")
         return self._punctuations.schedule(

@@ -14,8 +14,9 @@ from enum import Enum
 from statestore.errors import TopologyError
 from statestore.recovery.punctuations import RecordedPunctuation, RecordedPunctuations
 
-NEVER_MS = 2**63 - 1
-"""Later than any time in Kafka."""
+LAST_MS = 2**63 - 1
+"""The last time that there is in Kafka."""
+NEVER_MS = LAST_MS + 1
 
 
 class PunctuationType(Enum):
@@ -52,9 +53,16 @@ class Schedule(Cancellable):
         self.next_ms = next_ms
 
     def advance(self, now_ms: int) -> None:
-        """Set the time after `now_ms`, on the grid that the schedule began with: what was missed is not made up for."""
+        """Set the time after `now_ms`, on the grid that the schedule began with: what was missed is not made up for.
+
+        If there is no such time any more, the schedule is over.
+        """
         missed = max(0, now_ms - self.next_ms) // self.interval_ms
-        self.next_ms += (missed + 1) * self.interval_ms
+        next_ms = self.next_ms + (missed + 1) * self.interval_ms
+        if next_ms > LAST_MS:
+            self.cancel()
+        else:
+            self.next_ms = next_ms
 
 
 class PunctuationQueue:
@@ -113,7 +121,10 @@ class Punctuations:
         start_ms: int | None,
         now_ms: int,
     ) -> Cancellable:
-        """Return the schedule, due when it was recorded to be, else when a new one is. `now_ms` is the wall clock's."""
+        """Return the schedule, due when it was recorded to be, else when a new one is. `now_ms` is the wall clock's.
+
+        Raises TopologyError outside of `init`, ValueError if a new one would be due when there is no time any more.
+        """
         if self._initializing != node:
             raise TopologyError(
                 f"node {node!r} calls schedule() outside of its init(): a processor lives for one micro-batch, and "
@@ -123,14 +134,16 @@ class Punctuations:
         made = self._made.setdefault(node, [])
         recorded = self._recorded.get(node, ())
         before = recorded[len(made)] if len(made) < len(recorded) else None
-        first_ms = _first_ms(punctuation_type, interval_ms, start_ms, now_ms)
-        schedule = Schedule(node, interval_ms, start_ms, punctuator, first_ms)
         # A schedule with another clock, interval or start is another one: the topology was changed.
         if before is not None and before[:3] == (punctuation_type.value, interval_ms, start_ms):
+            schedule = Schedule(node, interval_ms, start_ms, punctuator, before.next_ms or 0)
             if before.next_ms is None:
                 schedule.cancel()
-            else:
-                schedule.next_ms = before.next_ms
+        else:
+            first_ms = _first_ms(punctuation_type, interval_ms, start_ms, now_ms)
+            if first_ms > LAST_MS:
+                raise ValueError(f"interval_ms: it would be due at {first_ms}, after the last time there is, 2^63 - 1")
+            schedule = Schedule(node, interval_ms, start_ms, punctuator, first_ms)
         made.append((punctuation_type, schedule))
         self._queue(punctuation_type).add(schedule)
         return schedule

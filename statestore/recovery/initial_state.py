@@ -25,8 +25,8 @@ def initial_name(shard: int) -> str:
 
 
 def write_initial_pointer(location: DurableLocation, pointer: CommitPointer) -> None:
-    """Have the shard of `pointer` start from it. Raises LocationNotWritableError."""
-    text = pointer.to_json()
+    """Have the shard of `pointer` start from it. Raises UnreadableCommitError, LocationNotWritableError."""
+    text = pointer.read_back().to_json()
     fields = {"format": INITIAL_FORMAT, "digest": digest(text.encode()), "pointer": text}
     location.write(initial_name(pointer.shard), json.dumps(fields).encode())
 

@@ -18,15 +18,15 @@ pointer that had it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from statestore.errors import CommitPointerError, DurableFileCorruptedError
+from statestore.errors import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.punctuations import RecordedPunctuations, punctuations_from_json
 
@@ -171,52 +171,87 @@ class CommitPointer:
 
     def to_json(self) -> str:
         """Return the pointer as it is kept in Spark's state."""
-        return json.dumps(
-            {
-                "format": POINTER_FORMAT,
-                "state_id": self.state_id,
-                "shard": self.shard,
-                "version": self.version,
-                "snapshots": [[made.version, *made.manifest, made.delta, made.since] for made in self.snapshots],
-                "deltas": self.deltas,
-                "skipped_records": self.skipped_records,
-                "stream_time_ms": self.stream_time_ms,
-                "stores": self.store_times_ms,
-                "punctuations": self.punctuations,
-            },
-            separators=(",", ":"),
-        )
+        return json.dumps(self._recorded(), separators=(",", ":"))
+
+    def read_back(self) -> CommitPointer:
+        """Return the pointer as the next batch will read it, which is this one.
+
+        Raises UnreadableCommitError if it could not, or would read another: committed, that would be the shard's end.
+        """
+        field_name: str | None = None
+        try:
+            found = self.from_json(self.to_json())
+            if found == self:
+                return found
+            field_name = next(
+                each.name for each in fields(self) if getattr(self, each.name) != getattr(found, each.name)
+            )
+            problem = f"{field_name}: {getattr(self, field_name)!r} reads back as {getattr(found, field_name)!r}"
+        except CommitPointerError as cause:
+            field_name, problem = cause.field, str(cause.__cause__)
+        except MALFORMED as cause:
+            problem = str(cause)
+            for name, value in self._recorded().items():
+                if not _is_json(value):
+                    field_name, problem = name, f"{name}: {cause}"
+        raise UnreadableCommitError(shard=self.shard, version=self.version, field=field_name, problem=problem)
+
+    def _recorded(self) -> dict[str, Any]:
+        return {
+            "format": POINTER_FORMAT,
+            "state_id": self.state_id,
+            "shard": self.shard,
+            "version": self.version,
+            "snapshots": [[made.version, *made.manifest, made.delta, made.since] for made in self.snapshots],
+            "deltas": self.deltas,
+            "skipped_records": self.skipped_records,
+            "stream_time_ms": self.stream_time_ms,
+            "stores": self.store_times_ms,
+            "punctuations": self.punctuations,
+        }
 
     @classmethod
     def from_json(cls, text: str) -> CommitPointer:
         """Return the pointer that `to_json` gave. Raises CommitPointerError if it is not one."""
         where = "commit pointer in Spark's state"
         try:
-            fields = json.loads(text)
-            if fields["format"] not in _READABLE_FORMATS:
+            found = json.loads(text)
+            if found["format"] not in _READABLE_FORMATS:
                 raise CommitPointerError(
                     where,
-                    f"has format {fields['format']!r}, this release knows {POINTER_FORMAT}: it was written by another "
+                    f"has format {found['format']!r}, this release knows {POINTER_FORMAT}: it was written by another "
                     "release of statestore, use that one",
                 )
-            deltas = tuple(
-                DurableFile(str(name), whole_number(size, 0), str(check)) for name, size, check in fields["deltas"]
-            )
-            pointer = cls(
-                str(fields["state_id"]),
-                whole_number(fields["shard"], 0),
-                whole_number(fields["version"], 0),
-                deltas,
-                whole_number(fields["skipped_records"], 0),
-                whole_number(fields["stream_time_ms"], -1),
-                {str(name): whole_number(time_ms, -1) for name, time_ms in fields.get("stores", {}).items()},
-                punctuations_from_json(fields.get("punctuations", {})),
-                tuple(_snapshot_from_json(snapshot) for snapshot in fields.get("snapshots", ())),
-            )
+            pointer = cls(**{_ATTRIBUTES.get(name, name): _read(found, name) for name in _READ})
             _check(pointer)
         except MALFORMED as cause:
-            raise CommitPointerError(where, f"{text[:200]!r} is not one of ours") from cause
+            field_name = cause.field if isinstance(cause, _FieldError) else None
+            raise CommitPointerError(where, f"{text[:200]!r} is not one of ours ({cause})", field=field_name) from cause
         return pointer
+
+
+class _FieldError(ValueError):
+    def __init__(self, field: str, problem: object) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
+def _read(found: Mapping[str, Any], name: str) -> Any:
+    """Return a field of a pointer's JSON, checked. Raises ValueError, which names it."""
+    if name in _SINCE and name not in found:
+        return _SINCE[name]
+    try:
+        return _READ[name](found[name])
+    except MALFORMED as cause:
+        raise _FieldError(name, cause) from cause
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except MALFORMED:
+        return False
+    return True
 
 
 def _check(pointer: CommitPointer) -> None:
@@ -234,5 +269,27 @@ def _check(pointer: CommitPointer) -> None:
 
 def _snapshot_from_json(fields: list[object]) -> SnapshotRef:
     version, name, size_bytes, check, delta, since = fields
-    manifest = DurableFile(str(name), whole_number(size_bytes, 0), str(check))
+    manifest = _file_from_json([name, size_bytes, check])
     return SnapshotRef(whole_number(version, 1), manifest, str(delta), whole_number(since, 1))
+
+
+def _file_from_json(recorded: list[object]) -> DurableFile:
+    name, size_bytes, check = recorded
+    return DurableFile(str(name), whole_number(size_bytes, 0), str(check))
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "state_id": str,
+    "shard": lambda shard: whole_number(shard, 0),
+    "version": lambda version: whole_number(version, 0),
+    "snapshots": lambda snapshots: tuple(_snapshot_from_json(snapshot) for snapshot in snapshots),
+    "deltas": lambda deltas: tuple(_file_from_json(delta) for delta in deltas),
+    "skipped_records": lambda count: whole_number(count, 0),
+    "stream_time_ms": lambda time_ms: whole_number(time_ms, -1),
+    "stores": lambda times_ms: {str(name): whole_number(time_ms, -1) for name, time_ms in times_ms.items()},
+    "punctuations": punctuations_from_json,
+}
+_ATTRIBUTES: Final = {"stores": "store_times_ms"}
+"""The fields that have another name in JSON."""
+_SINCE: Final[Mapping[str, Any]] = {"stores": {}, "punctuations": {}, "snapshots": ()}
+"""The fields that older formats don't have, and what they are then."""

@@ -27,9 +27,16 @@ RecordedPunctuations: TypeAlias = "Mapping[str, Sequence[RecordedPunctuation]]"
 def punctuations_from_json(fields: Any) -> dict[str, tuple[RecordedPunctuation, ...]]:
     """Return what json.loads made of RecordedPunctuations.
 
-    Raises ValueError, TypeError or AttributeError if it is not that.
+    Raises ValueError, which names the node, or AttributeError if it is not that.
     """
-    return {str(node): tuple(_recorded(*schedule) for schedule in schedules) for node, schedules in fields.items()}
+    return {str(node): _schedules(str(node), schedules) for node, schedules in fields.items()}
+
+
+def _schedules(node: str, schedules: Any) -> tuple[RecordedPunctuation, ...]:
+    try:
+        return tuple(_recorded(*schedule) for schedule in schedules)
+    except (ValueError, TypeError) as cause:
+        raise ValueError(f"node {node!r}: {cause}") from cause
 
 
 def _recorded(type_name: Any, interval_ms: Any, start_ms: Any, next_ms: Any) -> RecordedPunctuation:

@@ -175,9 +175,9 @@ class ShardBatch:
     ) -> CommitPointer:
         """Make what was logged durable as one delta and return the pointer that commits it, if Spark keeps it.
 
-        Without writes there is no delta and no new version. `punctuations` of None are those of before. Raises
-        LocationNotWritableError, RunFencedError, AttemptOutdatedError, CheckpointBehindError,
-        SpilledDeltaCorruptedError, and what a spill failed with.
+        Without writes there is no delta and no new version. `punctuations` of None are those of before. What is
+        returned was read back. Raises LocationNotWritableError, RunFencedError, AttemptOutdatedError,
+        CheckpointBehindError, UnreadableCommitError, SpilledDeltaCorruptedError, and what a spill failed with.
         """
         advance = partial(
             self.pointer.advance,
@@ -188,7 +188,7 @@ class ShardBatch:
         )
         written = self.delta.finish()
         if written is None:
-            return advance(None)
+            return advance(None).read_back()
         state = self.state
         fences = RunFences(state.location, state.run, state.accept_older_checkpoint, state.recovery.retained)
         epoch = fences.hold(self.pointer)
@@ -199,7 +199,7 @@ class ShardBatch:
         self.figures.stores = written.stores
         self.figures.delta = DeltaFigures(1, written.size_bytes)
         self.figures.spill = self.delta.spilled
-        return committed
+        return committed.read_back()
 
     def finish_upgrades(self, budget_ms: float) -> None:
         """Move entries of older formats in the local copy for about `budget_ms`; what is committed is not touched."""

@@ -243,3 +243,38 @@ def test_arguments_that_make_no_schedule(arguments: tuple[Any, ...], error: type
 def test_a_start_before_time_began_is_refused() -> None:
     with pytest.raises(ProcessorError, match="start_ms must be a whole number, 0 or more"):
         task_of(topology(lambda context: context.schedule(1, WALL, print, start_ms=-1)))
+
+
+LATEST_MS = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "kind", "start_ms", "message"),
+    [
+        (2**63, STREAM, None, r"interval_ms must be at most 2\^63 - 1"),
+        (1, STREAM, 2**63, r"start_ms must be at most 2\^63 - 1"),
+        (LATEST_MS, WALL, None, r"would be due at .*, after the last time there is, 2\^63 - 1"),
+    ],
+)
+def test_a_schedule_is_of_times_that_there_are(
+    interval_ms: int, kind: PunctuationType, start_ms: int | None, message: str
+) -> None:
+    with pytest.raises(ProcessorError, match=message):
+        task_of(topology(lambda context: context.schedule(interval_ms, kind, print, start_ms=start_ms)), now_ms=5)
+
+
+def test_a_schedule_that_no_time_is_left_for_is_over() -> None:
+    """At the last time there is, every schedule fires once, is recorded as over, and is over in the next task."""
+    found: list[int] = []
+    made = topology(lambda context: context.schedule(10, STREAM, fired(found)))
+    task = task_of(made)
+    task.process([record(LATEST_MS)])
+    assert found == [LATEST_MS]
+    recorded = task.punctuations()
+    assert [each.next_ms for each in recorded["p"]] == [None]
+    task_of(made, recorded).process([record(LATEST_MS)])
+    assert found == [LATEST_MS]
+
+
+def test_a_task_without_schedules_knows_the_last_time_there_is() -> None:
+    assert task_of(topology(lambda context: None)).process([record(LATEST_MS)]) == 1

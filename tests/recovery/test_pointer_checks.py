@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from statestore.errors import CommitPointerError
+from shards import Shard, stored
+from statestore.errors import CommitPointerError, UnreadableCommitError
 from statestore.recovery.pointer import CommitPointer, DurableFile
+from statestore.recovery.punctuations import RecordedPunctuation
 
 RETAINED = 100
 
@@ -60,3 +62,41 @@ def test_a_pointer_that_does_not_fit_together_is_refused(damage: Callable[[dict[
     damage(fields)
     with pytest.raises(CommitPointerError, match="is not one of ours"):
         CommitPointer.from_json(json.dumps(fields))
+
+
+BEYOND_MS = 2**63
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "problem"),
+    [
+        ({"stream_time_ms": BEYOND_MS}, "stream_time_ms", "9223372036854775808 is not a whole number"),
+        ({"stream_time_ms": 5.0}, "stream_time_ms", "5.0 is not a whole number"),
+        ({"stream_time_ms": object()}, "stream_time_ms", "not JSON serializable"),
+        ({"skipped_records": -1}, "skipped_records", "-1 is not a whole number"),
+        (
+            {"punctuations": {"totals": [RecordedPunctuation("stream-time", 10, None, BEYOND_MS)]}},
+            "punctuations",
+            "node 'totals': 9223372036854775808 is not a whole number",
+        ),
+        ({"punctuations": {7: ()}}, "punctuations", "reads back as {'7': ()}"),
+    ],
+)
+@pytest.mark.parametrize("changes", [{}, {b"a": stored(b"1")}], ids=["no delta", "a delta"])
+def test_what_could_not_be_read_back_is_not_committed(
+    shard: Shard, changes: dict[bytes, bytes | None], given: dict[str, Any], field: str, problem: str
+) -> None:
+    with shard.open(shard.start()) as batch:
+        batch.stores["totals"].write(changes.items())
+        with pytest.raises(UnreadableCommitError, match="was not committed") as failure:
+            batch.commit(**given)
+    assert (failure.value.shard, failure.value.version) == (0, 1 if changes else 0)
+    assert failure.value.field == field
+    assert problem in str(failure.value)
+
+
+def test_times_of_stores_are_read_back_too(shard: Shard) -> None:
+    with shard.open(shard.start()) as batch:
+        batch.batch.stream_times_ms["windows"] = BEYOND_MS
+        with pytest.raises(UnreadableCommitError, match="stores: 9223372036854775808"):
+            batch.commit()
