@@ -33,6 +33,11 @@ FAMILIES: Final[dict[StoreKind, dict[StoreFormat, str]]] = {
 }
 
 
+def skips_a_step(older: StoreFormat, newer: StoreFormat) -> bool:
+    """Return whether an upgrade takes plain values to headers at once: KIP-1271 has them timestamped first."""
+    return (older, newer) == (StoreFormat.PLAIN, StoreFormat.TIMESTAMPED_WITH_HEADERS)
+
+
 def older_formats(kind: StoreKind, store_format: StoreFormat) -> tuple[StoreFormat, ...]:
     """Return the formats that a store of this kind and format can be upgraded from, the newest first."""
     older = [known for known in FAMILIES[kind] if upgrade_between(known, store_format) is not None]

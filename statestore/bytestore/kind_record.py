@@ -13,6 +13,7 @@ from pathlib import Path
 
 from statestore.bytestore.families import older_formats
 from statestore.bytestore.kafka_streams_layout import RECORD_FILE
+from statestore.bytestore.opening import refuse_skipped_step
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import FormatError, StoreError, StoreFormatError
 
@@ -56,13 +57,14 @@ def write_record(database: Path, spec: StoreSpec) -> None:
 def refuse_other_kind(recorded: StoreSpec, spec: StoreSpec, where: Path, name: str) -> None:
     """Raise StoreFormatError if `spec` would read the bytes of the recorded store as something that they are not.
 
-    An older format is no obstacle: it is upgraded. The retention may change; names are not compared, so a directory may
-    be given to a store of another name.
+    An older format is no obstacle where it may be upgraded: see `refuse_skipped_step`. The retention may change; names
+    are not compared, so a directory may be given to a store of another name.
     """
     if _layout(recorded) == _layout(spec) and recorded.format in (
         spec.format,
         *older_formats(spec.kind, spec.format),
     ):
+        refuse_skipped_step(recorded.format, spec, str(where), name)
         return
     raise StoreFormatError(
         name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
-from statestore.bytestore.families import DEFAULT_FAMILY, FAMILIES, older_formats
+from statestore.bytestore.families import DEFAULT_FAMILY, FAMILIES, older_formats, skips_a_step
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.segments import is_latest_key
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
@@ -18,6 +18,15 @@ from statestore.format.versioned_row import convert_latest_row, convert_segment_
 _RESTORE_OLDER: Final = (
     "A downgrade is not supported: open it in the recorded format, or delete the local state and restore the store "
     "from its changelog"
+)
+
+_TAKE_BOTH_STEPS: Final = (
+    "KIP-1271 has no upgrade from plain values to headers, for their timestamps are unknown. Give the store its "
+    "timestamped builder first, start once, finish the upgrade (`finish_upgrade`, or `upgrade-tools finish-upgrade`), "
+    "and then take the builder with headers; or have both steps done at once, by the builder's "
+    "`with_upgrade_through_timestamped()` or by `upgrade-tools migrate --to headers --through-timestamped`. Either way "
+    "such values have the timestamp -1 until they are written again, unless `migrate` gives them one with "
+    "--timestamp-ms"
 )
 
 FamilyName = Callable[[StoreFormat], str]
@@ -38,10 +47,13 @@ class OpenDatabase(FamilyDatabase, Protocol):
         ...
 
 
-def open_store(database: OpenDatabase, spec: StoreSpec, family_name: FamilyName, name: str) -> ByteStore:
+def open_store(
+    database: OpenDatabase, spec: StoreSpec, family_name: FamilyName, name: str, *, begins_upgrade: bool = False
+) -> ByteStore:
     """Return the byte store of `spec` in a database that has its family, as an upgrade if there is an older format.
 
-    `name` is the store's, or its segment's, in errors. Raises StoreFormatError if it has entries in two older formats.
+    `name` is the store's, or its segment's, in errors. Raises StoreFormatError if it has entries in two older formats,
+    and, where the upgrade is one that begins now, if it skips a step that `spec` does not allow to be skipped.
     """
     wanted = family_name(spec.format)
     older, inhabited = _older_families(database, spec, family_name)
@@ -59,6 +71,8 @@ def open_store(database: OpenDatabase, spec: StoreSpec, family_name: FamilyName,
             database.drop_family(family_name(known))
     if not inhabited:
         return database.family(wanted, name)
+    if begins_upgrade:
+        refuse_skipped_step(inhabited[0], spec, database.path, name)
     convert = conversion(spec.kind, inhabited[0], spec.format)
     return UpgradingByteStore(database, wanted, family_name(inhabited[0]), convert, name)
 
@@ -98,6 +112,18 @@ def refuse_downgrade(
                 where=where,
                 remedy=remedy,
             )
+
+
+def refuse_skipped_step(recorded: StoreFormat, spec: StoreSpec, where: str, name: str) -> None:
+    """Raise StoreFormatError if `spec` would give plain values headers at once, and nobody has said that it may."""
+    if skips_a_step(recorded, spec.format) and not spec.through_timestamped:
+        raise StoreFormatError(
+            name,
+            recorded=f"{spec.kind.value} store, {recorded.describe()}",
+            asked=spec.describe(),
+            where=where,
+            remedy=_TAKE_BOTH_STEPS,
+        )
 
 
 def conversion(kind: StoreKind, older: StoreFormat, newer: StoreFormat) -> Convert:

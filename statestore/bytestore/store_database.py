@@ -94,7 +94,14 @@ class StoreDatabase:
         self._database = RocksDBDatabase(str(path), families, write_ahead_log=True, compacting=compacting)
         self._created = set(self._database.families) - {*present, DEFAULT_FAMILY}
         try:
-            self.store = open_store(self._database, spec, lambda known: column_family(spec, known), name)
+            self.store = open_store(
+                self._database,
+                spec,
+                lambda known: column_family(spec, known),
+                name,
+                # Kafka Streams may have begun it, which it does without being asked.
+                begins_upgrade=column_family(spec) in self._created,
+            )
             self._offsets: RocksDBByteStore = self._database.family(OFFSETS_FAMILY, name)
             self.was_closed_cleanly, self.committed = self._read_committed()
         except BaseException:

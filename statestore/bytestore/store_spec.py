@@ -6,7 +6,7 @@ Recorded in the state location when a query starts for the first time, and compa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -63,6 +63,8 @@ class StoreSpec:
     """The size of every window, in milliseconds; None for all but window stores."""
     retain_duplicates: bool = False
     """Whether a window store keeps every value that is put for a key and window."""
+    through_timestamped: bool = field(default=False, compare=False)
+    """Whether plain values that are found may get headers at once, with the timestamp -1. Asked, never recorded."""
 
     def __post_init__(self) -> None:
         checked_store_name(self.name)
@@ -93,9 +95,9 @@ class StoreSpec:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; format and kind go by name, what a kind does not have is left out."""
         recorded: dict[str, Any] = {"name": self.name, "kind": self.kind.value, "format": self.format.name}
-        for field in ("retention_ms", "segment_interval_ms", "window_size_ms"):
-            if getattr(self, field) is not None:
-                recorded[field] = getattr(self, field)
+        for span in ("retention_ms", "segment_interval_ms", "window_size_ms"):
+            if getattr(self, span) is not None:
+                recorded[span] = getattr(self, span)
         if self.retain_duplicates:
             recorded["retain_duplicates"] = True
         return recorded

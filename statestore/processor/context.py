@@ -109,7 +109,8 @@ class ProcessorContext:
 
         Returns when they have processed it. All children receive the very same record: who changes its headers changes
         them for those that come after, as in Kafka. While they run, the record's timestamp and headers are those that
-        stores log; topic, partition and offset stay those of the input record.
+        stores log; topic, partition and offset stay those of the input record. A record of unknown time (-1) goes on
+        with the time of what is being processed, as a record of its own. Kafka has no such record.
 
         Raises TopologyError if there is no such child, and in `init` and `close`, which belong to no record.
         """
@@ -117,6 +118,8 @@ class ProcessorContext:
             raise TypeError(f"node {self.node!r} can only forward a Record, not {record!r}")
         context = self._record_context
         timestamp_ms, headers = context.timestamp_ms, context.headers
+        if record.timestamp_ms < 0:
+            record = record.with_timestamp_ms(timestamp_ms)
         context.timestamp_ms, context.headers = record.timestamp_ms, record.headers
         try:
             receivers = self._receivers if child is None else (self._child(child),)
@@ -175,11 +178,13 @@ class ProcessorContext:
     def resumed(self, record: Record[Any, Any], metadata: RecordMetadata | None) -> Iterator[None]:
         """Have `record`, which was held back, be the one that is processed inside of the `with`.
 
-        What is written there is logged with its timestamp and headers. Metadata of None: it came from no topic.
+        What is written there is logged with its timestamp and headers; of an unknown timestamp (-1), with that of what
+        is being processed. Metadata of None: it came from no topic.
         """
         context = self._record_context
         before = context.timestamp_ms, context.headers, context.metadata
-        context.enter_record(record.timestamp_ms, record.headers, metadata)
+        timestamp_ms = before[0] if record.timestamp_ms < 0 else record.timestamp_ms
+        context.enter_record(timestamp_ms, record.headers, metadata)
         try:
             yield
         except (ProcessorError, LocalStateCorruptedError):

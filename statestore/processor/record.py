@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from operator import index
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
+from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
 
 if TYPE_CHECKING:
@@ -62,8 +63,10 @@ class Record(RecordFields[K, V]):
     """A key, a value, a timestamp in milliseconds since the epoch, and headers. Key and value may be None.
 
     The headers are the record's own: those that are given are copied, as in Kafka, and so are those that the `with_`
-    methods pass on. Copying Headers parses nothing; keys and values in pairs will do too. Raises ValueError for a
-    timestamp that is negative or has more than 64 bits, TypeError for one that is no whole number.
+    methods pass on. Copying Headers parses nothing; keys and values in pairs will do too. A timestamp of -1 is one that
+    nobody knows, as a store has of what was in it before it had timestamps: `forward` gives the record that of the
+    record being processed. Raises ValueError for a timestamp that is otherwise negative or has more than 64 bits,
+    TypeError for one that is no whole number.
     """
 
     __slots__ = ()
@@ -87,7 +90,7 @@ class Record(RecordFields[K, V]):
         return Record(self.key, value, self.timestamp_ms, self.headers)
 
     def with_timestamp_ms(self, timestamp_ms: int) -> Record[K, V]:
-        """Return this record with another timestamp. Raises ValueError if it is negative."""
+        """Return this record with another timestamp. Raises what Record raises."""
         return Record(self.key, self.value, timestamp_ms, self.headers)
 
     def with_headers(self, headers: HeadersLike) -> Record[K, V]:
@@ -105,8 +108,10 @@ def _checked_time(timestamp_ms: object) -> int:
         checked = index(timestamp_ms)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"the timestamp of a record must be a whole number, got {timestamp_ms!r}") from None
-    if not 0 <= checked <= _MAX_TIME_MS:
-        raise ValueError(f"the timestamp of a record must not be negative or of more than 64 bits, got {checked}")
+    if checked != UNKNOWN_TIMESTAMP_MS and not 0 <= checked <= _MAX_TIME_MS:
+        raise ValueError(
+            f"the timestamp of a record must not be negative or of more than 64 bits, got {checked}; -1 is unknown"
+        )
     return checked
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from statestore.bytestore.families import older_formats
+from statestore.bytestore.opening import refuse_skipped_step
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import (
     DurableFileCorruptedError,
@@ -241,6 +242,7 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
                 where=str(location),
                 remedy="Use the builder it was made with, or start anew with a new state_location and a new checkpoint",
             )
+        refuse_skipped_step(spec.format, now, str(location), spec.name)
 
 
 def _is_upgrade(recorded: StoreSpec, asked: StoreSpec) -> bool:

@@ -51,6 +51,8 @@ class StoreBuilder(Generic[S]):
     metrics_enabled: bool = False
     time_to_live: TimeToLive | None = None
     """After what time entries expire; None means never."""
+    through_timestamped: bool = False
+    """Whether plain values that are found may get headers at once."""
 
     @property
     def name(self) -> str:
@@ -65,7 +67,7 @@ class StoreBuilder(Generic[S]):
     @property
     def spec(self) -> StoreSpec:
         """What is recorded of the store."""
-        return self.supplier.spec(self.format)
+        return replace(self.supplier.spec(self.format), through_timestamped=self.through_timestamped)
 
     @property
     def expiry_store(self) -> StoreBuilder[KeyValueStore[bytes, bytes]] | None:
@@ -94,6 +96,20 @@ class StoreBuilder(Generic[S]):
         if self.supplier.kind is not StoreKind.KEY_VALUE:
             raise ValueError(f"store {self.name!r}: a {self.supplier.kind.value} store has a retention, not a ttl")
         return replace(self, time_to_live=TimeToLive.checked(ttl, clock))
+
+    def with_upgrade_through_timestamped(self) -> StoreBuilder[S]:
+        """Return a builder of a store that takes over plain values at once, with no headers and the timestamp -1.
+
+        Without it, a store of plain values is to be timestamped first, as KIP-1271 has it: to open it with headers
+        raises StoreFormatError. What `upgrade-tools migrate` calls --through-timestamped. Raises ValueError unless this
+        is a builder of timestamps and headers.
+        """
+        if self.format is not StoreFormat.TIMESTAMPED_WITH_HEADERS:
+            raise ValueError(
+                f"store {self.name!r}: only a store of timestamps and headers is two steps away from plain values, not "
+                f"one of format {self.format.describe()}"
+            )
+        return replace(self, through_timestamped=True)
 
     def with_caching_enabled(self, max_bytes: int = DEFAULT_CACHE_MAX_BYTES) -> StoreBuilder[S]:
         """Return a builder of a store that holds writes back until a flush, or until they exceed `max_bytes`.

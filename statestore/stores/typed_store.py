@@ -10,6 +10,7 @@ from statestore.bytestore.record_context import NoRecord, RecordContext
 from statestore.bytestore.upgrading import UpgradeProgress, upgradable
 from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
 from statestore.format.serde import Serde
+from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
 from statestore.stores.caching import CachingLayer
 from statestore.stores.codec import ValueCodec
@@ -116,8 +117,11 @@ class TypedStore:
         self._inner.close()
 
     def _timestamp_to_put(self, given_ms: int | None) -> int:
-        """Return `given_ms`, or the timestamp of the record. Raises ValueError if there is neither."""
-        if given_ms is not None:
+        """Return `given_ms`, or the timestamp of the record if none is given or the given one is unknown (-1).
+
+        Raises ValueError if there is neither.
+        """
+        if given_ms is not None and given_ms != UNKNOWN_TIMESTAMP_MS:
             if given_ms < 0:
                 raise ValueError(f"store {self.name!r}: timestamp_ms must not be negative, got {given_ms}")
             return given_ms

@@ -16,6 +16,7 @@ from typing import Any
 
 from statestore.bytestore.kind_record import refuse_other_kind
 from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.opening import refuse_skipped_step
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.task_directory import TaskDirectory
 from statestore.bytestore.write_set import WriteSet
@@ -149,12 +150,16 @@ class DriverState:
     def check_changelogs(self, topology: Topology) -> None:
         """Raise IncompleteChangelogError if a store of the topology can't be restored from its topic as a whole.
 
-        What has no topic at all is meant to be lost.
+        What has no topic at all is meant to be lost. Raises StoreFormatError where plain values would get headers at
+        once, which is no different from doing so in place.
         """
         for name, builder in topology.store_builders.items():
             log = self.logs.get(name)
-            if log is not None and log.missing and builder.logging_enabled:
+            if log is None:
+                continue
+            if log.missing and builder.logging_enabled:
                 raise IncompleteChangelogError(name, problem=log.missing)
+            refuse_skipped_step(log.spec.format, builder.spec, log.topic, name)
 
     def delete_local(self) -> None:
         """Delete what is on the disk of all stores, which are closed."""

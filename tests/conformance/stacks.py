@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -353,7 +353,7 @@ class Stack:
     def _on_disk(self, spec: StoreSpec) -> tuple[RocksDBDatabase | TaskDirectory, ByteStore]:
         if self.case.engine == "task directory":
             directory = TaskDirectory(self._path, "application")
-            return directory, directory.open_store(spec)
+            return directory, directory.open_store(replace(spec, through_timestamped=True))
         database = RocksDBDatabase(self._path, [column_family(spec)])
         return database, open_store(database, spec, partial(column_family, spec), NAME)
 

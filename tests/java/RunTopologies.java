@@ -861,7 +861,7 @@ public final class RunTopologies {
                 case "raise" -> throw new IllegalStateException("raised");
                 case "store" -> context.getStateStore("plain");
                 case "child" -> context.forward(record, "nobody");
-                case "time" -> context.forward(record.withTimestamp(-1));
+                case "time" -> context.forward(record.withTimestamp(-2));
                 case "null" -> put(context, "own", null, record.value());
                 default -> context.forward(record);
             }

@@ -208,8 +208,12 @@ class TestFirstStart:
         made = metadata_of_stores(legacy, 3, "key")
         claim_target(location, "a test", made)
         complete_filled(location, made, [])
-        settled = settle_metadata(location, replace(asked, stores=(TOTALS, WINDOWS)))
+        with pytest.raises(StoreFormatError, match=r"with_upgrade_through_timestamped\(\)"):
+            settle_metadata(location, replace(asked, stores=(TOTALS, WINDOWS)))
+        allowed = tuple(replace(spec, through_timestamped=True) for spec in (TOTALS, WINDOWS))
+        settled = settle_metadata(location, replace(asked, stores=allowed))
         assert settled.stores == (TOTALS, WINDOWS)
+        assert settle_metadata(location, replace(asked, stores=(TOTALS, WINDOWS))) == settled, "said once is enough"
 
     @pytest.mark.usefixtures("made")
     def test_is_refused_with_another_number_of_shards(self, location: DurableLocation, asked: StateMetadata) -> None:

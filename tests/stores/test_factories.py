@@ -212,6 +212,18 @@ def test_a_serde_that_looks_at_headers_gets_none_where_there_are_none(kind: str)
     assert store.get(b"k") == ("v:None" if kind == "plain" else ValueAndTimestamp("v:None", 1))
 
 
+def test_only_a_store_of_timestamps_and_headers_skips_a_step() -> None:
+    supplier = Stores.in_memory_key_value_store("s")
+    timed = Stores.timestamped_key_value_store_builder(supplier, *BYTES)
+    with pytest.raises(ValueError, match="store 's': only a store of timestamps and headers"):
+        timed.with_upgrade_through_timestamped()
+    headed = Stores.timestamped_key_value_store_with_headers_builder(supplier, *BYTES)
+    allowed = headed.with_upgrade_through_timestamped()
+    assert (headed.spec.through_timestamped, allowed.spec.through_timestamped) == (False, True)
+    assert headed.spec == allowed.spec, "it is asked, not recorded"
+    assert "through_timestamped" not in allowed.spec.to_json()
+
+
 def test_the_conversions_have_the_names_of_the_kip() -> None:
     assert HeaderBytesStore is HeadersBytesStore
     assert HeadersBytesStore.convert_to_header_format(b"\x00" * 7 + b"\x05v") == b"\x00" + b"\x00" * 7 + b"\x05v"

@@ -21,6 +21,7 @@ from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.write_set import WriteSet
 from statestore.format.header_bytes import encode_headers
 from statestore.format.serde import Serdes
+from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
@@ -92,6 +93,8 @@ def builder_of(kind: str, *, caching: bool = False) -> StoreBuilder[Any]:
     """Return the builder of a store of raw bytes of one of the fixtures' kinds."""
     create, supplier = _KINDS[kind]
     builder = create(supplier, Serdes.bytes(), Serdes.bytes())
+    if builder.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
+        builder = builder.with_upgrade_through_timestamped()  # as Kafka Streams does, unasked
     return builder.with_caching_enabled() if caching else builder
 
 

@@ -36,7 +36,10 @@ KINDS = {
 
 
 def spec_of(kind: str, name: str = "store") -> StoreSpec:
-    """The spec of a store of one of KINDS, with the parameters that all fixtures have."""
+    """The spec of a store of one of KINDS, with the parameters that all fixtures have.
+
+    Plain data may get headers at once, as in Kafka Streams, which wrote the fixtures.
+    """
     store_kind, store_format = KINDS[kind]
     retention_ms = {StoreKind.KEY_VALUE: None, StoreKind.VERSIONED: HISTORY_MS}.get(store_kind, RETENTION_MS)
     return StoreSpec(
@@ -47,6 +50,7 @@ def spec_of(kind: str, name: str = "store") -> StoreSpec:
         SEGMENT_MS if store_kind.is_segmented else None,
         WINDOW_MS if store_kind is StoreKind.WINDOW else None,
         retain_duplicates=kind.endswith("-dup"),
+        through_timestamped=True,
     )
 
 

@@ -276,7 +276,7 @@ def failing(kit: Kit) -> Topology:
         elif record.key == "child":
             context.forward(record, "nobody")
         elif record.key == "time":
-            context.forward(record.with_timestamp_ms(-1))
+            context.forward(record.with_timestamp_ms(-2))
         elif record.key == "null":
             put(context, "own", None, record.value)
         else:

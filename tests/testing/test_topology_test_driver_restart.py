@@ -15,6 +15,7 @@ from driver_topologies import (
     SEGMENT_MS,
     TEXT,
     UPGRADES,
+    allowing,
     chain,
     changelog_of,
     expected,
@@ -36,7 +37,7 @@ from statestore.errors import (
     StoreFormatError,
     TopologyError,
 )
-from statestore.testing import TopologyTestDriver
+from statestore.testing import TestRecord, TopologyTestDriver
 
 STEPS = [(older, newer) for older, newers in UPGRADES.items() for newer in newers]
 
@@ -123,7 +124,7 @@ def test_giving_a_store_headers_takes_one_restart(older: str, newer: str, in_mem
     with TopologyTestDriver(storing(older, in_memory=in_memory)) as driver:
         topic = input_of(driver)
         topic.pipe_input("old", "1", timestamp_ms=10_000, headers=HEADERS)
-        driver.restart(storing(newer, in_memory=in_memory), restore_from=restore_from)
+        driver.restart(storing(newer, in_memory=in_memory, change=allowing(older, newer)), restore_from=restore_from)
         time_ms = -1 if older in ("kv", "window") else 10_000
         store = driver.get_state_store("s")
         before = KINDS[newer].held("1", 10_000 if older == "versioned" else time_ms, NONE)
@@ -134,6 +135,52 @@ def test_giving_a_store_headers_takes_one_restart(older: str, newer: str, in_mem
             assert KINDS[newer].get(driver.get_state_store("s"), "new", 11_000) == after
             assert KINDS[newer].get(driver.get_state_store("s"), "old", 10_000) == before
             driver.restart(restore_from=how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("restore_from", ["disk", "changelog"])
+@pytest.mark.parametrize("in_memory", [False, True], ids=["persistent", "in memory"])
+@pytest.mark.parametrize("kind", ["kv", "window"])
+def test_plain_values_get_headers_in_two_steps(kind: str, in_memory: bool, restore_from: Any) -> None:
+    with TopologyTestDriver(storing(kind, in_memory=in_memory)) as driver:
+        input_of(driver).pipe_input("old", "1", timestamp_ms=10_000)
+        headed = storing(f"headers-{kind}", in_memory=in_memory)
+        with pytest.raises(StoreFormatError, match="through_timestamped") as raised:
+            driver.restart(headed, restore_from=restore_from)
+        for way in (
+            "timestamped builder",
+            "with_upgrade_through_timestamped()",
+            "migrate --to headers",
+            "timestamp -1",
+        ):
+            assert way in str(raised.value)
+        driver.restart(storing(kind, in_memory=in_memory))
+        assert KINDS[kind].get(driver.get_state_store("s"), "old", 10_000) == "1", "a refusal has changed nothing"
+        driver.restart(storing(f"ts-{kind}", in_memory=in_memory))
+        store = driver.get_state_store("s")
+        assert store is not None
+        store.finish_upgrade()
+        driver.restart(headed)
+        found = KINDS[f"headers-{kind}"].get(driver.get_state_store("s"), "old", 10_000)
+        assert found == ValueTimestampHeaders("1", -1, NONE)
+
+
+def test_a_value_of_unknown_time_is_forwarded_and_put_back() -> None:
+    def pass_on(context: ProcessorContext, record: Record[Any, Any]) -> None:
+        store = context.state_store("s")
+        held = store.get(record.key)
+        store.put_value(record.key, f"{held.value}!", timestamp_ms=held.timestamp_ms, headers=held.headers)
+        sent = Record(record.key, held.value, held.timestamp_ms, held.headers)
+        context.forward(sent)
+        assert sent.timestamp_ms == -1, "the processor's own record stays what it is"
+        assert context.current_timestamp_ms == record.timestamp_ms
+
+    with TopologyTestDriver(storing("kv")) as driver:
+        input_of(driver).pipe_input("old", "1", timestamp_ms=10_000)
+        output_of(driver).read_record()
+        driver.restart(chain(pass_on, KINDS["headers-kv"].persistent("s").with_upgrade_through_timestamped()))
+        input_of(driver).pipe_input("old", "2", timestamp_ms=20_000, headers=HEADERS)
+        assert output_of(driver).read_record() == TestRecord("old", "1", 20_000)
+        assert driver.get_state_store("s").get("old") == ValueTimestampHeaders("1!", 20_000, NONE)
 
 
 @pytest.mark.parametrize("in_memory", [False, True], ids=["persistent", "in memory"])

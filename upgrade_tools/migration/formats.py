@@ -8,7 +8,7 @@ KIP-1271 has no way from plain to headers, Kafka Streams itself upgrades so with
 
 from __future__ import annotations
 
-from statestore.bytestore.families import FAMILIES, older_formats
+from statestore.bytestore.families import FAMILIES, older_formats, skips_a_step
 from statestore.bytestore.store_spec import StoreKind
 from statestore.errors import MigrationRefusedError
 from statestore.format.store_format import StoreFormat
@@ -35,8 +35,7 @@ def target_kind(store: str, kind: Kind, request: MigrationRequest, layout: Targe
             problem=f"store {store!r} is {kind.value}, and has no way back to {wanted.describe()}",
             remedy="values would lose what is in them. If that is what you want, rebuild it with the command downgrade",
         )
-    skips_a_step = (present, wanted) == (StoreFormat.PLAIN, StoreFormat.TIMESTAMPED_WITH_HEADERS)
-    if skips_a_step and not request.through_timestamped:
+    if skips_a_step(present, wanted) and not request.through_timestamped:
         where = request.source if request.target is None else f"{request.source} {request.target}"
         again = request.source if request.target is None else request.target
         raise MigrationRefusedError(

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -91,7 +92,8 @@ class TaskState(State):
             directory = opened.enter_context(TaskDirectory(view, application_id, part, compacting=False))
             stores = {}
             for spec in specs:
-                store = directory.open_store(spec)
+                # It is a view: what an upgrade changes in it is thrown away.
+                store = directory.open_store(replace(spec, through_timestamped=True))
                 stores[spec.name] = OpenStore(
                     spec,
                     store,
