@@ -22,7 +22,8 @@ class _HeaderFields(NamedTuple):
 
 def _require_text(key: object) -> None:
     if not isinstance(key, str):
-        raise TypeError(f"a header key must be a str, got {key!r}")
+        whole = "; give the key alone, as in header.key" if isinstance(key, tuple) else ""
+        raise TypeError(f"a header key must be a str, got {key!r}{whole}")
 
 
 class Header(_HeaderFields):
@@ -38,6 +39,27 @@ class Header(_HeaderFields):
         if not key.isascii():
             key.encode()  # a lone surrogate is refused here, where it comes from, and not when the record is written
         return super().__new__(cls, key, value)
+
+
+def _checked_pairs(pairs: Iterable[tuple[str, bytes | None]]) -> tuple[Header, ...]:
+    """Return keys and values as headers. Raises TypeError that says what to write, and what `Header` raises."""
+    instead: dict[type, str] = {
+        dict: "a dict, whose keys can't repeat: write Headers(list(pairs.items()))",
+        str: "a str: write Headers([(key, value)])",
+        bytes: "bytes: write Headers.from_bytes(data)",
+        type(None): "None: write Headers() for none",
+    }
+    for kind, problem in instead.items():
+        if isinstance(pairs, kind):
+            raise TypeError(f"headers are keys and values in pairs, not {problem}")
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(
+                f"headers are keys and values in pairs, and {pair!r} is none: write Headers([(key, value), ...])"
+            )
+        found.append(Header(*pair))
+    return tuple(found)
 
 
 _as_header: Callable[[tuple[str, bytes | None]], Header] = partial(tuple.__new__, Header)
@@ -61,13 +83,13 @@ class Headers:
     def __init__(self, pairs: Iterable[tuple[str, bytes | None]] = ()) -> None:
         """Make headers of these keys and values, in this order; of other Headers a copy, which can be changed.
 
-        Raises what `Header` raises. Other Headers are not parsed.
+        Raises what `Header` raises, and TypeError for what are no pairs. Other Headers are not parsed.
         """
         if isinstance(pairs, Headers):
             self._take(pairs)
         else:
             self._bytes = None
-            self._headers = tuple(Header(key, value) for key, value in pairs)
+            self._headers = _checked_pairs(pairs)
         self._frozen = False
 
     @classmethod
@@ -102,7 +124,12 @@ class Headers:
             header = key
         else:
             if value is ...:
-                raise TypeError(f"add() needs a value for header {key!r}; None is one")
+                if isinstance(key, str):
+                    raise TypeError(f"add() needs a value for header {key!r}; None is one")
+                raise TypeError(
+                    f"add() takes a Header, or a key and a value, not {key!r}: write add(key, value) for each of them, "
+                    "or add(Header(*pair))"
+                )
             header = Header(key, value)
         self._refuse_if_frozen()
         self._replace((*self._parsed(), header))

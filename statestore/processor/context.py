@@ -120,7 +120,7 @@ class ProcessorContext:
         timestamp_ms, headers = context.timestamp_ms, context.headers
         if record.timestamp_ms < 0:
             record = record.with_timestamp_ms(timestamp_ms)
-        context.timestamp_ms, context.headers = record.timestamp_ms, record.headers
+        context.timestamp_ms, context.headers = record.timestamp_ms, record._headers
         try:
             receivers = self._receivers if child is None else (self._child(child),)
             for receive in receivers:

@@ -99,7 +99,7 @@ def sink_receiver(node: SinkNode, send: Callable[[SinkRecord], None], context: T
 
     def receive(record: Record[Any, Any]) -> None:
         key, value = record.key, record.value
-        headers = record.headers.copy() if adds_headers else record.headers
+        headers = record._headers.copy() if adds_headers else record._headers
         topic = topic_of if isinstance(topic_of, str) else _chosen_topic(node, topic_of(record, context.metadata))
         key_bytes, value_bytes = serializers[topic]
         try:

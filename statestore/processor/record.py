@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import index
+from operator import attrgetter, index
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
@@ -25,12 +25,21 @@ V2 = TypeVar("V2")
 class RecordFields(Generic[K, V]):
     """What all records have: a key, a value, a timestamp in milliseconds and headers. Equal by them, within a kind."""
 
-    __slots__ = ("headers", "key", "timestamp_ms", "value")
+    __slots__ = ("_headers", "key", "timestamp_ms", "value")
 
     key: K
     value: V
     timestamp_ms: int | None
-    headers: Headers
+    _headers: Headers
+
+    def _set_headers(self, headers: HeadersLike) -> None:
+        if headers is None:
+            raise TypeError("the headers of a record must not be None; () are none")
+        self._headers = Headers(headers)
+
+    # Read by C: this is read for every record. What runs the topology reads the field.
+    headers: Headers = property(attrgetter("_headers"), _set_headers)  # type: ignore[assignment]
+    """The headers, which are the record's own; those that are set are copied. Never None."""
 
     @classmethod
     def owning(cls, key: K, value: V, timestamp_ms: int | None, headers: Headers) -> Self:
@@ -39,7 +48,7 @@ class RecordFields(Generic[K, V]):
         record.key = key
         record.value = value
         record.timestamp_ms = timestamp_ms
-        record.headers = headers
+        record._headers = headers
         return record
 
     def __eq__(self, other: object) -> bool:
@@ -79,19 +88,19 @@ class Record(RecordFields[K, V]):
         self.key = key
         self.value = value
         self.timestamp_ms = timestamp_ms
-        self.headers = headers.copy() if headers.__class__ is Headers else own_headers(headers)
+        self._headers = headers.copy() if headers.__class__ is Headers else own_headers(headers)
 
     def with_key(self, key: K2) -> Record[K2, V]:
         """Return this record with another key."""
-        return Record(key, self.value, self.timestamp_ms, self.headers)
+        return Record(key, self.value, self.timestamp_ms, self._headers)
 
     def with_value(self, value: V2) -> Record[K, V2]:
         """Return this record with another value."""
-        return Record(self.key, value, self.timestamp_ms, self.headers)
+        return Record(self.key, value, self.timestamp_ms, self._headers)
 
     def with_timestamp_ms(self, timestamp_ms: int) -> Record[K, V]:
         """Return this record with another timestamp. Raises what Record raises."""
-        return Record(self.key, self.value, timestamp_ms, self.headers)
+        return Record(self.key, self.value, timestamp_ms, self._headers)
 
     def with_headers(self, headers: HeadersLike) -> Record[K, V]:
         """Return this record with a copy of other headers."""

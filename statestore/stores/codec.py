@@ -21,7 +21,12 @@ from statestore.format.value_timestamp_headers import (
     split_value_timestamp_headers,
 )
 from statestore.headers import Headers
-from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
+from statestore.stores.holders import (
+    AggregationWithHeaders,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    blank_value_timestamp_headers,
+)
 
 H = TypeVar("H")
 
@@ -91,11 +96,13 @@ def _timestamped_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
     def encode(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
         if holder is None or _checked(ValueTimestampHeaders, holder).value is None:
             return None
-        return encode_value_timestamp_headers(serialize(holder.value), holder.timestamp_ms, holder.headers.to_bytes())
+        return encode_value_timestamp_headers(serialize(holder.value), holder.timestamp_ms, holder.header_bytes)
 
     def decode(stored: bytes) -> ValueTimestampHeaders[Any]:
-        header_bytes, timestamp_ms, value = split_value_timestamp_headers(stored)
-        return ValueTimestampHeaders(deserialize(value), timestamp_ms, header_bytes)
+        held = blank_value_timestamp_headers()
+        held._headers, held._timestamp_ms, value = split_value_timestamp_headers(stored)
+        held._value = deserialize(value)
+        return held
 
     if with_headers is None:
         return encode, decode

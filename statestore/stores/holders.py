@@ -1,15 +1,46 @@
 """What stores hold of a key: a value with what it was written with. Source: KIP-1271 and KIP-258, KIP-889.
 
-Their fields can't be set, and changing the headers of one does not change the store that it came from.
+Their fields can't be set. Headers are their own: a holder takes those that it is given as they are at that moment, and
+changing the headers of one changes neither those nor the store that it came from. They are Headers, or bytes in
+KIP-1271's encoding, which are not looked into. Making a holder raises TypeError for other headers, such as a dict, and
+ValueError for a time that is no whole number of up to 64 bits. Negative times are taken, as in Kafka: -1 is that of a
+value from a store without timestamps.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable
+from functools import partial
+from operator import index
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from statestore.headers import Headers
 
 V = TypeVar("V")
+
+_LEAST_MS: Final = -(2**63)
+_GREATEST_MS: Final = 2**63 - 1
+_NO_TIME: Final = _GREATEST_MS + 1
+
+
+def _checked_time(name: str, time_ms: object) -> int:
+    """Return a time in milliseconds. Raises ValueError, naming it, unless it is a whole number of up to 64 bits."""
+    try:
+        checked = _NO_TIME if isinstance(time_ms, bool) else index(time_ms)  # type: ignore[arg-type]
+    except TypeError:
+        checked = _NO_TIME
+    if not _LEAST_MS <= checked <= _GREATEST_MS:
+        raise ValueError(f"{name} must be a whole number of milliseconds, of up to 64 bits, got {time_ms!r}")
+    return checked
+
+
+def _own_bytes(headers: object) -> bytes:
+    """Return the bytes of headers as they are now: what was encoded before is neither parsed nor encoded again."""
+    if isinstance(headers, bytes):
+        return headers
+    if not isinstance(headers, Headers):
+        raise TypeError(f"headers must be Headers, not {headers!r}: write Headers([(key, value), ...])")
+    return headers.to_bytes()
 
 
 class _Holder:
@@ -43,6 +74,8 @@ class _Timestamped(_Holder, Generic[V]):
     __slots__ = ("_timestamp_ms", "_value")
 
     def __init__(self, value: V, timestamp_ms: int) -> None:
+        if timestamp_ms.__class__ is not int or not _LEAST_MS <= timestamp_ms <= _GREATEST_MS:
+            timestamp_ms = _checked_time("timestamp_ms", timestamp_ms)
         self._value = value
         self._timestamp_ms = timestamp_ms
 
@@ -70,14 +103,18 @@ class _Headed(_Holder):
 
     @property
     def headers(self) -> Headers:
-        """The headers, not parsed before they are looked into."""
+        """The headers, not parsed before they are looked into. They are the holder's own, and can be changed."""
         headers = self._headers
-        if not isinstance(headers, Headers):
-            if not isinstance(headers, bytes):
-                raise TypeError(f"headers must be Headers, not {headers!r}")
+        if isinstance(headers, bytes):
             headers = Headers.from_bytes(headers)
             self._headers = headers  # type: ignore[misc]  # the slot is in the classes below
         return headers
+
+    @property
+    def header_bytes(self) -> bytes:
+        """The headers in KIP-1271's encoding, empty for none."""
+        headers = self._headers
+        return headers if isinstance(headers, bytes) else headers.to_bytes()
 
 
 class ValueAndTimestamp(_Timestamped[V]):
@@ -104,26 +141,35 @@ class ValueTimestampHeaders(_Timestamped[V], _Headed):
     _FIELDS = ("value", "timestamp_ms", "headers")
 
     def __init__(self, value: V, timestamp_ms: int, headers: Headers | bytes) -> None:
-        # Not through the base: one of these is made for every read.
+        # All in one place, as one of these is made for every read and write: no call where none is needed.
+        if timestamp_ms.__class__ is not int or not -0x8000000000000000 <= timestamp_ms <= 0x7FFFFFFFFFFFFFFF:
+            timestamp_ms = _checked_time("timestamp_ms", timestamp_ms)
+        if headers.__class__ is bytes:
+            self._headers = headers
+        elif headers.__class__ is Headers and headers._bytes is not None:
+            self._headers = headers._bytes
+        else:
+            self._headers = _own_bytes(headers)
         self._value = value
         self._timestamp_ms = timestamp_ms
-        self._headers = headers
 
     @classmethod
     def make(
         cls, value: V | None, timestamp_ms: int, headers: Headers | None = None
     ) -> ValueTimestampHeaders[V] | None:
         """Return value, timestamp and headers as one; None if the value is None. Headers of None mean none."""
-        if value is None:
-            return None
-        return cls(value, timestamp_ms, Headers() if headers is None else headers)
+        return None if value is None else cls(value, timestamp_ms, b"" if headers is None else headers)
 
     @classmethod
     def make_allow_nullable(
         cls, value: V | None, timestamp_ms: int, headers: Headers | None = None
     ) -> ValueTimestampHeaders[V | None]:
         """Return value, timestamp and headers as one, also for a value of None. Headers of None mean none."""
-        return ValueTimestampHeaders(value, timestamp_ms, Headers() if headers is None else headers)
+        return ValueTimestampHeaders(value, timestamp_ms, b"" if headers is None else headers)
+
+
+blank_value_timestamp_headers: Callable[[], ValueTimestampHeaders[Any]] = partial(object.__new__, ValueTimestampHeaders)
+"""Makes a holder of nothing, for the codec to fill in: what is stored needs no checks, and every read makes one."""
 
 
 class AggregationWithHeaders(_Headed, Generic[V]):
@@ -134,7 +180,7 @@ class AggregationWithHeaders(_Headed, Generic[V]):
 
     def __init__(self, aggregation: V, headers: Headers | bytes) -> None:
         self._aggregation = aggregation
-        self._headers = headers
+        self._headers = _own_bytes(headers)
 
     @property
     def aggregation(self) -> V:
@@ -144,14 +190,14 @@ class AggregationWithHeaders(_Headed, Generic[V]):
     @classmethod
     def make(cls, aggregation: V | None, headers: Headers | None = None) -> AggregationWithHeaders[V] | None:
         """Return aggregate and headers as one; None if the aggregate is None. Headers of None mean none."""
-        return None if aggregation is None else cls(aggregation, Headers() if headers is None else headers)
+        return None if aggregation is None else cls(aggregation, b"" if headers is None else headers)
 
     @classmethod
     def make_allow_nullable(
         cls, aggregation: V | None, headers: Headers | None = None
     ) -> AggregationWithHeaders[V | None]:
         """Return aggregate and headers as one, also for an aggregate of None. Headers of None mean none."""
-        return AggregationWithHeaders(aggregation, Headers() if headers is None else headers)
+        return AggregationWithHeaders(aggregation, b"" if headers is None else headers)
 
     @staticmethod
     def get_aggregation_or_null(holder: AggregationWithHeaders[V] | None) -> V | None:
@@ -169,7 +215,9 @@ class VersionedRecord(_Timestamped[V]):
 
     def __init__(self, value: V, timestamp_ms: int, valid_to_ms: int | None = None) -> None:
         super().__init__(value, timestamp_ms)
-        self._valid_to_ms = valid_to_ms
+        if value is None:
+            raise TypeError("a version has a value; the store that deleted it has none to hand out")
+        self._valid_to_ms = None if valid_to_ms is None else _checked_time("valid_to_ms", valid_to_ms)
 
     @property
     def valid_to_ms(self) -> int | None:
@@ -187,7 +235,7 @@ class VersionedRecordWithHeaders(VersionedRecord[V], _Headed):
         self, value: V, timestamp_ms: int, valid_to_ms: int | None = None, headers: Headers | bytes | None = None
     ) -> None:
         super().__init__(value, timestamp_ms, valid_to_ms)
-        self._headers = Headers() if headers is None else headers
+        self._headers = b"" if headers is None else _own_bytes(headers)
 
     @classmethod
     def make(

@@ -93,7 +93,7 @@ class ReadOnlyVersionedKeyValueStore(TypedStore, Generic[K, V]):
 
     def _holder(self, decoded: Any, valid_from_ms: int, valid_to_ms: int | None) -> VersionedRecord[V]:
         if isinstance(decoded, AggregationWithHeaders):
-            return VersionedRecordWithHeaders(decoded.aggregation, valid_from_ms, valid_to_ms, decoded.headers)
+            return VersionedRecordWithHeaders(decoded.aggregation, valid_from_ms, valid_to_ms, decoded.header_bytes)
         return VersionedRecord(decoded, valid_from_ms, valid_to_ms)
 
 

@@ -40,7 +40,7 @@ class TestRecord(RecordFields[K, V]):
         self.key = key
         self.value = value
         self.timestamp_ms = timestamp_ms
-        self.headers = own_headers(headers)
+        self._headers = own_headers(headers)
 
     @classmethod
     def of(cls, record: Record[K, V]) -> TestRecord[K, V]:

@@ -263,3 +263,26 @@ def test_headers_of_headers_are_not_parsed() -> None:
     assert Headers(Headers.from_bytes(data)).to_bytes() is data
     assert Headers(Headers.from_bytes(MALFORMED)).to_bytes() is MALFORMED
     assert parse_count() == before
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (lambda headers: headers.remove(Header("k", b"v")), "give the key alone, as in header.key"),
+        (lambda headers: headers.last_header(("k", b"v")), "give the key alone, as in header.key"),
+        (
+            lambda headers: headers.add(("k", b"v")),
+            r"write add\(key, value\) for each of them, or add\(Header\(\*pair\)\)",
+        ),
+        (lambda headers: headers.add({"k": b"v"}), r"write add\(key, value\) for each of them"),
+        (lambda headers: Headers({"k": b"v"}), r"not a dict, whose keys can't repeat: write Headers\(list"),
+        (lambda headers: Headers(("k", b"v")), r"'k' is none: write Headers\(\[\(key, value\), ...\]\)"),
+        (lambda headers: Headers(b"\x00"), r"not bytes: write Headers.from_bytes\(data\)"),
+        (lambda headers: Headers(None), r"not None: write Headers\(\) for none"),
+    ],
+)
+def test_what_looks_like_headers_is_refused_with_what_to_write(call: Any, instead: str) -> None:
+    headers = Headers([("k", b"v")])
+    with pytest.raises(TypeError, match=instead):
+        call(headers)
+    assert list(headers) == [("k", b"v")]

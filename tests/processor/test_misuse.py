@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
+from statestore import Headers, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.bytestore.memory import MemoryByteStore
 from statestore.errors import ProcessorError, SerializationError, TopologyError
 from statestore.processor.context import TaskRecordContext
@@ -189,12 +189,29 @@ def test_who_reads_a_global_store_is_told_that_it_cannot_write(method: str) -> N
         ((2**63,), ValueError, "must not be negative or of more than 64 bits"),
         ((1.5,), TypeError, "must be a whole number, got 1.5"),
         ((None,), TypeError, "must be a whole number, got None"),
-        ((1, "headers"), ValueError, "unpack"),
+        (
+            (1, "headers"),
+            TypeError,
+            r"headers are keys and values in pairs, not a str: write Headers\(\[\(key, value\)\]\)",
+        ),
+        ((1, {"a": b"1"}), TypeError, "not a dict, whose keys can't repeat: write Headers"),
     ],
 )
 def test_records_that_can_not_be(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Record("k", "v", *arguments)
+
+
+def test_the_headers_of_a_record_are_set_as_they_are_given_and_never_none() -> None:
+    given = Headers([("a", b"1")])
+    record = Record("k", "v", 1)
+    record.headers = given
+    given.add("b", None)
+    assert list(record.headers) == [("a", b"1")]
+    for none, message in ((None, "must not be None"), ({"a": b"1"}, "not a dict")):
+        with pytest.raises(TypeError, match=message):
+            record.headers = none  # type: ignore[assignment]
+    assert list(record.headers) == [("a", b"1")]
 
 
 def test_a_record_takes_pairs_for_headers_and_any_whole_number_for_a_time() -> None:
