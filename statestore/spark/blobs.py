@@ -6,7 +6,7 @@ one record batch of OUTPUT. Header bytes are KIP-1271's and are not parsed betwe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import BinaryIO, Final
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from statestore.bytestore.local_disk_errors import local_disk_errors
 from statestore.bytestore.spilling import SpillSpace
+from statestore.bytestore.steps import DEFAULT_BYTES
 from statestore.format.binary_columns import Integers, row_sizes
 from statestore.processor.receivers import SinkRecord
 
@@ -44,14 +45,35 @@ POSITION = ["topic", "partition", "offset"]
 _ALIGNMENT_BYTES: Final = 64
 
 
+class BlobWriter:
+    """Writes record batches of one schema into a blob. It keeps nothing of them but what it has written."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer = pa.ipc.new_stream(self._sink, schema)
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the blob is so far."""
+        return int(self._sink.tell())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add a record batch."""
+        self._writer.write_batch(batch)
+
+    def finish(self) -> bytes:
+        """Return the blob, to which nothing can be added any more."""
+        self._writer.close()
+        blob: bytes = self._sink.getvalue().to_pybytes()
+        return blob
+
+
 def encode_blob(batches: Sequence[pa.RecordBatch]) -> bytes:
     """Return record batches of one schema as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    blob: bytes = sink.getvalue().to_pybytes()
-    return blob
+    writer = BlobWriter(batches[0].schema)
+    for batch in batches:
+        writer.write(batch)
+    return writer.finish()
 
 
 def decode_blob(blob: bytes | pa.Buffer) -> list[pa.RecordBatch]:
@@ -86,37 +108,51 @@ def output_blob(records: Sequence[SinkRecord]) -> bytes:
 
 
 class OutputBlobs:
-    """Takes what the sinks are sent and packs it into blobs of `records_each` records: bytes, not objects, wait."""
+    """Takes what the sinks are sent and packs it into blobs of some MB, which wait in `spool`: bytes, not objects."""
 
-    def __init__(self, records_each: int) -> None:
+    def __init__(self, spool: BlobSpool, max_records: int, max_bytes: int = DEFAULT_BYTES) -> None:
         self.record_count = 0
         """How many records the blobs have that were packed so far."""
-        self._records_each = records_each
+        self.waiting = 0
+        """How many blobs are full and were not taken yet."""
+        self._spool = spool
+        self._max_records = max_records
+        self._max_bytes = max_bytes
         self._records: list[SinkRecord] = []
-        self._blobs: list[bytes] = []
+        self._held_bytes = 0
 
     def add(self, record: SinkRecord) -> None:
-        """Take one more record."""
+        """Take one more record. Raises LocalDiskFullError, LocalDirectoryError."""
+        _, _, key, value, header_bytes = record
+        size = len(header_bytes) + len(key or b"") + len(value or b"")
         records = self._records
+        if records and self._held_bytes + size > self._max_bytes:
+            self._pack()
         records.append(record)
-        if len(records) >= self._records_each:
+        self._held_bytes += size
+        if len(records) >= self._max_records or self._held_bytes >= self._max_bytes:
             self._pack()
 
-    def take(self) -> list[bytes]:
-        """Return the blobs that are full and were not taken yet."""
-        blobs, self._blobs = self._blobs, []
-        return blobs
+    def take(self) -> Iterator[bytes]:
+        """Yield the blobs that are full and were not taken yet; no record can be added meanwhile."""
+        if self.waiting:
+            for blob in self._spool.blobs:
+                yield blob if isinstance(blob, bytes) else blob.to_pybytes()
+            self._spool.clear()
+            self.waiting = 0
 
-    def take_all(self) -> list[bytes]:
-        """Return all that was not taken yet, also in a blob that is not full."""
+    def take_all(self) -> Iterator[bytes]:
+        """Yield all that was not taken yet, also in a blob that is not full."""
         if self._records:
             self._pack()
         return self.take()
 
     def _pack(self) -> None:
-        self._blobs.append(output_blob(self._records))
+        self._spool.add(output_blob(self._records))
+        self.waiting += 1
         self.record_count += len(self._records)
         self._records.clear()
+        self._held_bytes = 0
 
 
 class BlobSpool:

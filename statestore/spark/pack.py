@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from statestore.bytestore.steps import slices
 from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.partitioner import partition_column
-from statestore.spark.blobs import INPUT, POSITION, encode_blob, sort_by_position
+from statestore.spark.blobs import INPUT, POSITION, BlobWriter, encode_blob, record_sizes, sort_by_position
 from statestore.spark.schema import INPUT_COLUMNS
 
 PACKED_SCHEMA = "route int, blob binary"
@@ -43,26 +44,22 @@ class Pack:
         """Yield (route, blob) rows; the blobs of one shard come in the order of its records."""
         if self.calls_every_shard and _is_start_of_query():
             yield from (_row(route, encode_blob([_NO_RECORDS])) for route in self.routing)
-        held: list[list[pa.RecordBatch]] = [[] for _ in range(self.shards)]
-        held_bytes = [0] * self.shards
+        # Written at once: what waits here must not keep all of the batch that it is a slice of.
+        held: dict[int, BlobWriter] = {}
         for batch in batches:
             if not batch.num_rows:
                 continue
             for shard, records in self._split(_input_batch(batch)):
-                held[shard].append(records)
-                held_bytes[shard] += records.nbytes
-                if held_bytes[shard] >= _BLOB_TARGET_BYTES:
-                    yield self._blob(shard, held, held_bytes)
-            while sum(held_bytes) > _HELD_LIMIT_BYTES:
-                yield self._blob(held_bytes.index(max(held_bytes)), held, held_bytes)
-        for shard in range(self.shards):
-            if held[shard]:
-                yield self._blob(shard, held, held_bytes)
-
-    def _blob(self, shard: int, held: list[list[pa.RecordBatch]], held_bytes: list[int]) -> pa.RecordBatch:
-        blob = encode_blob(held[shard])
-        held[shard], held_bytes[shard] = [], 0
-        return _row(self.routing[shard], blob)
+                for piece in slices(record_sizes(records), _BLOB_TARGET_BYTES):
+                    blob = held.setdefault(shard, BlobWriter(INPUT))
+                    blob.write(records.slice(piece.start, piece.stop - piece.start))
+                    if blob.size_bytes >= _BLOB_TARGET_BYTES:
+                        yield _row(self.routing[shard], held.pop(shard).finish())
+            while sum(blob.size_bytes for blob in held.values()) > _HELD_LIMIT_BYTES:
+                largest = max(held, key=lambda shard: held[shard].size_bytes)
+                yield _row(self.routing[largest], held.pop(largest).finish())
+        for shard in sorted(held):
+            yield _row(self.routing[shard], held[shard].finish())
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield each shard that has records, with them."""

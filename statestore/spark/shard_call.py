@@ -25,6 +25,9 @@ from statestore.spark.record_order import records_in_order
 
 _LOG = logging.getLogger(__name__)
 _RECORDS_PER_OUTPUT_BLOB = 20_000
+_HELD_OUTPUT_BYTES = 16 << 20
+"""Of blobs that wait until Spark takes them: one record, or the end of a batch, may put out any number. What is above
+that goes to local disk."""
 _RECORDS_PER_STEP = 2_000
 _claimed: set[tuple[str, str]] = set()
 """Which (state location, query) this Python process has claimed or found claimed. A worker serves many batches."""
@@ -75,13 +78,16 @@ class ShardCall:
         with (
             self.state.spill_space(shard) as space,
             BlobSpool(space, "input", self.input_memory_bytes) as spool,
+            BlobSpool(space, "output", _HELD_OUTPUT_BYTES) as waiting,
         ):
             for blob in blobs:
                 spool.add(blob)
             watch = Stopwatch()
             with self.state.open(pointer, space) as batch:
                 open_ms = watch.lap_ms()
-                processed = yield from self._process(batch, context, spool, watch)
+                processed = yield from self._process(
+                    batch, context, spool, OutputBlobs(waiting, _RECORDS_PER_OUTPUT_BLOB), watch
+                )
                 process_ms = watch.lap_ms()
                 committed = batch.commit(
                     skipped_records=processed.records.dropped_records_total,
@@ -97,11 +103,10 @@ class ShardCall:
         return ShardResult(committed.to_json(), processed.wake_up_ms, figures)
 
     def _process(
-        self, batch: ShardBatch, context: TaskRecordContext, spool: BlobSpool, watch: Stopwatch
+        self, batch: ShardBatch, context: TaskRecordContext, spool: BlobSpool, outputs: OutputBlobs, watch: Stopwatch
     ) -> Generator[bytes, None, _Processed]:
         """Run the records of the spool through the topology; the batch can be committed then."""
         stores = build_stores(self.topology, batch, context)
-        outputs = OutputBlobs(_RECORDS_PER_OUTPUT_BLOB)
         task = Task(
             self.topology,
             batch.pointer.shard,
@@ -114,7 +119,7 @@ class ShardCall:
         now_ms, processed = context.system_time_ms, 0
         try:
             records = iter(self._records(spool))
-            while count := task.process(islice(records, _RECORDS_PER_STEP)):
+            while count := task.process(_step(records, outputs)):
                 processed += count
                 with watch.paused():
                     yield from outputs.take()
@@ -147,3 +152,11 @@ class ShardCall:
         if claimed not in _claimed:
             claim(self.state.location, query_id)
             _claimed.add(claimed)
+
+
+def _step(records: Iterator[SourceRecord], outputs: OutputBlobs) -> Iterator[SourceRecord]:
+    """Yield the next records, until there is output for Spark to take."""
+    for record in islice(records, _RECORDS_PER_STEP):
+        yield record
+        if outputs.waiting:
+            return

@@ -1,5 +1,6 @@
 """Pack, blobs and unpack without a session: placement, order, spilling, and bytes that stay as they are."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,30 @@ def test_many_records_make_several_blobs_and_lose_nothing() -> None:
     assert all(len(blob) < 3 << 20 for blobs in shards.values() for blob in blobs)
     offsets = sorted(record[2] for blobs in shards.values() for record in records_in_order(blobs))
     assert offsets == list(range(6000))
+
+
+def test_blobs_of_large_records_have_few_megabytes() -> None:
+    values = [bytes(size) for size in [500_000] * 8 + [3 << 20] + [500_000] * 8]
+    batch = rows([("in", 0, n) for n in range(17)], value=pa.array(values, pa.binary()))
+    blobs = packed(batch, shard_by="partition")[0]
+    assert [len(blob) for blob in blobs if len(blob) > 2 << 20] == [pytest.approx(3 << 20, rel=0.2)]
+    assert [record[2] for record in records_in_order(blobs)] == list(range(17))
+
+
+def test_what_waits_keeps_nothing_else_of_its_batch() -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(32):
+            # All but the last record are of one partition, and full blobs of them are gone at once.
+            positions = [("in", 0, 4 * number + n) for n in range(3)] + [("in", 1, number)]
+            yield rows(positions, value=pa.array([bytes(1 << 20)] * 3 + [b"small"], pa.binary()))
+            held.append(pa.total_allocated_bytes() - before)
+
+    held: list[int] = []
+    before = pa.total_allocated_bytes()
+    for _ in Pack(2, "partition", (4, 7))(batches()):
+        pass
+    assert len(held) == 32
+    assert held[-1] < held[1] + (4 << 20)
 
 
 def test_empty_batches_and_no_batches_make_no_blobs() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -247,6 +248,68 @@ def test_the_first_failure_is_told_and_damage_costs_the_local_copy(
     monkeypatch.undo()
     _, again = run_at(shard_call, first.pointer, 100, [one_record()])
     assert times_in(shard_call, again.pointer) == [b"k"]
+
+
+MIB = 1 << 20
+
+
+def sending(sizes: Sequence[int]) -> Topology:
+    """Sends a record of each size for each that comes."""
+
+    class Sending(Passing):
+        def process(self, record: Record[bytes, bytes]) -> None:
+            for size in sizes:
+                self.context.forward(Record(b"k", bytes(size), record.timestamp_ms))
+
+    topology = Topology()
+    topology.add_source("in", key_serde=BYTES, value_serde=BYTES)
+    topology.add_processor("send", Sending, ["in"])
+    topology.add_sink("out", "out", ["send"])
+    return topology
+
+
+@pytest.mark.parametrize(
+    ("sizes", "blobs"),
+    [
+        ([20_000] * 419, [209, 209, 1]),
+        ([1, 4 * MIB - 8, 6 * MIB, 1, 1], [2, 1, 2]),
+        ([MIB - 1] * 4, [4]),
+    ],
+    ids=["of 20 KB", "one larger than a blob", "a full blob"],
+)
+def test_blobs_have_few_megabytes_and_a_larger_record_goes_alone(
+    tmp_path: Path, sizes: list[int], blobs: list[int]
+) -> None:
+    outputs, _ = run_at(call(tmp_path, sending(sizes)), None, 100, [one_record()])
+    assert [len(values) for values in outputs] == blobs
+    assert [len(value) for values in outputs for value in values] == sizes
+
+
+def test_output_that_comes_all_at_once_waits_on_disk(tmp_path: Path) -> None:
+    shard_call = call(tmp_path, sending([MIB] * 64))
+    spilled = tmp_path / "local/state/shard-0000/spill-0/output.blobs"
+    found = largest = 0
+    run = shard_call.run(17, [one_record()], None, "query", 100)
+    tracemalloc.start()
+    try:
+        for blob in run:
+            found += sum(len(batch) for batch in decode_blob(blob))
+            largest = max(largest, spilled.stat().st_size if spilled.exists() else 0)
+        assert tracemalloc.get_traced_memory()[1] < 32 * MIB
+    finally:
+        tracemalloc.stop()
+    assert found == 64
+    assert 40 * MIB < largest < 64 * MIB
+    assert not spilled.parent.exists()
+
+
+def test_output_is_handed_out_when_a_blob_is_full(tmp_path: Path) -> None:
+    shard_call = call(tmp_path, sending([MIB]))
+    records = encode_blob(decode_blob(one_record()) * 40)
+    peak = 0
+    for _ in shard_call.run(17, [records], None, "query", 100):
+        peak = max(peak, *(file.stat().st_size for file in tmp_path.glob("local/**/output.blobs")), 0)
+    assert peak == 0, "the records of a step together put out more than may wait in memory"
 
 
 WITH_THIS_MODULE = f"""
