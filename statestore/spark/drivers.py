@@ -28,6 +28,8 @@ POINTER_VARIABLE = "pointer"
 _POINTER_SCHEMA = f"{POINTER_VARIABLE} string"
 _NOW = "now_ms"
 _QUERY_ID = "sql.streaming.queryId"
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_COLLECTED_BYTES = 16 << 20
 
 
 def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
@@ -41,13 +43,14 @@ def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFram
 
 def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
     """Run the shard call through applyInPandasWithState."""
+    collected = CollectedOutput(int(packed.sparkSession.conf.get(_ARROW_ROWS) or 0))
 
     def run_shard(key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         recorded = state.get[0] if state.exists else None
         now_ms = state.getCurrentProcessingTimeMs()
         # Called for a timeout, there is one frame without rows.
         blobs = (blob for frame in frames for blob in frame["blob"])
-        result = yield from _frames(call, key[0], blobs, recorded, now_ms)
+        result = yield from collected.bounded(_frames(call, key[0], blobs, recorded, now_ms))
         state.update((result.pointer,))
         if result.wake_up_ms is not None:
             state.setTimeoutDuration(max(1, result.wake_up_ms - now_ms))
@@ -55,6 +58,35 @@ def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> Da
     timeout = GroupStateTimeout.ProcessingTimeTimeout if call.wall_clock else GroupStateTimeout.NoTimeout
     grouped = packed.groupBy("route")
     return grouped.applyInPandasWithState(run_shard, _OUTPUT_SCHEMA, _POINTER_SCHEMA, "append", timeout)
+
+
+class CollectedOutput:
+    """Bounds what Spark collects of applyInPandasWithState's output before it takes it, for all shards of a task.
+
+    Spark puts it into one Arrow batch until that has more than `max_rows` rows, whatever their size: with blobs that is
+    all that a task puts out, and more than 2 GiB of it fails. So rows of nulls fill the batch up after some MB. They
+    cost a few ms, and who reads the output leaves them out. `max_rows` of 0 or less is Spark's word for no bound.
+    """
+
+    def __init__(self, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self._waiting_bytes = 0
+
+    def bounded(self, frames: Generator[pd.DataFrame, None, ShardResult]) -> Generator[pd.DataFrame, None, ShardResult]:
+        """Yield the frames of a shard, and some that fill up Spark's batches; return what `frames` returns."""
+        with closing(frames):
+            while True:
+                try:
+                    frame = next(frames)
+                except StopIteration as end:
+                    result: ShardResult = end.value
+                    return result
+                yield frame
+                self._waiting_bytes += sum(len(blob) for blob in frame[BLOB] if blob is not None)
+                if self._waiting_bytes >= _COLLECTED_BYTES and self._max_rows > 0:
+                    nothing = [None] * self._max_rows
+                    yield pd.DataFrame({BLOB: nothing, FIGURES: nothing})
+                    self._waiting_bytes = 0
 
 
 class _ShardProcessor(StatefulProcessor):
