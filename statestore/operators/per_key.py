@@ -32,6 +32,8 @@ from statestore.processor.topology import Topology
 ROWS_HANDED_OVER: Final = 4_000
 """How many rows of a key are handed over in one piece."""
 DEFAULT_HELD_ROWS_MAX: Final = 200_000
+DEFAULT_HELD_BYTES_MAX: Final = 64 << 20
+"""Of keys, values and headers as they came. What Python makes of them is larger, and bounded by the number of rows."""
 
 
 class Row(NamedTuple):
@@ -142,6 +144,7 @@ class PerKeyPlan:
     """The name of the store of timers; None if there are none."""
     timer_resolution_ms: int
     held_rows_max: int
+    held_bytes_max: int
 
     def __call__(self) -> Processor:
         """Return a new processor."""
@@ -154,8 +157,8 @@ _Held: TypeAlias = "dict[bytes, tuple[Any, list[Row]]]"
 class PerKeyProcessor(Processor):
     """Holds records back until the batch ends, then hands them over key by key, in the order of first appearance.
 
-    Within a key their order is kept. If there are more than `held_rows_max`, they are handed over before the end, so
-    that a key may be called more than once in a batch.
+    Within a key their order is kept. If there are more than `held_rows_max`, or they have more than `held_bytes_max`,
+    they are handed over before the end, so that a key may be called more than once in a batch.
     """
 
     def __init__(self, plan: PerKeyPlan) -> None:
@@ -163,7 +166,7 @@ class PerKeyProcessor(Processor):
         self._logic = plan.make_logic()
         self._key_bytes = plan.key_serde.serialize
         self._held: _Held = {}
-        self._held_rows = 0
+        self._held_rows = self._held_bytes = 0
 
     def init(self, context: ProcessorContext) -> None:
         """Run the logic's `init` with a handle on the task's stores."""
@@ -194,7 +197,8 @@ class PerKeyProcessor(Processor):
         else:
             held[1].append(row)
         self._held_rows += 1
-        if self._held_rows >= self._plan.held_rows_max:
+        self._held_bytes += self._context.record_size_bytes
+        if self._held_rows >= self._plan.held_rows_max or self._held_bytes >= self._plan.held_bytes_max:
             self._hand_over()
 
     def finish_batch(self) -> None:
@@ -208,7 +212,8 @@ class PerKeyProcessor(Processor):
         self._logic.close()
 
     def _hand_over(self) -> None:
-        held, self._held, self._held_rows = self._held, {}, 0
+        held, self._held = self._held, {}
+        self._held_rows = self._held_bytes = 0
         while held:
             key_bytes = next(iter(held))
             key, rows = held.pop(key_bytes)  # so that its rows can go when they were processed
@@ -285,12 +290,17 @@ def topology_per_key(
     time_mode: str,
     timer_resolution_ms: int,
     held_rows_max: int,
+    held_bytes_max: int,
     name: str,
     persistent: bool,
 ) -> Topology:
     """Return source -> processor -> sink, with a store for each state that the logic's `init` asks for."""
     mode = _checked_mode(time_mode)
-    for parameter, value in (("timer_resolution_ms", timer_resolution_ms), ("held_rows_max", held_rows_max)):
+    for parameter, value in (
+        ("timer_resolution_ms", timer_resolution_ms),
+        ("held_rows_max", held_rows_max),
+        ("held_bytes_max", held_bytes_max),
+    ):
         if type(value) is not int or value < 1:
             raise ValueError(f"{parameter} must be a whole number, 1 or more, got {value!r}")
     if not output_topic or not isinstance(output_topic, str):
@@ -299,7 +309,7 @@ def topology_per_key(
     topology.add_source(f"{name}-source", topics, key_serde=key_serde, value_serde=value_serde)
     declared = _collected(make_logic, key_serde, mode, persistent)
     timers = None if mode is TimeMode.NONE else f"{name}-timers"
-    plan = PerKeyPlan(make_logic, key_serde, declared, mode, timers, timer_resolution_ms, held_rows_max)
+    plan = PerKeyPlan(make_logic, key_serde, declared, mode, timers, timer_resolution_ms, held_rows_max, held_bytes_max)
     topology.add_processor(name, plan, [f"{name}-source"])
     entry_keys = topology.processors[name].entry_keys
     for declaration in declared.values():

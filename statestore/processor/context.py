@@ -26,6 +26,7 @@ class TaskRecordContext:
         "headers",
         "offset",
         "partition",
+        "source",
         "stream_time_ms",
         "system_time_ms",
         "timestamp_ms",
@@ -43,6 +44,7 @@ class TaskRecordContext:
         self.topic = ""
         self.partition = -1
         self.offset = -1
+        self.source: tuple[Any, ...] | None = None
         self.timestamp_ms = timestamp_ms
         self.headers = Headers()
 
@@ -205,6 +207,12 @@ class ProcessorContext:
     def record_metadata(self) -> RecordMetadata | None:
         """Topic, partition and offset of the input record that is being processed; None during a punctuation."""
         return self._record_context.metadata
+
+    @property
+    def record_size_bytes(self) -> int:
+        """The size of the input record's key, value and headers in bytes, as they came; 0 during a punctuation."""
+        source = self._record_context.source
+        return 0 if source is None else sum(len(part or b"") for part in source[-3:])
 
     @property
     def current_timestamp_ms(self) -> int:

@@ -57,6 +57,7 @@ def source_receiver(
             raise InvalidTimestampError(
                 topic=context.topic, partition=context.partition, offset=context.offset, timestamp_ms=timestamp_ms
             )
+        context.source = source
         headers = Headers.from_bytes(header_bytes)
         key_object, value_object = deserializers[context.topic]
         try:

@@ -20,6 +20,7 @@ from statestore.errors import OutputFrameError
 from statestore.format.serde import Serde
 from statestore.headers import Headers
 from statestore.operators.per_key import (
+    DEFAULT_HELD_BYTES_MAX,
     DEFAULT_HELD_ROWS_MAX,
     ExpiredTimer,
     KeyContext,
@@ -86,6 +87,7 @@ def per_key_topology(
     time_mode: str = "none",
     timer_resolution_ms: int = _DEFAULT_TIMER_RESOLUTION_MS,
     held_rows_max: int = DEFAULT_HELD_ROWS_MAX,
+    held_bytes_max: int = DEFAULT_HELD_BYTES_MAX,
     name: str = "per-key",
     persistent: bool = True,
 ) -> Topology:
@@ -102,6 +104,7 @@ def per_key_topology(
         time_mode: "none"; "processing_time", timers by the wall clock; or "event_time", timers by stream time.
         timer_resolution_ms: how often timers by the wall clock are looked for. They wake each shard up as often.
         held_rows_max: how many rows a shard holds back; if a batch has more, a key may be called more than once.
+        held_bytes_max: how many bytes their keys, values and headers may have, as they came; likewise.
         name: of the processor; `<name>-source`, `<name>-sink` and, for timers, the store `<name>-timers` follow it.
         persistent: whether state is kept in RocksDB, else in memory.
 
@@ -119,6 +122,7 @@ def per_key_topology(
         time_mode=time_mode,
         timer_resolution_ms=timer_resolution_ms,
         held_rows_max=held_rows_max,
+        held_bytes_max=held_bytes_max,
         name=name,
         persistent=persistent,
     )

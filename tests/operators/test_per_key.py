@@ -106,6 +106,16 @@ def test_more_rows_than_may_be_held_are_handed_over_before_the_end(tmp_path: Pat
     assert values(outputs) == [[0, 2], [1], [3, 5], [4], [6], [7]]
 
 
+def test_more_bytes_than_may_be_held_are_handed_over_before_the_end(tmp_path: Path) -> None:
+    def rows(self: Any, key: str, rows: Iterator[pd.DataFrame], context: KeyContext) -> Any:
+        yield pd.DataFrame({"value": [[len(value) for frame in rows for value in frame["value"]]]})
+
+    sizes = [400, 500, 1, 1_000, 5, 6]
+    outputs = run(tmp_path, Doing(rows), *(record("a", "v" * size) for size in sizes), held_bytes_max=910)
+    # Keys, headers and the quotes of JSON count, too.
+    assert values(outputs) == [[400, 500], [1, 1_000], [5, 6]]
+
+
 @pytest.mark.parametrize(
     ("given", "dtype"),
     [
@@ -328,7 +338,7 @@ def test_states_and_timers_need_a_key(tmp_path: Path) -> None:
 def test_illegal_arguments() -> None:
     with pytest.raises(ValueError, match="time_mode must be one of none, processing_time, event_time, not 'wall'"):
         topology_of(Doing(), time_mode="wall")
-    for parameter in ("timer_resolution_ms", "held_rows_max"):
+    for parameter in ("timer_resolution_ms", "held_rows_max", "held_bytes_max"):
         with pytest.raises(ValueError, match=f"{parameter} must be a whole number, 1 or more, got 0"):
             topology_of(Doing(), **{parameter: 0})
     with pytest.raises(ValueError, match="output_topic must be a name"):
