@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from statestore.errors import LocationMismatchError, PointersOutdatedError
-from statestore.recovery.fence import Abandoned, Fence, read_fences
-from statestore.recovery.garbage import GarbageFile, find_garbage, remove_garbage
+from statestore.recovery.fence import Fence, read_fences
+from statestore.recovery.garbage import GarbageFile, announced_collection, find_garbage, remove_garbage
+from statestore.recovery.history import Histories, Line
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.run_fences import head_written
 from statestore.recovery.shard_files import Written, delta_directory, parse_delta_name
 from upgrade_tools.states.location import metadata_at
 
@@ -35,12 +38,13 @@ def collect_location(
     for pointer in pointers:
         if pointer.state_id != metadata.state_id:
             raise LocationMismatchError(str(location), recorded=pointer.state_id, found=metadata.state_id)
-        garbage = _find_garbage(location, pointer, retained_versions)
+        collection = _Collection(location, pointer, retained_versions)
+        garbage = collection.find()
         if on_file is not None:
             for file in garbage:
                 on_file(file)
-        if remove:
-            remove_garbage(location, garbage)
+        if remove and garbage:
+            collection.remove(garbage)
         found.extend(garbage)
     return found
 
@@ -55,23 +59,53 @@ def garbage_document(uri: str, found: list[GarbageFile], *, removed: bool) -> di
     }
 
 
-def _find_garbage(location: DurableLocation, pointer: CommitPointer, retained_versions: int) -> list[GarbageFile]:
-    """Return the garbage of a shard, as the run sees it that wrote the pointer. Raises PointersOutdatedError."""
-    names = location.names(delta_directory(pointer.shard))
-    fences = read_fences(location, names)
-    writer = parse_delta_name(pointer.head)
-    head = Written(pointer.version, 0 if writer is None else writer.epoch)
-    found = [written for name in names if (written := parse_delta_name(name)) is not None]
-    problem = _taken_over(head, fences) or _left_behind(head, found, Abandoned(fences))
-    if problem is not None:
-        raise PointersOutdatedError(str(location), shard=pointer.shard, version=pointer.version, problem=problem)
-    recorded = [fence.retained_versions or 0 for fence in fences if fence.epoch >= head.epoch]
-    return find_garbage(location, pointer, head.epoch, max([retained_versions, *recorded]))
+@dataclass(frozen=True)
+class _Collection:
+    """The garbage of one shard, as the run sees it that wrote the pointer."""
+
+    location: DurableLocation
+    pointer: CommitPointer
+    retained_versions: int
+
+    def find(self) -> list[GarbageFile]:
+        """Return what can be removed. Raises PointersOutdatedError."""
+        head = head_written(self.pointer)
+        return find_garbage(self.location, self.pointer, head.epoch, self._retained(self._names()))
+
+    def remove(self, garbage: list[GarbageFile]) -> None:
+        """Remove what was found. Raises PointersOutdatedError, and removes nothing, if a run has entered meanwhile."""
+        head = head_written(self.pointer)
+        retained = self._retained(self._names())
+        with announced_collection(self.location, self.pointer, head.epoch, retained) as names:
+            self._retained(names)
+            remove_garbage(self.location, garbage)
+
+    def _names(self) -> list[str]:
+        return self.location.names(delta_directory(self.pointer.shard))
+
+    def _retained(self, names: list[str]) -> int:
+        """Return how many versions are retained, if the pointer may be judged by. Raises PointersOutdatedError."""
+        head = head_written(self.pointer)
+        fences = read_fences(self.location, names)
+        found = [written for name in names if (written := parse_delta_name(name)) is not None]
+        line = Histories(fences).current
+        problem = _taken_over(head, fences, line) or _left_behind(head, found, line)
+        if problem is not None:
+            raise PointersOutdatedError(
+                str(self.location), shard=self.pointer.shard, version=self.pointer.version, problem=problem
+            )
+        recorded = [fence.retained_versions or 0 for fence in fences if fence.epoch >= head.epoch]
+        return max([self.retained_versions, *recorded])
 
 
-def _taken_over(head: Written, fences: list[Fence]) -> str | None:
+def _taken_over(head: Written, fences: list[Fence], line: Line) -> str | None:
     """Return in words which later run has given up what made `head`, or may have; None if none has."""
     later = [fence for fence in fences if fence.epoch > head.epoch]
+    if not line.holds(head):
+        since = next((fence for fence in reversed(line.fences) if fence.epoch > head.epoch), later[-1])
+        return f"{since.describe()} has not gone on from it"
+    if any(head.epoch in (fence.epoch, fence.head_epoch) for fence in line.fences):
+        return None
     for fence in later:
         if fence.from_version is None or fence.from_version < head.version:
             return f"{fence.describe()} has not gone on from it"
@@ -81,15 +115,12 @@ def _taken_over(head: Written, fences: list[Fence]) -> str | None:
     return None
 
 
-def _left_behind(head: Written, found: list[Written], abandoned: Abandoned) -> str | None:
+def _left_behind(head: Written, found: list[Written], line: Line) -> str | None:
     """Return in words what later runs have committed since; None if there is nothing.
 
     What the same run has committed since is no reason: the query may run, and garbage is only what is older than all
     that its own pointers, late ones too, can be restored from.
     """
-    ahead = [
-        written
-        for written in found
-        if written.epoch > head.epoch and written.version > head.version + 1 and written not in abandoned
-    ]
+    later = (written for written in found if written.epoch > head.epoch and line.holds(written))
+    ahead = [written for written in later if written.version > head.version + 1]
     return f"a later run has committed version {max(ahead).version - 1}" if ahead else None

@@ -27,6 +27,8 @@ StateStoreError
 │   ├── RunFencedError          another run of the query has taken over
 │   ├── AttemptOutdatedError    the batch was committed by another attempt, and built on
 │   ├── CheckpointBehindError   there are commits that the Spark checkpoint does not know
+│   ├── CheckpointAbandonedError  a later run has given up the history of the Spark checkpoint
+│   ├── VersionCollectedError   files of the version to go back to were collected
 │   └── PointersOutdatedError   garbage was to be judged by pointers that a later run did not go on from
 ├── RecoveryError               committed state can't be read back
 │   ├── DurableFileMissingError
@@ -170,6 +172,7 @@ from statestore.errors.run import (
 )
 from statestore.errors.state import (
     AttemptOutdatedError,
+    CheckpointAbandonedError,
     CheckpointBehindError,
     CommitPointerError,
     DurableFileCorruptedError,
@@ -194,6 +197,7 @@ from statestore.errors.state import (
     UnknownColumnFamilyError,
     UnknownEntryError,
     UnreadableCommitError,
+    VersionCollectedError,
 )
 from statestore.errors.tools import (
     ApplicationRunningError,
@@ -238,6 +242,7 @@ __all__ = [
     "ChangelogVersionError",
     "ChangelogWriteError",
     "ChangesUnavailableError",
+    "CheckpointAbandonedError",
     "CheckpointBehindError",
     "ChecksumError",
     "CommitPointerError",
@@ -326,4 +331,5 @@ __all__ = [
     "UnknownTopicError",
     "UnreadableCommitError",
     "VarintError",
+    "VersionCollectedError",
 ]

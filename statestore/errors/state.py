@@ -230,6 +230,50 @@ class CheckpointBehindError(LocationError):
         self.writer = writer
 
 
+class CheckpointAbandonedError(LocationError):
+    """The Spark checkpoint stands on a history that a later run has given up; nothing was changed.
+
+    `by` says which run that was, and `since` is the last version that both have: 0 if they have none.
+    """
+
+    def __init__(self, location: str, *, shard: int, version: int, since: int, by: str) -> None:
+        super().__init__(
+            location,
+            f"shard {shard} is at version {version} in the Spark checkpoint, but {by} went on without what this "
+            f"checkpoint has after version {since}, and others may have built on that. Start the query from the "
+            "checkpoint that went on; or, to go on from this one and give up what was committed since, with "
+            "stateful(..., accept_older_checkpoint=True)",
+        )
+        self.shard = shard
+        self.version = version
+        self.since = since
+        self.by = by
+
+
+class VersionCollectedError(LocationError):
+    """A shard can't go back to a version, as garbage collection has removed of it, or is about to; nothing was changed.
+
+    `file` is missing, cut, or covered by the announcement `announced` of a collection, which is None otherwise.
+    """
+
+    def __init__(self, location: str, *, shard: int, version: int, file: str, announced: str | None = None) -> None:
+        found = (
+            "is not there as it was written"
+            if announced is None
+            else f"may be removed at any moment by the garbage collection that {announced} announces. If what wrote "
+            "that is dead for sure, remove the announcement and start again"
+        )
+        super().__init__(
+            location,
+            f"shard {shard} can't go back to version {version}: {file}, which that needs, {found}. Bring back missing "
+            "files from a backup of the state location, or start from a checkpoint that does not need them",
+        )
+        self.shard = shard
+        self.version = version
+        self.file = file
+        self.announced = announced
+
+
 class PointersOutdatedError(LocationError):
     """Commit pointers are not those of the run that went on; nothing of the shard was removed."""
 

@@ -1,38 +1,23 @@
-"""Fences: which run of a query may write to a shard.
+"""Fences: which run of a query may write to a shard, and what it went on from.
 
 A run is one start of a query. Before it first writes to a shard it leaves a fence there, one epoch above the last: the
 run with the highest fence is the one that goes on, every other one stops at its next commit. So a driver that was given
 up and its executors, a query that was started twice from one checkpoint, and a second operator on the same location
 are found out. None of them can do harm before that: what an attempt writes has a name of its own.
 
-A fence also says from which version its run went on. What runs before it wrote beyond that was given up.
-
-A delta of version n + 2 proves that version n + 1 was committed: it was written on top of it. That is how an attempt
-learns that its batch was committed without it, and a run that its checkpoint is behind.
+A fence also names the delta that its run went on from, see `history`.
 """
 
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from statestore.errors import AttemptOutdatedError, CheckpointBehindError, LocationError, RunFencedError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.shard_files import (
-    MAX_EPOCH,
-    FenceName,
-    Written,
-    delta_directory,
-    fence_name,
-    parse_delta_name,
-    parse_fence_name,
-)
+from statestore.recovery.shard_files import FenceName, Written, fence_name, parse_delta_name, parse_fence_name
 
 FENCE_FORMAT = 1
 
@@ -50,6 +35,24 @@ class Fence(NamedTuple):
     """When it was written, for the operator: nothing depends on it."""
     retained_versions: int | None = None
     """How many versions before the last one the run keeps; None if it is not recorded."""
+    head: str | None = None
+    """The delta that the run went on from, "" for version 0; None if it is not recorded, or the fence can't be read."""
+    went_back: bool | None = None
+    """Whether it has given up what was known to be committed; None if it is not recorded, or can't be read."""
+
+    @property
+    def head_epoch(self) -> int | None:
+        """The epoch that made `head`; None if there is no such delta, or none recorded."""
+        written = parse_delta_name(self.head or "")
+        return None if written is None else written.epoch
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether what went on from the same version before is given up, even if nothing was committed since.
+
+        Of fences that do not record it that is assumed, as the releases did that wrote them.
+        """
+        return self.from_version is not None and self.went_back is not False
 
     def describe(self) -> str:
         """Return the fence in words."""
@@ -59,29 +62,20 @@ class Fence(NamedTuple):
         return f"run {self.run} (on {self.host}, {started}, from version {self.from_version})"
 
 
-class Abandoned:
-    """Which files were written by runs that a later one took over from, beyond where it went on from.
+def read_fences(location: DurableLocation, names: Iterable[str], known: dict[str, Fence] | None = None) -> list[Fence]:
+    """Return the fences among the names, lowest epoch first. One that can't be read has no `from_version`.
 
-    Any later one counts, not only the next: it may have gone back further. A fence that can't be read gives up nothing.
+    `known` has those that need not be read again, by name, and gets the others.
     """
-
-    def __init__(self, fences: Iterable[Fence]) -> None:
-        self._from_versions = [(fence.epoch, fence.from_version) for fence in fences if fence.from_version is not None]
-
-    def __contains__(self, written: Written) -> bool:
-        return any(
-            epoch > written.epoch and written.version > from_version for epoch, from_version in self._from_versions
-        )
-
-
-def read_fences(location: DurableLocation, names: Iterable[str]) -> list[Fence]:
-    """Return the fences among the names, lowest epoch first. One that can't be read has no `from_version`."""
-    fences = []
+    fences = {} if known is None else known
+    found = []
     for name in names:
         parsed = parse_fence_name(name)
         if parsed is not None:
-            fences.append(_read_fence(location, name, parsed))
-    return sorted(fences)
+            if name not in fences:
+                fences[name] = _read_fence(location, name, parsed)
+            found.append(fences[name])
+    return sorted(found)
 
 
 def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fence:
@@ -89,89 +83,39 @@ def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fenc
     try:
         fields = json.loads(b"" if data is None else data.to_pybytes())
         retained_versions = fields.get("retained_versions")
-        return Fence(
+        fence = Fence(
             *parsed,
             whole_number(fields["version"], 0),
             str(fields["host"]),
             whole_number(fields["time_ms"], 0),
             None if retained_versions is None else whole_number(retained_versions, 1),
         )
+        return fence if fields.get("head") is None else _with_head(fence, fields["head"], fields["went_back"])
     except MALFORMED:
         # It still fences. What it gave up is not known, so nothing is: a stale checkpoint must not pass for current.
         return Fence(*parsed, None)
 
 
-@dataclass(frozen=True)
-class RunFences:
-    """Leaves and checks the fences of one run, shard by shard. `run` is letters and digits, at most 64.
+def _with_head(fence: Fence, head: object, went_back: object) -> Fence:
+    """Return the fence with what not all releases recorded. Raises ValueError."""
+    written = parse_delta_name(str(head)) or Written(0, 0)
+    if written.version != fence.from_version or (written.version > 0 and written.epoch >= fence.epoch):
+        raise ValueError(f"no run went on from {head!r} at version {fence.from_version}")
+    if type(went_back) is not bool:
+        raise ValueError(f"{went_back!r} does not say whether it went back")
+    return fence._replace(head=str(head), went_back=went_back)
 
-    `retained_versions` is recorded for the tools that remove garbage; None records nothing.
-    """
 
-    location: DurableLocation
-    run: str
-    accept_older_checkpoint: bool = False
-    retained_versions: int | None = None
-
-    def hold(self, pointer: CommitPointer) -> int:
-        """Return the run's epoch in the shard, before a commit on top of `pointer`; leave a fence if there is none.
-
-        Raises RunFencedError if another run has taken over, AttemptOutdatedError if another attempt's commit has
-        been built on, CheckpointBehindError if the location has commits that the checkpoint does not know, and
-        LocationError if there is no epoch left.
-        """
-        names = self.location.names(delta_directory(pointer.shard))
-        fences = sorted(fence for name in names if (fence := parse_fence_name(name)) is not None)
-        mine = [fence.epoch for fence in fences if fence.run == self.run]
-        if not mine:
-            return self._enter(pointer, names, self._next_epoch(pointer.shard, fences))
-        epoch = mine[-1]
-        if fences[-1] > FenceName(epoch, self.run):
-            newest = read_fences(self.location, names)[-1]
-            raise RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=newest.describe())
-        for name in names:
-            written = parse_delta_name(name)
-            if written is not None and written.epoch == epoch and written.version > pointer.version + 1:
-                raise AttemptOutdatedError(
-                    str(self.location), shard=pointer.shard, version=pointer.version, found=written.version
-                )
-        return epoch
-
-    def _next_epoch(self, shard: int, fences: list[FenceName]) -> int:
-        if not fences:
-            return 1
-        if fences[-1].epoch >= MAX_EPOCH:
-            # A name with more digits would not be known for a fence, and so fence nobody.
-            raise LocationError(
-                str(self.location),
-                f"{fence_name(shard, fences[-1])} has the last epoch that there is, so no run can take over from it. "
-                "Epochs are counted one by one, so this is no fence of ours: see who has put it there, and remove it",
-            )
-        return fences[-1].epoch + 1
-
-    def _enter(self, pointer: CommitPointer, names: list[str], epoch: int) -> int:
-        fences = read_fences(self.location, names)
-        abandoned = Abandoned(fences)
-        deltas = (written for name in names if (written := parse_delta_name(name)) is not None)
-        beyond = [written for written in deltas if written.version > pointer.version + 1 and written not in abandoned]
-        if beyond and not self.accept_older_checkpoint:
-            newest = max(beyond)
-            writers = [fence.describe() for fence in fences if fence.epoch == newest.epoch]
-            raise CheckpointBehindError(
-                str(self.location),
-                shard=pointer.shard,
-                version=pointer.version,
-                found=newest.version - 1,
-                writer=writers[0] if writers else "a run before there were fences",
-            )
-        fence = {
-            "format": FENCE_FORMAT,
-            "run": self.run,
-            "version": pointer.version,
-            "host": socket.gethostname(),
-            "time_ms": time.time_ns() // 1_000_000,
-            "retained_versions": self.retained_versions,
-        }
-        name = fence_name(pointer.shard, FenceName(epoch, self.run))
-        self.location.write(name, json.dumps(fence).encode())
-        return epoch
+def write_fence(location: DurableLocation, shard: int, fence: Fence) -> None:
+    """Leave a fence in a shard."""
+    fields = {
+        "format": FENCE_FORMAT,
+        "run": fence.run,
+        "version": fence.from_version,
+        "head": fence.head,
+        "went_back": fence.went_back,
+        "host": fence.host,
+        "time_ms": fence.time_ms,
+        "retained_versions": fence.retained_versions,
+    }
+    location.write(fence_name(shard, FenceName(fence.epoch, fence.run)), json.dumps(fields).encode())

@@ -9,12 +9,16 @@ pointer can be restored from:
 - it may be committed in another copy of the checkpoint, which another run went on from;
 - an upload may yet become a snapshot, while it is newer than the newest one of the pointer.
 What a later run than the pointer's has written is not ours to judge, however old.
+
+A run that goes back to an older version needs files that are garbage by then. So a collection is announced before it
+looks for fences of later runs: see `run_fences` for why none of both can miss the other.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from statestore.errors import DurableFileMissingError
@@ -24,6 +28,8 @@ from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_files import (
     Written,
     delta_directory,
+    new_collection_name,
+    parse_collection_name,
     parse_delta_name,
     parse_fence_name,
     parse_snapshot_name,
@@ -80,7 +86,12 @@ def find_garbage(
         if is_past(parse_snapshot_name(directory)):
             files = (entry for entry in location.entries(directory) if entry.name not in needed)
             garbage.extend(GarbageFile(file.name, file.size_bytes, "no retained snapshot has it") for file in files)
-    return [*garbage, *_old_fences(entries)]
+    over = (entry for entry in entries if is_past(parse_collection_name(entry.name)))
+    # These last: what they announce, of which all that is left is garbage here too, is removed by then.
+    announced = [
+        GarbageFile(entry.name, entry.size_bytes, "announces a collection that was broken off") for entry in over
+    ]
+    return [*garbage, *_old_fences(entries), *announced]
 
 
 def _old_fences(entries: Iterable[DurableEntry]) -> Iterator[GarbageFile]:
@@ -101,11 +112,35 @@ def remove_garbage(location: DurableLocation, garbage: Iterable[GarbageFile]) ->
         location.remove_directory(directory)
 
 
+@contextmanager
+def announced_collection(
+    location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int
+) -> Iterator[list[str]]:
+    """Announce that what `find_garbage` finds for the same is removed; hand out the shard's names as they are then.
+
+    Nothing may be removed if they show that another run has entered the shard. Raises LocationError.
+    """
+    announcement = new_collection_name(pointer.shard, pointer.needed_since(retained_versions), epoch)
+    location.write(announcement, b"")
+    try:
+        yield location.names(delta_directory(pointer.shard))
+    finally:
+        location.delete(announcement)
+
+
 def collect_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int) -> int:
-    """Remove what `find_garbage` finds, and return how many bytes that were. Raises LocationError."""
+    """Remove what `find_garbage` finds, and return how many bytes that were; nothing if a later run has entered.
+
+    Raises LocationError.
+    """
     garbage = find_garbage(location, pointer, epoch, retained_versions)
-    remove_garbage(location, garbage)
+    if not garbage:
+        return 0
+    with announced_collection(location, pointer, epoch, retained_versions) as names:
+        if any(fence.epoch > epoch for name in names if (fence := parse_fence_name(name)) is not None):
+            _LOG.info("shard %d: garbage is left to the run that has taken over", pointer.shard)
+            return 0
+        remove_garbage(location, garbage)
     size_bytes = sum(file.size_bytes for file in garbage)
-    if garbage:
-        _LOG.info("shard %d: removed %d files of garbage, %.1f MB", pointer.shard, len(garbage), size_bytes / 1e6)
+    _LOG.info("shard %d: removed %d files of garbage, %.1f MB", pointer.shard, len(garbage), size_bytes / 1e6)
     return size_bytes

@@ -29,7 +29,6 @@ from statestore.errors import (
 from statestore.recovery.batch_delta import BatchDelta, FinishedDelta
 from statestore.recovery.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.delta import DeltaInfo
-from statestore.recovery.fence import RunFences
 from statestore.recovery.figures import CommitFigures, DeltaFigures, UpgradeFigures
 from statestore.recovery.file_lock import locked
 from statestore.recovery.initial_state import initial_pointer
@@ -41,6 +40,7 @@ from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer, DurableFile, file_digest
 from statestore.recovery.punctuations import RecordedPunctuations
 from statestore.recovery.restore import CommittedStore
+from statestore.recovery.run_fences import RunFences
 from statestore.recovery.shard_files import new_delta_name
 from statestore.recovery.snapshot_step import SnapshotStep, snapshot_is_due
 
@@ -177,7 +177,8 @@ class ShardBatch:
 
         Without writes there is no delta and no new version. `punctuations` of None are those of before. What is
         returned was read back. Raises LocationNotWritableError, RunFencedError, AttemptOutdatedError,
-        CheckpointBehindError, UnreadableCommitError, SpilledDeltaCorruptedError, and what a spill failed with.
+        CheckpointBehindError, CheckpointAbandonedError, VersionCollectedError, UnreadableCommitError,
+        SpilledDeltaCorruptedError, and what a spill failed with.
         """
         advance = partial(
             self.pointer.advance,

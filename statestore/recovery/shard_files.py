@@ -2,6 +2,7 @@
 
     shards/NNNN/deltas/VERSION-EPOCH-ATTEMPT.arrow        what VERSION changed
     shards/NNNN/deltas/EPOCH-RUN.fence                    RUN is the EPOCHth one to write here
+    shards/NNNN/deltas/VERSION-EPOCH-ATTEMPT.collecting   garbage up to VERSION and EPOCH is about to be removed
     shards/NNNN/snapshots/VERSION-EPOCH-ATTEMPT/FILE      a file that was new in the snapshot of VERSION
     shards/NNNN/snapshots/VERSION-EPOCH-ATTEMPT/manifest.json
 
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple
 MANIFEST_NAME: Final = "manifest.json"
 MAX_EPOCH: Final = 10**8 - 1
 _DELTA: Final = re.compile(r"(\d{12})-(?:(\d{8})-)?([0-9a-f]{32})\.arrow")
+_COLLECTION: Final = re.compile(r"(\d{12})-(\d{8})-([0-9a-f]{32})\.collecting")
 _FENCE: Final = re.compile(r"(\d{8})-([0-9A-Za-z]{1,64})\.fence")
 _SNAPSHOT: Final = re.compile(r"(\d{12})-(\d{8})-([0-9a-f]{32})")
 
@@ -61,6 +63,11 @@ def fence_name(shard: int, fence: FenceName) -> str:
     return f"{delta_directory(shard)}/{fence.epoch:08d}-{fence.run}.fence"
 
 
+def new_collection_name(shard: int, version: int, epoch: int) -> str:
+    """Return a name, which no other will ever have, for the announcement of a garbage collection."""
+    return f"{delta_directory(shard)}/{version:012d}-{epoch:08d}-{uuid.uuid4().hex}.collecting"
+
+
 def parse_delta_name(name: str) -> Written | None:
     """Return what a delta's name says, None if it is not one; directories before it are not looked at."""
     return _written(_DELTA.fullmatch(_last(name)))
@@ -69,6 +76,11 @@ def parse_delta_name(name: str) -> Written | None:
 def parse_snapshot_name(name: str) -> Written | None:
     """Return what the name of a snapshot's directory says, None if it is not one."""
     return _written(_SNAPSHOT.fullmatch(_last(name)))
+
+
+def parse_collection_name(name: str) -> Written | None:
+    """Return up to where a collection removes files: of this version and epoch at most; None if it is none."""
+    return _written(_COLLECTION.fullmatch(_last(name)))
 
 
 def parse_fence_name(name: str) -> FenceName | None:

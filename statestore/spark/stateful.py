@@ -90,8 +90,9 @@ def stateful(
             cache. The tasks that run at once on an executor share it evenly; what is above a share goes to `local_dir`.
             None is 256 MiB for each of them.
         recovery: when snapshots are made, how much history is kept, and who is told of restores; None is the defaults.
-        accept_older_checkpoint: go on from a checkpoint that is behind the location, and give up what was committed
-            since. Without it such a start is refused with CheckpointBehindError.
+        accept_older_checkpoint: go on from a checkpoint that is behind the location, or that another run has given up,
+            and give up what was committed since. Without it such a start is refused with CheckpointBehindError or
+            CheckpointAbandonedError; with it, with VersionCollectedError if a file of that version is gone.
 
     Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; what a
     sink does with the rows is the sink's guarantee (Spark's Kafka sink: at least once).

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from shards import Shard, stored
-from statestore.errors import AttemptOutdatedError, CheckpointBehindError, LocationError, RunFencedError
+from statestore.errors import (
+    AttemptOutdatedError,
+    CheckpointAbandonedError,
+    CheckpointBehindError,
+    LocationError,
+    RunFencedError,
+)
 from statestore.recovery.fence import read_fences
 from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer
@@ -97,7 +103,7 @@ def test_runs_that_take_over_from_each_other_damage_nothing(shard: Shard) -> Non
     with pytest.raises(RunFencedError, match="run b"):
         put(first, of_first, b"a2")
     of_second = put(second, put(second, of_second, b"b2"), b"b3")
-    with pytest.raises(CheckpointBehindError, match="run b"):
+    with pytest.raises(CheckpointAbandonedError, match="run b"):
         put(again(shard, "c"), of_first, b"c1")
     chosen = again(shard, "d", accept_older_checkpoint=True)
     of_chosen = put(chosen, of_first, b"d1")

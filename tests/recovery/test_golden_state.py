@@ -11,9 +11,13 @@ from shards import Shard, stored
 from statestore.errors import CommitPointerError
 from statestore.format.header_bytes import encode_headers
 from statestore.recovery.contents import stored_entries
+from statestore.recovery.fence import read_fences
+from statestore.recovery.history import Histories
 from statestore.recovery.metadata import read_metadata
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.punctuations import RecordedPunctuation
+from statestore.recovery.run_fences import head_written
+from statestore.recovery.shard_files import delta_directory, parse_collection_name
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "state-1"
 FIRST = {
@@ -184,3 +188,24 @@ def test_every_kind_of_store_is_restored_from_snapshots_and_without(tmp_path: Pa
             for name, store in batch.stores.items()
         }
     assert contents == CONTENTS_2[1]
+
+
+GOLDEN_5 = GOLDEN.with_name("state-5")
+
+
+def test_fences_say_which_line_each_pointer_is_on(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN_5 / "state", tmp_path / "state")
+    state = sharded_state(tmp_path)
+    pointers = [
+        state.pointer(0, json.dumps(recorded)) for recorded in json.loads((GOLDEN_5 / "pointers.json").read_text())
+    ]
+    names = state.location.names(delta_directory(0))
+    fences = read_fences(state.location, names)
+    assert [(fence.run, fence.from_version, fence.head, fence.went_back) for fence in fences] == [
+        ("first", 0, "", False),
+        ("back", 1, pointers[0].head, True),
+        ("restart", 3, pointers[4].head, False),
+    ]
+    line = Histories(fences).current
+    assert [line.holds(head_written(pointer)) for pointer in pointers] == [True, False, False, True, True, True]
+    assert [up_to for name in names if (up_to := parse_collection_name(name))] == [(1, 1)]

@@ -2,11 +2,13 @@
 
 Run once for each format, never again for one that was released: `python tests/support/golden_state.py DIRECTORY`.
 state-1 was written by the release before windows, sessions and versions; what it holds stands in its test. state-4 has
-snapshots: `python tests/support/golden_state.py DIRECTORY snapshots`.
+snapshots: `python tests/support/golden_state.py DIRECTORY snapshots`. state-5 has fences that name what their runs went
+on from, and what a collection announces that was broken off: `python tests/support/golden_state.py DIRECTORY lines`.
 """
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from statestore import (
@@ -27,6 +29,7 @@ from statestore.recovery.metadata import StateMetadata, settle_metadata
 from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.shard_files import new_collection_name
 
 STRING = Serdes.string()
 BUILDERS = (
@@ -120,6 +123,23 @@ def later_batch(stores: dict) -> None:
     stores["plain"].put("a", "1")
 
 
+def write_lines(home: Path) -> None:
+    """Write three versions of a run, two of one that went back to the first, one of its restart; and the pointers."""
+    state = sharded_state(home)
+    nodes = ({"type": "source", "name": "in", "topics": None},)
+    settle_metadata(state.location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
+    pointers = [state.pointer(0, None)]
+    for run, at, versions in (("first", 0, 3), ("back", 1, 2), ("restart", 5, 1)):
+        running = replace(state, run=run, accept_older_checkpoint=run == "back", local=LocalDirectory(home / run))
+        pointer = pointers[at]
+        for _ in range(versions):
+            pointer = run_batch(running, pointer, later_batch)
+            pointers.append(pointer)
+    state.location.write(new_collection_name(0, 1, 1), b"")
+    recorded = [json.loads(pointer.to_json()) for pointer in pointers[1:]]
+    (home / "pointers.json").write_text(json.dumps(recorded, indent=1) + "\n")
+
+
 def main(home: Path, *, snapshots: bool) -> None:
     """Write the first two batches of shard 0, with snapshots some more, and the pointers after each."""
     state = sharded_state(
@@ -135,4 +155,7 @@ def main(home: Path, *, snapshots: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), snapshots="snapshots" in sys.argv[2:])
+    if "lines" in sys.argv[2:]:
+        write_lines(Path(sys.argv[1]))
+    else:
+        main(Path(sys.argv[1]), snapshots="snapshots" in sys.argv[2:])

@@ -1,0 +1,226 @@
+"""Lines of history, without databases: random runs from random checkpoints, and collections beside them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interleavings import Ended, Files, Interleavings, Operation, perform
+from statestore.errors import (
+    CheckpointAbandonedError,
+    CheckpointBehindError,
+    LocationError,
+    RunFencedError,
+    VersionCollectedError,
+)
+from statestore.recovery.durable_files import DurableEntry
+from statestore.recovery.garbage import collect_garbage
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.pointer import CommitPointer, DurableFile, SnapshotRef, digest
+from statestore.recovery.run_fences import RunFences
+from statestore.recovery.shard_files import new_delta_name
+from statestore.recovery.snapshot import Manifest, SnapshotFile
+
+
+class MemoryLocation(DurableLocation):
+    """The operations that fences need, on files in memory."""
+
+    def __init__(self) -> None:
+        super().__init__("/memory")
+        self.files: Files = frozenset()
+
+    def _do(self, *operation: object) -> object:
+        self.files, answer = perform(self.files, Operation(*operation))
+        return answer
+
+    def read(self, name: str) -> pa.Buffer | None:
+        data = self._do("read", name)
+        return None if data is None else pa.py_buffer(data)
+
+    def write(self, name: str, data: bytes) -> None:
+        self._do("write", name, data)
+
+    def entries(self, directory: str) -> list[DurableEntry]:
+        return [DurableEntry(*entry, None) for entry in self._do("list", directory)]
+
+
+@dataclass(eq=False)
+class Commit:
+    """A version, and what it was built on."""
+
+    parent: "Commit | None" = None
+    pointer: CommitPointer = field(default_factory=lambda: CommitPointer("s", 0))
+    is_proven: bool = False
+    """Whether something was built on it, or a run went on from it."""
+    is_given_up: bool = False
+
+    def history(self) -> Iterator["Commit"]:
+        commit: Commit | None = self
+        while commit is not None:
+            yield commit
+            commit = commit.parent
+
+
+@dataclass(eq=False)
+class Run:
+    fences: RunFences
+    at: Commit
+
+
+class World:
+    """A shard, and an oracle that knows of each commit what it was built on."""
+
+    def __init__(self) -> None:
+        self.location = MemoryLocation()
+        self.commits = [Commit()]
+        self.runs: list[Run] = []
+        self.entered: list[Run] = []
+        self.failed = False
+
+    def start(self, at: Commit, *, accept: bool) -> None:
+        fences = RunFences(self.location, f"run{len(self.runs)}", accept_older_checkpoint=accept)
+        run = Run(fences, at)
+        history = set(at.history())
+        lost = [c for c in self.commits if c.is_proven and not c.is_given_up and c not in history]
+        try:
+            fences.hold(at.pointer)
+        except (CheckpointBehindError, CheckpointAbandonedError):
+            assert not accept
+            elsewhere = [c for c in self.commits if c not in history and c is not self.commits[0]]
+            # What an attempt wrote that Spark did not take looks like a commit.
+            assert elsewhere or self.failed, "refused although there is nothing else"
+            assert not self.entered or self.entered[-1].at is not at, "the newest commit can always be gone on from"
+            return
+        assert accept or not lost, "what was committed was given up in silence"
+        self.runs.append(run)
+        self.entered.append(run)
+        for commit in self.commits:
+            if commit in history:
+                commit.is_given_up = False
+            elif accept:
+                commit.is_given_up = True
+        at.is_proven = True
+
+    def commit(self, run: Run, *, counts: bool) -> None:
+        pointer = run.at.pointer
+        try:
+            epoch = run.fences.hold(pointer)
+        except RunFencedError:
+            assert run is not self.entered[-1]
+            return
+        assert run is self.entered[-1]
+        name = new_delta_name(0, pointer.version + 1, epoch)
+        self.location.write(name, b"")
+        if not counts:
+            self.failed = True
+            return
+        file = DurableFile(name, 0, "")
+        made = replace(pointer, version=pointer.version + 1, deltas=(*pointer.deltas, file))
+        run.at.is_proven = True
+        run.at = Commit(run.at, made)
+        self.commits.append(run.at)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_no_start_gives_up_in_silence_what_was_committed(data: st.DataObject) -> None:
+    world = World()
+    world.start(world.commits[0], accept=False)
+    for _ in range(data.draw(st.integers(1, 25), "steps")):
+        kind = data.draw(st.sampled_from(["start", "newest", "commit", "commit", "commit", "zombie", "fail"]))
+        if kind == "start":
+            world.start(data.draw(st.sampled_from(world.commits)), accept=data.draw(st.booleans()))
+        elif kind == "newest":
+            world.start(world.entered[-1].at, accept=False)
+        else:
+            run = data.draw(st.sampled_from(world.runs)) if kind == "zombie" else world.entered[-1]
+            world.commit(run, counts=kind != "fail")
+
+
+def _snapshot(version: int, table: DurableFile, delta: str) -> tuple[SnapshotRef, Manifest]:
+    name = f"shards/0000/snapshots/{version:012d}-00000001-{version:032x}/manifest.json"
+    files = (SnapshotFile("CURRENT", replace_name(table, version)), SnapshotFile("1.sst", table))
+    manifest = Manifest("s", 0, version, delta, None, {}, files)
+    data = manifest.to_json()
+    return SnapshotRef(version, DurableFile(name, len(data), digest(data)), delta, version), manifest
+
+
+def replace_name(file: DurableFile, version: int) -> DurableFile:
+    return DurableFile(f"shards/0000/snapshots/{version:012d}-00000001-{version:032x}/CURRENT", 0, file.digest)
+
+
+def _collected_shard() -> tuple[dict[str, bytes], list[CommitPointer]]:
+    """Return the files of a shard at version 6 of run 1, with snapshots of 1, 2, 4 and 5, and its pointers."""
+    files: dict[str, bytes] = {}
+    pointer = CommitPointer("s", 0)
+    pointers = [pointer]
+    snapshots: tuple[SnapshotRef, ...] = ()
+    for version in range(1, 7):
+        name = f"shards/0000/deltas/{version:012d}-00000001-{version:032x}.arrow"
+        files[name] = b""
+        deltas = (*pointer.deltas, DurableFile(name, 0, ""))
+        if version in (1, 2, 4, 5):
+            table = DurableFile(f"shards/0000/snapshots/{version:012d}-00000001-{version:032x}/1.sst", 0, "")
+            made, manifest = _snapshot(version, table, name)
+            snapshots = (*snapshots, made)
+            files[made.manifest.name] = manifest.to_json()
+            files.update({file.durable.name: b"" for file in manifest.files})
+        base = snapshots[-2].version if len(snapshots) > 1 else 0
+        pointer = CommitPointer("s", 0, version, deltas[len(deltas) - (version - base) :], snapshots=snapshots)
+        pointers.append(CommitPointer.from_json(pointer.to_json()))
+    files["shards/0000/deltas/00000001-run1.fence"] = (
+        b'{"format": 1, "run": "run1", "version": 0, "head": "", "went_back": false, "host": "h", "time_ms": 5}'
+    )
+    return files, pointers
+
+
+def test_at_no_moment_does_a_collection_remove_what_a_run_needs_that_has_gone_back() -> None:
+    files, pointers = _collected_shard()
+    back = pointers[2]
+    needed = {file.name for file in back.deltas} | {snapshot.manifest.name for snapshot in back.snapshots[-2:]}
+
+    def collector(location: DurableLocation) -> int:
+        return collect_garbage(location, pointers[6], 1, 1)
+
+    def goes_back(location: DurableLocation) -> int:
+        return RunFences(location, "run2", accept_older_checkpoint=True).hold(back)
+
+    outcomes = set()
+    states = 0
+    for state in Interleavings([collector, goes_back], files).states():
+        states += 1
+        names = {name for name, _ in state.files}
+        entered = state.ended[1]
+        if entered is not None:
+            assert isinstance(entered, Ended)
+            assert entered.error is None or isinstance(entered.error, VersionCollectedError)
+            outcomes.add((entered.error is None, state.ended[0] is not None, needed <= names))
+            assert entered.error is not None or needed <= names
+        if all(state.ended):
+            assert not [name for name in names if name.endswith(".collecting")]
+    assert {(True, True, True), (False, True, False)} <= outcomes, "either of both may come first"
+    assert states > 100
+
+
+def test_of_runs_that_enter_at_once_one_goes_on_and_no_epoch_is_shared() -> None:
+    head = CommitPointer("s", 0)
+
+    def enters(run: str):
+        def task(location: DurableLocation) -> int:
+            epoch = RunFences(location, run).hold(head)
+            location.write(new_delta_name(0, 1, epoch), run.encode())
+            return epoch
+
+        return task
+
+    finals = 0
+    for state in Interleavings([enters("a"), enters("b")]).states():
+        if all(state.ended):
+            finals += 1
+            assert all(end.error is None or isinstance(end.error, LocationError) for end in state.ended)
+            assert any(end.error is None for end in state.ended)
+            epochs = [end.value for end in state.ended if end.error is None]
+            assert len(set(epochs)) == len(epochs)
+    assert finals > 1
