@@ -22,6 +22,7 @@ StateStoreError
 ├── LocationError               the durable location can't be used
 │   ├── LocationNotWritableError
 │   ├── LocationInUseError      it belongs to another query
+│   ├── LocationBusyError       somebody else is about to record what is fixed there
 │   ├── StateUnfinishedError    a tool has begun to make a state there, and has not finished
 │   ├── LocationMismatchError   the Spark checkpoint belongs to another location
 │   ├── RunFencedError          another run of the query has taken over
@@ -181,6 +182,7 @@ from statestore.errors.state import (
     LocalDiskFullError,
     LocalStateCorruptedError,
     LocalStateLockedError,
+    LocationBusyError,
     LocationError,
     LocationInUseError,
     LocationMismatchError,
@@ -276,6 +278,7 @@ __all__ = [
     "LocalDiskFullError",
     "LocalStateCorruptedError",
     "LocalStateLockedError",
+    "LocationBusyError",
     "LocationError",
     "LocationInUseError",
     "LocationMismatchError",

@@ -169,6 +169,19 @@ class StateUnfinishedError(LocationError):
         self.made_from = made_from
 
 
+class LocationBusyError(LocationError):
+    """Somebody else is starting on the location for the first time, or making its state: `by`, as it says in `file`."""
+
+    def __init__(self, location: str, *, file: str, by: str) -> None:
+        super().__init__(
+            location,
+            f"is in the hands of {by}, as {file} says, and that did not end within seconds. Start again once it has "
+            "ended. If it is dead for sure, remove that file, and start again",
+        )
+        self.file = file
+        self.by = by
+
+
 class LocationMismatchError(LocationError):
     """The Spark checkpoint points at state that was written to another location."""
 

@@ -18,6 +18,7 @@ import logging
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from statestore.bytestore.families import older_formats
@@ -34,6 +35,7 @@ from statestore.errors import (
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.routing import refuse_too_many_shards, routing_numbers
+from statestore.recovery.turn import turn
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
@@ -132,15 +134,37 @@ def settle_metadata(
     The first start on a state that a tool made takes its identity, number of shards and stores, and records the rest.
     A store whose format is one to which the recorded one can be upgraded is recorded anew, and so is what the keys of a
     node's stores are made of, if an older release did not record it. With `accept_topology_change`, so are changed
-    processors, sources and sinks and added stores. Raises LocationNotWritableError, StateUnfinishedError,
-    ShardCountChangedError, StoreFormatError, TopologyChangedError.
+    processors, sources and sinks and added stores. Of starts at the same time one records, and the others find that.
+    Raises LocationNotWritableError, LocationBusyError, StateUnfinishedError, ShardCountChangedError, StoreFormatError,
+    TopologyChangedError.
     """
-    recorded = read_metadata(location)
+    while True:
+        recorded = read_metadata(location)
+        if recorded is not None:
+            location.check_writable()
+        settled = _settled(location, recorded, asked, accept_topology_change=accept_topology_change)
+        if settled == recorded:
+            return recorded
+        with turn(location, "the start of a query", partial(_is_changed, location, recorded)) as is_mine:
+            # What was read before the turn is out of date if another start was faster.
+            if is_mine and not _is_changed(location, recorded):
+                if recorded is None:
+                    _refuse_unfinished(location)
+                location.write(METADATA_NAME, settled.to_json().encode())
+                return settled
+
+
+def _is_changed(location: DurableLocation, recorded: StateMetadata | None) -> bool:
+    return read_metadata(location) != recorded
+
+
+def _settled(
+    location: DurableLocation, recorded: StateMetadata | None, asked: StateMetadata, *, accept_topology_change: bool
+) -> StateMetadata:
+    """Return what is to be recorded; it is what `recorded` is if nothing is to be changed."""
     if recorded is None:
         _refuse_unfinished(location)
-        location.write(METADATA_NAME, asked.to_json().encode())
         return asked
-    location.check_writable()
     _check_placement(location, recorded, asked)
     if not recorded.topology:
         # Made by a tool, which knows stores only. Spark has no state yet, so nothing hangs on the rest.
@@ -148,9 +172,7 @@ def settle_metadata(
         added = {spec.name for spec in asked.stores} - {spec.name for spec in recorded.stores}
         if added:
             _LOG.warning("%s: a tool made this state without the stores %s: they begin empty", location, sorted(added))
-        begun = replace(asked, state_id=recorded.state_id, initial_state=recorded.initial_state)
-        location.write(METADATA_NAME, begun.to_json().encode())
-        return begun
+        return replace(asked, state_id=recorded.state_id, initial_state=recorded.initial_state)
     _check_wall_clock(location, recorded, asked)
     _check_stores(location, recorded, asked)
     differences = _differences(recorded, asked)
@@ -163,9 +185,7 @@ def settle_metadata(
             remedy="Undo the change, or accept it with accept_topology_change=True (state is kept, added stores start "
             "empty), or start anew with a new state_location and a new checkpoint",
         )
-    changed = replace(recorded, stores=asked.stores, topology=asked.topology)
-    location.write(METADATA_NAME, changed.to_json().encode())
-    return changed
+    return replace(recorded, stores=asked.stores, topology=asked.topology)
 
 
 def metadata_of_stores(stores: Iterable[StoreSpec], shards: int, shard_by: str) -> StateMetadata:

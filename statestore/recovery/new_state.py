@@ -30,6 +30,7 @@ from statestore.recovery.logical_writes import LogicalWrite
 from statestore.recovery.metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.shard_files import delta_directory, new_delta_name
+from statestore.recovery.turn import TURNS_DIRECTORY, turn
 
 _LOG = logging.getLogger(__name__)
 MARKER_NAME: Final = UNFINISHED_NAME
@@ -39,8 +40,8 @@ _EPOCH: Final = 0
 # What a write costs in memory beside its bytes.
 _OVERHEAD_BYTES: Final = 200
 DELTA_TARGET_BYTES: Final = 32 << 20
-_OF_THE_DISK: Final = "lost+found"
-"""In the root of a disk, and often not to be read."""
+_NO_STATE: Final = frozenset({"lost+found", TURNS_DIRECTORY})
+"""The first is in the root of a disk, and often not to be read."""
 
 
 class UnfinishedState(NamedTuple):
@@ -58,14 +59,8 @@ def claim_target(location: DurableLocation, made_from: str, new: StateMetadata, 
     """Take an empty location, or one that was left half filled, which is cleared. `made_from` is for whoever looks.
 
     With a `request` it is `resume_target` that goes on with it, and nobody else. Raises TargetNotEmptyError if there is
-    anything else, and LocationNotWritableError.
+    anything else, LocationBusyError, and LocationNotWritableError.
     """
-    left_behind = _left_behind(location)
-    _refuse_taken(location, left_behind)
-    if left_behind is not None:
-        _LOG.info("%s: removing what was written of a state that was not finished", location)
-        for shard in range(left_behind.shards):
-            _clear_shard(location, shard)
     marker: dict[str, Any] = {
         "format": _MARKER_FORMAT,
         "from": made_from,
@@ -74,7 +69,14 @@ def claim_target(location: DurableLocation, made_from: str, new: StateMetadata, 
     }
     if request is not None:
         marker["request"] = request
-    location.write(MARKER_NAME, json.dumps(marker).encode())
+    with turn(location, f"what makes a state of {made_from}"):
+        left_behind = _left_behind(location)
+        _refuse_taken(location, left_behind)
+        if left_behind is not None:
+            _LOG.info("%s: removing what was written of a state that was not finished", location)
+            for shard in range(left_behind.shards):
+                _clear_shard(location, shard)
+        location.write(MARKER_NAME, json.dumps(marker).encode())
 
 
 def resume_target(location: DurableLocation, request: str) -> UnfinishedState | None:
@@ -83,16 +85,19 @@ def resume_target(location: DurableLocation, request: str) -> UnfinishedState | 
     Shards that are not finished are cleared; of the others `finished_shards` has the pointers. One that lacks nothing
     but its end is ended: then the location is a state. Raises TargetNotEmptyError if it has become another state.
     """
-    left_behind = _begun(location, request)
-    if left_behind is None:
+    if _begun(location, request) is None:
         return None
-    if left_behind.is_complete:
-        location.delete(MARKER_NAME)
+    with turn(location, "what goes on with making a state"):
+        left_behind = _begun(location, request)
+        if left_behind is None:
+            return None
+        if left_behind.is_complete:
+            location.delete(MARKER_NAME)
+            return left_behind
+        for shard in range(left_behind.shards):
+            if location.read(initial_name(shard)) is None:
+                _clear_shard(location, shard)
         return left_behind
-    for shard in range(left_behind.shards):
-        if location.read(initial_name(shard)) is None:
-            _clear_shard(location, shard)
-    return left_behind
 
 
 def refuse_taken(location: DurableLocation, request: str) -> None:
@@ -137,7 +142,7 @@ def _first_file(location: DurableLocation, directory: str) -> str | None:
     Whoever finds other people's files among those of a state can't tell them apart.
     """
     files = (entry.name for entry in location.entries(directory) if not entry.is_partial)
-    below = (_first_file(location, name) for name in location.directories(directory) if name != _OF_THE_DISK)
+    below = (_first_file(location, name) for name in location.directories(directory) if name not in _NO_STATE)
     return next(files, None) or next(filter(None, below), None)
 
 
@@ -173,16 +178,19 @@ def _left_behind(location: DurableLocation) -> UnfinishedState | None:
 def complete_target(location: DurableLocation, metadata: StateMetadata, pointers: Iterable[CommitPointer]) -> None:
     """Make the location a state, whose shards start from `pointers`.
 
-    Raises TargetNotEmptyError if it was claimed for another one meanwhile, or is a state by now, and
+    Raises TargetNotEmptyError if it was claimed for another one meanwhile, or is a state by now, LocationBusyError, and
     LocationNotWritableError.
     """
-    claimed = _left_behind(location)
-    if claimed is None or claimed.state_id != metadata.state_id or location.read(METADATA_NAME) is not None:
-        raise TargetNotEmptyError(str(location), found="what another command has begun, or finished, there meanwhile")
-    for pointer in pointers:
-        write_initial_pointer(location, pointer)
-    location.write(METADATA_NAME, metadata.to_json().encode())
-    location.delete(MARKER_NAME)
+    with turn(location, f"what ends the making of state {metadata.state_id}"):
+        claimed = _left_behind(location)
+        if claimed is None or claimed.state_id != metadata.state_id or location.read(METADATA_NAME) is not None:
+            raise TargetNotEmptyError(
+                str(location), found="what another command has begun, or finished, there meanwhile"
+            )
+        for pointer in pointers:
+            write_initial_pointer(location, pointer)
+        location.write(METADATA_NAME, metadata.to_json().encode())
+        location.delete(MARKER_NAME)
 
 
 class TargetShards:

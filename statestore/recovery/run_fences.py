@@ -21,11 +21,13 @@ from statestore.errors import (
     CheckpointAbandonedError,
     CheckpointBehindError,
     LocationError,
+    LocationMismatchError,
     RunFencedError,
 )
 from statestore.recovery.fence import Fence, read_fences, write_fence
 from statestore.recovery.history import Behind, Histories
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata import read_metadata
 from statestore.recovery.needed_files import check_needed_files
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_files import (
@@ -59,7 +61,7 @@ class RunFences:
         Raises RunFencedError if another run has taken over, AttemptOutdatedError if another attempt's commit has
         been built on, CheckpointBehindError or CheckpointAbandonedError if the location has commits that the
         checkpoint does not know, VersionCollectedError if it is to go back to what is not all there any more, and
-        LocationError if there is no epoch left.
+        LocationError if there is no epoch left, and LocationMismatchError if the location is another state's by now.
         """
         head = head_written(pointer)
         names = self._names(pointer)
@@ -88,6 +90,7 @@ class RunFences:
         return max((fence.epoch for fence in _fence_names(names) if fence.run == self.run), default=None)
 
     def _leave_fence(self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence]) -> int:
+        self._check_identity(pointer)
         epoch = self._next_epoch(pointer.shard, _fence_names(names))
         went_back = self._check_entry(pointer, head, names, known, epoch)
         if went_back:
@@ -105,6 +108,12 @@ class RunFences:
         )
         write_fence(self.location, pointer.shard, fence)
         return epoch
+
+    def _check_identity(self, pointer: CommitPointer) -> None:
+        """Raise LocationMismatchError if the location has become another state's since the query started."""
+        recorded = read_metadata(self.location)
+        if recorded is not None and recorded.state_id != pointer.state_id:
+            raise LocationMismatchError(str(self.location), recorded=pointer.state_id, found=recorded.state_id)
 
     def _next_epoch(self, shard: int, fences: list[FenceName]) -> int:
         if not fences:
