@@ -93,6 +93,7 @@ StateStoreError
 ├── HarnessError                what tests and demos run beside Spark can't be had
 │   ├── JavaNotFoundError
 │   ├── JarsUnavailableError    the Java registry did not hand out a set of jars
+│   ├── JarChecksumError        a jar is not the one whose checksum is recorded
 │   ├── KafkaBrokerError        the broker did not start, or refused a command
 │   ├── InjectedFaultError      a fault of a fault plan struck
 │   └── QueryHungError          a query under faults did not end in time
@@ -138,6 +139,7 @@ from statestore.errors.harness import (
     HarnessError,
     IncompleteChangelogError,
     InjectedFaultError,
+    JarChecksumError,
     JarsUnavailableError,
     JavaNotFoundError,
     KafkaBrokerError,
@@ -269,6 +271,7 @@ __all__ = [
     "InputError",
     "InputSchemaError",
     "InvalidTimestampError",
+    "JarChecksumError",
     "JarsUnavailableError",
     "JavaNotFoundError",
     "KafkaBrokerError",

@@ -2,13 +2,16 @@
 
 All come from the Java registry through Apache Ivy, whose jar pyspark ships, so neither Maven nor docker is needed. A
 set of jars is one directory below $STATESTORE_JARS (default: statestore/jars in the user's cache directory). It appears
-by one rename when all of it is there: a directory that exists is complete, and is used without asking anybody.
+by one rename when all of it is there: a directory that exists is complete, and is used without asking anybody. Its jars
+must have the checksums that are recorded in `jars.sha256`, each time that a process first uses it.
 
-`python -m statestore.testing.jars` resolves all sets and prints where they are.
+`python -m statestore.testing.jars` resolves all sets and prints where they are. With `--record` it records their
+checksums instead of checking them: for who moves a version, with an empty $STATESTORE_JARS, so that all are fetched.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib.util
 import os
@@ -16,11 +19,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 
 from statestore.errors import HarnessError, JarsUnavailableError, JavaNotFoundError
+from statestore.testing.jar_checksums import check_jars, write_record
 
 __all__ = ["SHORT_LIVED_JVM", "broker_jars", "connector_jars", "java_command", "kafka_streams_jars"]
 
@@ -101,12 +106,14 @@ _KAFKA_STREAMS = _JarSet(
 )
 
 _ALL = (_BROKER, _CONNECTOR, _KAFKA_STREAMS)
+_checked: set[Path] = set()
+"""The directories that this process has checked: to read their jars takes up to half a second."""
 
 
 def broker_jars() -> Path:
     """The directory of the jars that a Kafka broker and its command line tools need on their class path.
 
-    Raises JarsUnavailableError if they are not on this machine and can't be resolved.
+    Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
     """
     return _directory_of(_BROKER)
 
@@ -114,7 +121,7 @@ def broker_jars() -> Path:
 def connector_jars() -> list[Path]:
     """The jars to name in `spark.jars` for Spark's Kafka source and sink, ordered by name.
 
-    Raises JarsUnavailableError if they are not on this machine and can't be resolved.
+    Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
     """
     return sorted(_directory_of(_CONNECTOR).glob("*.jar"))
 
@@ -122,7 +129,7 @@ def connector_jars() -> list[Path]:
 def kafka_streams_jars() -> Path:
     """The directory of the jars to run Kafka Streams on its test driver, without a broker.
 
-    Raises JarsUnavailableError if they are not on this machine and can't be resolved.
+    Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
     """
     return _directory_of(_KAFKA_STREAMS)
 
@@ -143,11 +150,23 @@ def _cache_directory() -> Path:
 
 
 def _directory_of(jar_set: _JarSet) -> Path:
+    directory = _resolved(jar_set, is_checked=True)
+    if directory not in _checked:
+        check_jars(jar_set.name, directory)
+        _checked.add(directory)
+    return directory
+
+
+def _resolved(jar_set: _JarSet, *, is_checked: bool) -> Path:
+    """Return the directory of a set, resolved if it is not there; a checked one appears only with the right jars."""
     directory = jar_set.directory
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".resolving-", dir=directory.parent) as work:
-            _publish(_resolve(jar_set, Path(work)), directory)
+            jars = _resolve(jar_set, Path(work))
+            if is_checked:
+                check_jars(jar_set.name, jars)
+            _publish(jars, directory)
     return directory
 
 
@@ -189,13 +208,19 @@ def _ivy_jar(jar_set: _JarSet) -> Path:
     return found[0]
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Resolve all sets, saying what is going on: the first time takes a minute or two."""
+    parser = argparse.ArgumentParser(prog="python -m statestore.testing.jars", description="Resolve the jars of tests.")
+    parser.add_argument("--record", action="store_true", help="record their checksums anew, instead of checking them")
+    asked = parser.parse_args(arguments)
     try:
         for jar_set in _ALL:
             if not jar_set.directory.is_dir():
                 print(f"fetching the jars of {jar_set.name} (once, a minute or two) ...", flush=True)
-            print(f"{jar_set.name}: {_directory_of(jar_set)}", flush=True)
+            directory = _resolved(jar_set, is_checked=False) if asked.record else _directory_of(jar_set)
+            print(f"{jar_set.name}: {directory}", flush=True)
+        if asked.record:
+            write_record({jar_set.name: jar_set.directory for jar_set in _ALL})
     except HarnessError as exc:
         print(exc, file=sys.stderr)
         return 1

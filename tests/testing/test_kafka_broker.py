@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from statestore.errors import JarsUnavailableError, JavaNotFoundError, KafkaBrokerError
+from statestore.errors import JarChecksumError, JarsUnavailableError, JavaNotFoundError, KafkaBrokerError
+from statestore.testing import jar_checksums, jars
 from statestore.testing.jars import KAFKA_VERSION, broker_jars, connector_jars, kafka_streams_jars
 from statestore.testing.kafka_broker import KafkaBroker
 
@@ -26,12 +28,16 @@ for pattern; do :; done
 mkdir "${pattern%/*}"
 : >"${pattern%/*}/one-1.0.jar"
 """
+EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+JAR_SETS = list(jar_checksums.read_record())
 FAILS_HALF_WAY = RESOLVES + "echo 'no route to host'\nexit 1\n"
 
 
 @pytest.fixture
 def jar_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STATESTORE_JARS", str(tmp_path / "jars"))
+    monkeypatch.setattr(jar_checksums, "RECORD", tmp_path / "jars.sha256")
+    jar_checksums.RECORD.write_text("".join(f"{EMPTY_SHA256}  {name}/one-1.0.jar\n" for name in JAR_SETS))
     return tmp_path / "jars"
 
 
@@ -71,6 +77,66 @@ def test_a_failed_resolve_raises_and_leaves_nothing(
         connector_jars()
     assert raised.value.output == "no route to host"
     assert list(jar_cache.iterdir()) == []
+
+
+def test_what_is_resolved_must_be_what_is_recorded(
+    jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_java(RESOLVES, tmp_path / "java", monkeypatch)
+    name = f"kafka-broker-{KAFKA_VERSION}"
+    jar_checksums.RECORD.write_text(f"{'0' * 64}  {name}/one-1.0.jar\n")
+    with pytest.raises(JarChecksumError) as raised:
+        broker_jars()
+    refused = raised.value
+    assert (refused.jar, refused.jar_set, refused.expected, refused.found) == (
+        "one-1.0.jar",
+        name,
+        "0" * 64,
+        EMPTY_SHA256,
+    )
+    assert all(part in str(refused) for part in ("one-1.0.jar", "0" * 64, EMPTY_SHA256, "--record"))
+    assert list(jar_cache.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "jar", "expected", "found"),
+    [
+        (lambda jars: (jars / "one-1.0.jar").write_bytes(b"\0"), "one-1.0.jar", True, True),
+        (lambda jars: (jars / "one-1.0.jar").unlink(), "one-1.0.jar", True, False),
+        (lambda jars: (jars / "two-1.0.jar").write_bytes(b""), "two-1.0.jar", False, True),
+    ],
+    ids=["changed", "missing", "added"],
+)
+def test_a_set_that_was_kept_is_checked_before_its_first_use(
+    jar_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], object],
+    jar: str,
+    expected: bool,
+    found: bool,
+) -> None:
+    install_java(RESOLVES, tmp_path / "java", monkeypatch)
+    change(broker_jars())
+    monkeypatch.setattr(jars, "_checked", set())  # as in another process
+    with pytest.raises(JarChecksumError) as raised:
+        broker_jars()
+    refused = raised.value
+    assert (refused.jar, refused.expected is not None, refused.found is not None) == (jar, expected, found)
+
+
+def test_the_record_is_written_anew_on_demand_only(
+    jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_java(RESOLVES, tmp_path / "java", monkeypatch)
+    recorded = jar_checksums.RECORD.read_text()
+    jar_checksums.RECORD.write_text("")
+    assert jars.main([]) == 1
+    assert "one-1.0.jar" in capsys.readouterr().err
+    assert jar_checksums.RECORD.read_text() == ""
+    assert jars.main(["--record"]) == 0
+    assert sorted(jar_checksums.RECORD.read_text().splitlines()) == sorted(recorded.splitlines())
+    assert jars.main([]) == 0
 
 
 def test_concurrent_resolves_agree_on_one_set(jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
