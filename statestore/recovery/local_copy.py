@@ -38,7 +38,7 @@ from statestore.errors import (
     StoreFormatError,
 )
 from statestore.recovery.file_lock import locked
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local_directory import LocalDirectory, make_shard_directory
 from statestore.recovery.local_marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, SnapshotRef
@@ -124,7 +124,7 @@ def open_local_copy(
     """
     opening = _Opening(location, pointer, stores, local, space, listener)
     shard_dir = local.shard(pointer.state_id, pointer.shard)
-    shard_dir.mkdir(parents=True, exist_ok=True)
+    make_shard_directory(shard_dir)
     for number in range(_MAX_COPIES):
         path = shard_dir / f"copy-{number}"
         with locked(path) as held:

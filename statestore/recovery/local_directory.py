@@ -26,8 +26,8 @@ class LocalDirectory:
     """A directory on each machine that runs tasks, which may be lost at any time. Picklable.
 
     `path` of None is one directory per user, which nobody else may read, in the temporary directory of the machine that
-    it is asked for on. `memory` is what the state on one executor may take; None is the default budget, for one task at
-    a time.
+    it is asked for on. What is made below either of them is for the user alone too; a given one stays as it is.
+    `memory` is what the state on one executor may take; None is the default budget, for one task at a time.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, memory: MemoryBudget | None = None) -> None:
@@ -57,20 +57,41 @@ class LocalDirectory:
         return SpillSpace(path, self.memory)
 
 
+def make_shard_directory(path: Path) -> None:
+    """Make the directory of a shard that `LocalDirectory.shard` gave, and its state's, or close them to other users.
+
+    Whoever may get to what stands above them does not get to the state. Raises OSError.
+    """
+    # Given by the user, who may want it to be otherwise: as the umask says.
+    path.parent.parent.mkdir(parents=True, exist_ok=True)
+    for directory in (path.parent, path):
+        found = _make_private(directory)
+        if not stat.S_ISDIR(found.st_mode):
+            # A link, which the user has put there, as it may lead to another disk: to a directory, or this fails.
+            directory.mkdir(exist_ok=True)
+
+
+def _make_private(path: str | os.PathLike[str]) -> os.stat_result:
+    """Make a directory for the user alone, or close one to others if it is the user's; return what is there."""
+    with suppress(FileExistsError):
+        os.mkdir(path, _ONLY_FOR_THE_USER)
+    found = os.lstat(path)
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if is_own and stat.S_IMODE(found.st_mode) != _ONLY_FOR_THE_USER:
+        # Older releases made it as the umask said.
+        os.chmod(path, _ONLY_FOR_THE_USER)
+    return found
+
+
 def _default_directory() -> str:
     """Return the user's directory, made if it is not there. Anybody can make one of that name first: it is checked."""
     path = os.path.join(tempfile.gettempdir(), f"statestore-{os.getuid()}")
     try:
-        with suppress(FileExistsError):
-            os.mkdir(path, _ONLY_FOR_THE_USER)
-        found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode):
-            raise LocalDirectoryError(path, cause="it is not a directory")
-        if found.st_uid != os.getuid():
-            raise LocalDirectoryError(path, cause=f"it belongs to the user {found.st_uid}, not to {os.getuid()}")
-        if stat.S_IMODE(found.st_mode) != _ONLY_FOR_THE_USER:
-            # Older releases made it as the umask said.
-            os.chmod(path, _ONLY_FOR_THE_USER)
+        found = _make_private(path)
     except OSError as cause:
         raise LocalDirectoryError(path, cause=str(cause)) from cause
+    if not stat.S_ISDIR(found.st_mode):
+        raise LocalDirectoryError(path, cause="it is not a directory")
+    if found.st_uid != os.getuid():
+        raise LocalDirectoryError(path, cause=f"it belongs to the user {found.st_uid}, not to {os.getuid()}")
     return path

@@ -33,7 +33,7 @@ from statestore.recovery.figures import CommitFigures, DeltaFigures, UpgradeFigu
 from statestore.recovery.file_lock import locked
 from statestore.recovery.initial_state import initial_pointer
 from statestore.recovery.local_copy import LocalCopy, open_local_copy
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local_directory import LocalDirectory, make_shard_directory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.memory_copy import open_memory_image, take_memory_image
 from statestore.recovery.options import RecoveryOptions
@@ -133,7 +133,7 @@ class ShardedState:
         with ExitStack() as locks:
             with local_disk_errors(f"shard {shard}", str(shard_dir)):
                 # The first that is done on the local disk: here it shows if it can't be written to.
-                shard_dir.mkdir(parents=True, exist_ok=True)
+                make_shard_directory(shard_dir)
                 paths = (shard_dir / f"spill-{number}" for number in range(_MAX_ATTEMPTS_AT_ONCE))
                 path = next((path for path in paths if locks.enter_context(locked(path))), None)
             if path is None:

@@ -26,6 +26,7 @@ from statestore.errors import (
     StateStoreError,
 )
 from statestore.recovery.file_lock import FileLock
+from statestore.recovery.local_directory import make_shard_directory
 from statestore.recovery.local_marker import note_damage
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.planned_snapshot import TABLE, PlannedSnapshot, UploadPlan
@@ -57,7 +58,7 @@ class SnapshotUpload:
             thread.join(wait_s)
             if not thread.is_alive():
                 _running.pop(shard_dir, None)
-        shard_dir.mkdir(parents=True, exist_ok=True)
+        make_shard_directory(shard_dir)
         lock = FileLock(shard_dir / "snapshot.lock")
         if not lock.acquire():
             yield None

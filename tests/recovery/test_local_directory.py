@@ -1,4 +1,4 @@
-"""The default directory for local copies: one's own, and nobody else's."""
+"""Local copies are one's own, and nobody else's: in the default directory, and below one that is given."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ import pytest
 
 from shards import Shard, stored
 from statestore.errors import LocalDirectoryError
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local_directory import LocalDirectory, make_shard_directory
 
 
 @pytest.fixture
@@ -63,3 +63,39 @@ def test_what_is_no_directory_is_refused(default: Path) -> None:
     with pytest.raises(LocalDirectoryError, match="it is not a directory"):
         LocalDirectory().shard("s", 0)
     assert default.read_bytes() == b""
+
+
+def test_what_is_made_below_a_given_directory_is_for_the_user_only(shard: Shard, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    given.chmod(0o755)
+    shard.state = replace(shard.state, local=LocalDirectory(given))
+    pointer = shard.batch(shard.start(), {b"k": stored(b"1")})
+    state, copies = given / "state-1", given / "state-1" / "shard-0000"
+    assert (mode(state), mode(copies)) == (0o700, 0o700)
+    # Those that an older release has made are closed; the user's own one never.
+    state.chmod(0o755)
+    copies.chmod(0o750)
+    assert shard.content(pointer) == {b"k": stored(b"1")}
+    assert (mode(given), mode(state), mode(copies)) == (0o755, 0o700, 0o700)
+
+
+def test_below_a_given_directory_what_belongs_to_another_user_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = LocalDirectory(tmp_path).shard("s", 0)
+    path.mkdir(parents=True)
+    path.parent.chmod(0o750)
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    make_shard_directory(path)
+    assert mode(path.parent) == 0o750
+
+
+def test_a_state_on_another_disk_by_a_link_is_gone_on_with(shard: Shard, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "state-1").symlink_to(tmp_path / "elsewhere")
+    shard.state = replace(shard.state, local=LocalDirectory(tmp_path / "given"))
+    shard.batch(shard.start(), {b"k": stored(b"1")})
+    assert mode(tmp_path / "elsewhere") == 0o755
+    assert mode(tmp_path / "elsewhere" / "shard-0000") == 0o700
