@@ -81,6 +81,7 @@ StateStoreError
 │   ├── InvalidTimestampError
 │   ├── UnknownTopicError
 │   └── StateRowError           a row can't be an entry of the store that it is meant for
+├── StatePartitionsError        a query began with another number of state partitions than was planned
 ├── DataSourceOptionError       an option of the Spark data source is missing or wrong
 ├── DataFrameReusedError        Spark would mix up the filters of two uses of a DataFrame
 ├── HeadersFrozenError          read-only headers were to be changed
@@ -169,6 +170,7 @@ from statestore.errors.run import (
     ProcessorError,
     ShardCountChangedError,
     StateHandleError,
+    StatePartitionsError,
     TopologyChangedError,
     TopologyError,
     UnknownTopicError,
@@ -313,6 +315,7 @@ __all__ = [
     "StateCheckError",
     "StateDirectoryError",
     "StateHandleError",
+    "StatePartitionsError",
     "StatePointersError",
     "StateRowError",
     "StateStoreError",

@@ -34,6 +34,20 @@ class ShardCountChangedError(TopologyError):
         self.asked = asked
 
 
+class StatePartitionsError(StateStoreError):
+    """A query began with Spark's default number of state partitions, not with what `stateful()` planned."""
+
+    def __init__(self, *, planned: int, found: int) -> None:
+        super().__init__(
+            f"Spark began this query with {found} state partitions, its default, where stateful() planned {planned}: "
+            "its checkpoint would keep that for ever. Nothing was committed. The driver's log says what failed at the "
+            "start, if the query was started in the session of its stateful(). Set spark.sql.shuffle.partitions to "
+            f"{planned} in the session that starts it, and start with a new checkpoint"
+        )
+        self.planned = planned
+        self.found = found
+
+
 class InputError(StateStoreError):
     """The input can't be processed."""
 

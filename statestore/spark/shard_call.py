@@ -21,6 +21,7 @@ from statestore.recovery.punctuations import RecordedPunctuations
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.blobs import BlobSpool, OutputBlobs
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
+from statestore.spark.query_settings import check_partitions
 from statestore.spark.record_order import records_in_order
 
 _LOG = logging.getLogger(__name__)
@@ -62,6 +63,8 @@ class ShardCall:
     wall_clock: bool = False
     """Whether Spark calls back at `ShardResult.wake_up_ms`."""
     on_ingest: IngestHook | None = None
+    planned_partitions: int | None = None
+    """How many state partitions the query was to begin with; None leaves that to the session."""
 
     def run(
         self, route: int, blobs: Iterable[bytes], recorded: str | None, query_id: str, now_ms: int
@@ -71,6 +74,7 @@ class ShardCall:
         `recorded` is the pointer that Spark's state holds, None at the first batch of the shard. `now_ms` is the time
         of the batch, the same for each of its attempts.
         """
+        check_partitions(self.planned_partitions)
         shard = self.routing.index(route)
         self._claim(query_id)
         pointer = self.state.pointer(shard, recorded)

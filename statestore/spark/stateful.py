@@ -27,6 +27,7 @@ from statestore.spark.blobs import BLOB
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.figures import observed
 from statestore.spark.pack import PACKED_SCHEMA, Pack
+from statestore.spark.query_settings import PARTITIONS, STATE_PROVIDER, carry, is_default
 from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
 from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack
@@ -37,10 +38,7 @@ _DRIVERS = {
     "apply_in_pandas_with_state": through_apply_in_pandas_with_state,
 }
 _PLACEMENTS = ("key", "partition")
-_PARTITIONS = "spark.sql.shuffle.partitions"
 _RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
-_SPARKS_DEFAULT_PARTITIONS = "200"
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULT_INPUT_MEMORY_BYTES = 256 << 20
 _DEFAULT_UPGRADE_BUDGET_MS = 50
@@ -108,15 +106,14 @@ def stateful(
     _check_choice("on_deserialization_error", on_deserialization_error, tuple(e.value for e in OnDeserializationError))
     if not isinstance(shards, int) or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
-    if not records.isStreaming:
-        raise InputError("stateful() needs a streaming DataFrame (spark.readStream), this one is a batch")
-    check_input_schema(records.schema)
+    _check_records(records)
     topology.validate()
     _refuse_unlogged(topology)
     spark = records.sparkSession
-    _settle_session(spark, shards, via)
+    _settle_python(spark)
+    settings = _settings(spark, shards, via)
     location = DurableLocation.of(state_location)
-    asked = _asked(spark, topology, shards, shard_by)
+    asked = _asked(topology, shards, shard_by, int(settings.get(PARTITIONS) or spark.conf.get(PARTITIONS) or shards))
     metadata = settle_metadata(location, asked, accept_topology_change=accept_topology_change)
     state = ShardedState(
         metadata.state_id,
@@ -139,20 +136,20 @@ def stateful(
         upgrade_budget_ms,
         metadata.wall_clock,
         on_ingest,
+        shards if PARTITIONS in settings else None,
     )
     pack = Pack(shards, shard_by, metadata.routing, tuple(topology.global_stores.values()), metadata.wall_clock)
-    packed = records.mapInArrow(pack.__call__, PACKED_SCHEMA)
+    packed = carry(records.mapInArrow(pack.__call__, PACKED_SCHEMA), settings)
     output = observed(_DRIVERS[via](packed, call), metadata.state_id, str(location))
     return output.select(BLOB).mapInArrow(unpack, OUTPUT_SCHEMA)
 
 
-def _asked(spark: SparkSession, topology: Topology, shards: int, shard_by: str) -> StateMetadata:
-    partitions = int(spark.conf.get(_PARTITIONS) or _SPARKS_DEFAULT_PARTITIONS)
+def _asked(topology: Topology, shards: int, shard_by: str, state_partitions: int) -> StateMetadata:
     return StateMetadata(
         new_state_id(),
         shards,
         shard_by,
-        routing_numbers(shards, partitions),
+        routing_numbers(shards, state_partitions),
         topology.store_specs(),
         topology.to_json(),
         uses_wall_clock(topology),
@@ -182,6 +179,12 @@ def _settled(recovery: RecoveryOptions, spark: SparkSession) -> RecoveryOptions:
     return replace(recovery, retained_versions=int(spark.conf.get(_RETAINED_BATCHES) or DEFAULT_RETAINED_VERSIONS))
 
 
+def _check_records(records: DataFrame) -> None:
+    if not records.isStreaming:
+        raise InputError("stateful() needs a streaming DataFrame (spark.readStream), this one is a batch")
+    check_input_schema(records.schema)
+
+
 def _refuse_unlogged(topology: Topology) -> None:
     for name, builder in topology.store_builders.items():
         if not builder.logging_enabled:
@@ -191,15 +194,19 @@ def _refuse_unlogged(topology: Topology) -> None:
             )
 
 
-def _settle_session(spark: SparkSession, shards: int, via: str) -> None:
-    """Set what Spark's defaults get wrong for this operator, and nothing that the user has set."""
-    if spark.conf.get(_PARTITIONS) == _SPARKS_DEFAULT_PARTITIONS:
+def _settings(spark: SparkSession, shards: int, via: str) -> dict[str, str]:
+    """Return what Spark's defaults get wrong for this operator, and nothing that the user has set."""
+    settings = {}
+    if is_default(spark, PARTITIONS):
         # Every state partition costs tens of milliseconds a batch, also an empty one.
-        _LOG.info("setting %s to %d, one state partition per shard", _PARTITIONS, shards)
-        spark.conf.set(_PARTITIONS, shards)
-    if via == "transform_with_state" and "HDFSBacked" in (spark.conf.get(_PROVIDER) or ""):
+        settings[PARTITIONS] = str(shards)
+    if via == "transform_with_state" and is_default(spark, STATE_PROVIDER):
         # transformWithState refuses to run on any other.
-        spark.conf.set(_PROVIDER, _ROCKSDB_PROVIDER)
+        settings[STATE_PROVIDER] = _ROCKSDB_PROVIDER
+    return settings
+
+
+def _settle_python(spark: SparkSession) -> None:
     context = spark.sparkContext
     if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
         # Spark would take the first python3 on the PATH, which need not be the environment that this runs in.

@@ -23,6 +23,9 @@ Entry = tuple[int, int, list[tuple[str, "bytes | None"]]]
 
 # Each attempt's state files have names of their own, so an executor that was given up can't overwrite another's.
 SECOND_CHECKPOINT_FORMAT = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }

@@ -1,0 +1,136 @@
+"""Spark settings of one query alone, which its session does not keep.
+
+    stateful() ── alias with the settings ──> plan ── start() ──> Spark's session for this run <── set, if at a default
+
+Spark clones the session when a query starts, and records the number of state partitions with the query's first batch.
+What is set before, in the user's session, also holds for every other query and batch job of it. So the plan carries
+the settings, as the name of an alias, through whatever is put on top of it. A listener, which Spark calls before a run
+looks at any setting, finds them there and sets them in the clone. A checkpoint's own settings go before them.
+
+Spark has no public way to the clone: it is asked for by the names of Spark 4.2, and a task of the first batch looks
+whether that worked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from weakref import WeakSet
+
+from pyspark import TaskContext
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+
+from statestore.errors import StatePartitionsError
+
+_LOG = logging.getLogger(__name__)
+
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+STATE_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+SPARKS_DEFAULTS: Final = {
+    PARTITIONS: "200",
+    STATE_PROVIDER: "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+}
+"""What a setting is where nobody has set it: only then may it be another one for a query."""
+
+_ALIAS: Final = "statestore settings "
+_BATCH_ID: Final = "streaming.sql.batchId"
+_ALIAS_NODE: Final = "SubqueryAlias"
+
+_watched: WeakSet[SparkSession] = WeakSet()
+"""The sessions that have a listener. One is enough, whatever is started there."""
+
+
+def is_default(spark: SparkSession, name: str) -> bool:
+    """Return whether a setting of the session is at Spark's default."""
+    return spark.conf.get(name) == SPARKS_DEFAULTS[name]
+
+
+def carry(rows: DataFrame, settings: Mapping[str, str]) -> DataFrame:
+    """Return `rows`, such that each query of them runs with these settings, unless the session has others by then.
+
+    Of several numbers of partitions in one query, the largest holds.
+    """
+    if not settings:
+        return rows
+    spark = rows.sparkSession
+    if spark not in _watched:
+        _add_listener(spark)
+        _watched.add(spark)
+    return rows.alias(_ALIAS + json.dumps(dict(settings), sort_keys=True))
+
+
+def check_partitions(planned: int | None) -> None:
+    """In a task of a query's first batch, raise StatePartitionsError if Spark's default holds instead of `planned`.
+
+    None is a number that was not planned here: it is the session's.
+    """
+    context = TaskContext.get()
+    if planned is None or context is None or context.getLocalProperty(_BATCH_ID) != "0":
+        return
+    partitions = context.getLocalProperty(PARTITIONS) or SPARKS_DEFAULTS[PARTITIONS]
+    if partitions == SPARKS_DEFAULTS[PARTITIONS] != str(planned):
+        raise StatePartitionsError(planned=planned, found=int(partitions))
+
+
+def _add_listener(spark: SparkSession) -> None:
+    context: Any = spark.sparkContext
+    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+    queries = spark._jsparkSession.streams()
+    listener = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_StartListener(queries))
+    queries.addListener(listener)
+
+
+class _StartListener:
+    """Sets what the plans of a session's queries carry. pyspark's own base class would parse every progress as well."""
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+    def __init__(self, queries: Any) -> None:
+        self._queries = queries
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Set them before the run begins: Spark waits for this."""
+        try:
+            run = self._queries.get(event.id()).streamingQuery()
+            settings = settings_in(run.analyzedPlan())
+            conf = run.sparkSessionForStream().conf()
+            for name, value in settings.items():
+                if conf.get(name) == SPARKS_DEFAULTS[name]:
+                    _LOG.info("query %s: setting %s to %s", event.id().toString(), name, value)
+                    conf.set(name, value)
+        except Exception:
+            # Spark would print it to where nobody looks. The first batch does not go on without.
+            _LOG.exception("query %s: can't set what its stateful() needs", event.id().toString())
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Nothing."""
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Nothing."""
+
+
+def settings_in(plan: Any) -> dict[str, str]:
+    """Return what an analyzed plan of the JVM carries."""
+    settings: dict[str, str] = {}
+    for node in _nodes(plan):
+        if node.nodeName() == _ALIAS_NODE and node.alias().startswith(_ALIAS):
+            for name, value in json.loads(node.alias().removeprefix(_ALIAS)).items():
+                if name != PARTITIONS or int(value) > int(settings.get(name, 0)):
+                    settings[name] = value
+    return settings
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        children = node.children()
+        waiting += [children.apply(number) for number in range(children.length())]
