@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from statestore.bytestore.key_order import KeyOrder
 from statestore.bytestore.protocol import Change, Pair
 from statestore.errors import StoreClosedError
+
+_ENTRY_BYTES: Final = 200
+"""What an entry takes beside the bytes of its key and value: two objects, and a slot in a dict and in a list, with the
+room that they keep free. Measured with CPython 3.11."""
 
 
 class MemoryByteStore:
@@ -15,6 +20,8 @@ class MemoryByteStore:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.held_bytes = 0
+        """About how much memory its entries take."""
         self._pairs: dict[bytes, bytes] = {}
         self._order = KeyOrder(self._pairs)
         self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
@@ -33,12 +40,17 @@ class MemoryByteStore:
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""
         self._require_open()
+        before = self._pairs.get(key)
         if value is None:
-            if self._pairs.pop(key, None) is not None:
+            if before is not None:
+                self._remove(key)
                 self._order.removed(key)
             return
-        if key not in self._pairs:
+        if before is None:
             self._order.added(key)
+            self.held_bytes += len(key) + len(value) + _ENTRY_BYTES
+        else:
+            self.held_bytes += len(value) - len(before)
         self._pairs[key] = value
 
     def write(self, changes: Iterable[Change]) -> None:
@@ -51,7 +63,7 @@ class MemoryByteStore:
         self._require_open()
         for key in self._order.between(None, end):
             if key < end:
-                del self._pairs[key]
+                self._remove(key)
         self._order = KeyOrder(self._pairs)
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
@@ -73,6 +85,10 @@ class MemoryByteStore:
         for scan in list(self._scans):
             scan.close()
         self._pairs.clear()
+        self.held_bytes = 0
+
+    def _remove(self, key: bytes) -> None:
+        self.held_bytes -= len(key) + len(self._pairs.pop(key)) + _ENTRY_BYTES
 
     def _require_open(self) -> None:
         if self._closed:
@@ -93,6 +109,11 @@ class MemoryDatabase:
     def families(self) -> tuple[str, ...]:
         """The names of the families, in order."""
         return tuple(sorted(self._stores))
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the entries of all families take."""
+        return sum(store.held_bytes for store in self._stores.values())
 
     def family(self, name: str, store: str | None = None) -> MemoryByteStore:
         """Return the byte store `name`, called `store` in errors from now on."""

@@ -10,6 +10,9 @@ Of a task's part go
             what does
 
 and 1/16 is left for the record batch of a delta that is being encoded.
+
+In-memory stores take memory beside it: those of the shard at work whatever is in them. What is kept of other shards, so
+that it need not be loaded again, is bounded by half a task's part.
 """
 
 from __future__ import annotations
@@ -57,6 +60,11 @@ class MemoryBudget:
     @property
     def pending_bytes(self) -> int:
         """What uncommitted writes and their changelog may take before they go to disk."""
+        return self.task_bytes // 2
+
+    @property
+    def kept_images_bytes(self) -> int:
+        """What a process may keep of the in-memory stores of shards that no batch uses, beside a task's part."""
         return self.task_bytes // 2
 
     @property

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from statestore.bytestore.memory import MemoryDatabase
 from statestore.bytestore.spilling import SpillSpace
@@ -20,8 +21,8 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.restore import CommittedStore, restore
 
-_KEPT_IMAGES = 64
-"""A process keeps the images of this many shards, the last used ones: shards move between processes."""
+_IMAGE_BYTES: Final = 4_096
+"""What an image takes beside its entries, so that empty ones don't pile up without end."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class MemoryImage:
     stores: tuple[StoreSpec, ...]
     head: str
     database: MemoryDatabase
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory it takes."""
+        return self.database.held_bytes + _IMAGE_BYTES
 
 
 _images: OrderedDict[tuple[str, int], MemoryImage] = OrderedDict()
@@ -51,11 +57,14 @@ def open_memory_image(
     image: MemoryImage | None,
     copied: Mapping[str, CommittedStore],
     space: SpillSpace,
+    kept_bytes: int,
 ) -> Iterator[dict[str, CommittedStore]]:
     """Hand out the in-memory stores of the shard at exactly the version of `pointer`.
 
-    They are those of `image`, which is caught up, or those of `copied`, a local copy at that version. Raises
-    DurableFileMissingError or DurableFileCorruptedError if the durable location can't give that version.
+    They are those of `image`, which is caught up, or those of `copied`, a local copy at that version. The process goes
+    on to keep images of `kept_bytes` together at most, the last used ones, as shards move between processes; always
+    the last one of all. Raises DurableFileMissingError or DurableFileCorruptedError if the durable location can't give
+    that version.
     """
     database = MemoryDatabase([spec.name for spec in stores]) if image is None else image.database
     committed = {spec.name: CommittedStore(spec, database.family(spec.name)) for spec in stores}
@@ -70,5 +79,7 @@ def open_memory_image(
     finally:
         # A batch that fails has written to its write sets only: the image still is that version.
         _images[pointer.state_id, pointer.shard] = MemoryImage(tuple(stores), pointer.head, database)
-        while len(_images) > _KEPT_IMAGES:
-            _images.popitem(last=False)
+        kept = sum(image.held_bytes for image in _images.values())
+        while kept > kept_bytes and len(_images) > 1:
+            _, given_up = _images.popitem(last=False)
+            kept -= given_up.held_bytes

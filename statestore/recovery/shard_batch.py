@@ -101,9 +101,9 @@ class ShardedState:
                 )
             committed = dict(copy.stores) if copy is not None else {}
             if in_memory:
-                committed.update(
-                    opened.enter_context(open_memory_image(self.location, pointer, in_memory, image, committed, space))
-                )
+                kept_bytes = self.local.memory.kept_images_bytes
+                loaded = open_memory_image(self.location, pointer, in_memory, image, committed, space, kept_bytes)
+                committed.update(opened.enter_context(loaded))
             stores = {
                 name: BatchStore(
                     store.spec,
