@@ -24,15 +24,15 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statestore.bytestore.steps import steps
+from statestore.bytestore.steps import DEFAULT_ROWS, slices, steps
 from statestore.errors import RowFileError, RowFileExistsError
+from statestore.format.binary_columns import row_sizes
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.routing import MAX_SHARDS
 from upgrade_tools.rows import ROWS
 
 _FORMAT: Final = 1
 _METADATA_KEY: Final = b"statestore"
-_BATCH_ROWS: Final = 10_000
 _ROW_GROUP_ROWS: Final = 100_000
 _ROW_GROUP_BYTES: Final = 64 << 20
 """A row group is held in memory, by who writes it and by who reads it."""
@@ -186,12 +186,13 @@ def read_head(path: Path, file_format: FileFormat) -> RowFileHead:
 
 
 def read_rows(path: Path, file_format: FileFormat) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, some thousand at a time. Raises RowFileError, OSError."""
+    """Yield the rows of a file, some thousand at a time, or fewer if they are large. Raises RowFileError, OSError."""
     if file_format is FileFormat.PARQUET:
         try:
             file = _parquet(path)
             for group in range(file.num_row_groups):
-                yield from file.iter_batches(_BATCH_ROWS, row_groups=[group])
+                for batch in file.iter_batches(DEFAULT_ROWS, row_groups=[group]):
+                    yield from _pieces(batch)
         except (pa.ArrowException, OSError) as cause:
             if _is_of_the_system(cause):
                 raise
@@ -200,10 +201,16 @@ def read_rows(path: Path, file_format: FileFormat) -> Iterator[pa.RecordBatch]:
     with open(path, "rb") as file:
         file.readline(_LINE_LIMIT_BYTES)
         read = 1
-        for lines in steps(_lines(file), lambda taken: list(map(len, taken)), max_rows=_BATCH_ROWS):
+        for lines in steps(_lines(file), lambda taken: list(map(len, taken)), max_rows=DEFAULT_ROWS):
             rows = [_row(line, path, number) for number, line in enumerate(lines, read + 1)]
             read += len(lines)
             yield _batch(rows, path, read)
+
+
+def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a batch, some MB of keys and values at a time."""
+    for piece in slices(row_sizes(rows.column("key")) + row_sizes(rows.column("value"))):
+        yield rows.slice(piece.start, piece.stop - piece.start)
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:

@@ -6,11 +6,11 @@ What a store holds of a key is its codec's choice: a plain value, a ValueAndTime
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from statestore.bytestore.prefix_scan import pairs_with_prefix
 from statestore.bytestore.protocol import Pair
+from statestore.bytestore.steps import steps
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.serde import Serde
 from statestore.headers import Headers
@@ -65,7 +65,7 @@ class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
     def range_values(self, start: K | None, end: K | None) -> StoreIterator[Any]:
         """Yield the values of `range` alone, without keys and what else they were written with; twice as fast or more.
 
-        Read ahead by some hundred entries: a value that can't be read shows up that much earlier.
+        Read ahead by some hundred entries, or a few MB: a value that can't be read shows up that much earlier.
         """
         first = None if start is None else self._key_bytes(start)
         last = None if end is None else self._key_bytes(end)
@@ -77,7 +77,7 @@ class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
 
     def _values(self, pairs: Iterator[Pair]) -> Generator[Any, None, None]:
         decode_values = self._decode_values
-        while chunk := list(islice(pairs, _VALUES_AT_ONCE)):
+        for chunk in steps(pairs, max_rows=_VALUES_AT_ONCE):
             try:
                 values = decode_values(chunk)
             except (FormatError, DeserializationError) as cause:

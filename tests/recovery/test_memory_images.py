@@ -1,6 +1,5 @@
 """The images of in-memory stores that a process keeps: a bound in bytes, and content that stays what it was."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,9 +17,8 @@ SHARDS = 8
 
 
 @pytest.fixture(autouse=True)
-def no_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_copy, "_images", type(memory_copy._images)())
-    yield
 
 
 def run(shard: Shard, pointer: CommitPointer, values: dict[bytes, bytes | None]) -> CommitPointer:

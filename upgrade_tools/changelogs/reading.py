@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from confluent_kafka import (
 )
 
 from statestore.bytestore.kafka_streams_layout import changelog_partition
+from statestore.bytestore.steps import steps
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.errors import (
     ChangelogConfigError,
@@ -32,7 +34,8 @@ from statestore.recovery.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, LogEnds, TopicSettings, described
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 
-_MESSAGES_AT_ONCE: Final = 5_000
+_TAKEN_AT_ONCE: Final = 64
+"""Messages: the client hands out as many as it is asked for, however large they are."""
 _WAIT_S: Final = 0.05
 _STALLED_S: Final = 30.0
 _NOT_A_MEMBER: Final = "statestore-upgrade-tools"
@@ -167,7 +170,7 @@ class _Reader:
 
     def records(self) -> Iterator[LogRecord]:
         """Yield all records, then close the client."""
-        for messages in self.messages():
+        for messages in steps(chain.from_iterable(self.messages()), _sizes):
             yield from self._decoded(messages)
 
     def messages(self) -> Iterator[list[Message[bytes, bytes]]]:
@@ -178,7 +181,7 @@ class _Reader:
             next_offset = log.first_offset
             heard_s = time.monotonic()
             while next_offset < log.end_offset:
-                wanted = min(_MESSAGES_AT_ONCE, log.end_offset - next_offset)
+                wanted = min(_TAKEN_AT_ONCE, log.end_offset - next_offset)
                 messages = self._consumer.consume(wanted, _WAIT_S)
                 if messages:
                     heard_s = time.monotonic()
@@ -232,6 +235,10 @@ class _Reader:
         return ChangelogRecordError(
             self._log.topic, partition=self._log.partition, offset=_offset(message), problem=problem
         )
+
+
+def _sizes(messages: list[Message[bytes, bytes]]) -> list[int]:
+    return [len(message.key() or b"") + len(message.value() or b"") for message in messages]
 
 
 def _offset(message: Message[bytes, bytes]) -> int:

@@ -16,6 +16,8 @@ from upgrade_tools.changelogs.cluster import Cluster, described
 _FLUSH_S: Final = 60.0
 _POLL_S: Final = 0.5
 _POLL_EVERY_RECORDS: Final = 1_000
+_UNDER_WAY_BYTES: Final = 64 << 20
+"""About how much the client holds. Its own bound is 1 GiB; a lower one would also be one of what a record may have."""
 _MAX_MESSAGE_BYTES: Final = 1_000_000_000
 """As many as the client can: how large records may be is for the topic to say."""
 _LOG = logging.getLogger(__name__)
@@ -58,10 +60,14 @@ class ChangelogWriter:
 
     def write(self, partition: int, records: Iterable[ChangelogRecord]) -> int:
         """Send records to a partition in order; return how many. Raises ChangelogWriteError, FormatError."""
-        count = 0
+        count = sent_bytes = 0
         for key, value, timestamp_ms, header_bytes in records:
             self._send(partition, key, value, timestamp_ms, parse_headers(header_bytes))
             count += 1
+            sent_bytes += len(key) + len(value or b"") + len(header_bytes)
+            if sent_bytes >= _UNDER_WAY_BYTES:
+                self._producer.flush(_FLUSH_S)
+                sent_bytes = 0
             if count % _POLL_EVERY_RECORDS == 0:
                 self._producer.poll(0)
                 self._check()
