@@ -30,7 +30,7 @@ def build_stores(topology: Topology, batch: ShardBatch, context: RecordContext) 
     for name, store in stores.items():
         if store.metrics is not None:
             committed = batch.stores[name].committed
-            store.metrics.sensor("restore").record(committed.restore_ns, committed.restored_records)
+            store.metrics.restored(committed.restore_ns, committed.restored_records)
     return stores
 
 

@@ -42,36 +42,53 @@ _SENSORS: Final[Mapping[str, str]] = {
 }
 
 
+# Those after which Kafka notes how old the record is.
+_PUTS: Final = frozenset({"put", "put_if_absent"})
+
+
 def metered(store: S, store_format: StoreFormat, metrics: StoreMetrics) -> S:
     """Return the store with its operations timed in `metrics`. The store is changed, not copied."""
     store.metrics = metrics
     for operation, sensor in _SENSORS.items():
         if hasattr(store, operation):
-            setattr(store, operation, _timed(metrics, sensor, getattr(store, operation)))
+            timed = _timed(metrics, sensor, getattr(store, operation))
+            setattr(store, operation, _with_record_latency(store, metrics, timed) if operation in _PUTS else timed)
     if store_format in (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS):
         store.watch_stored(lambda stored: _count_headers(metrics, store_format, stored))
     return store
 
 
 def _timed(metrics: StoreMetrics, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `operation` timed under `name`; iterators that it returns are counted until they are closed."""
+    """Return `operation` timed under `name`; one that returns an iterator is done when that is closed."""
     sensor, clock_ns = metrics.sensor(name), metrics.clock_ns
-
-    def iterator_closed() -> None:
-        metrics.open_iterators -= 1
 
     def timed_operation(*arguments: Any, **options: Any) -> Any:
         started_ns = clock_ns()
         try:
             result = operation(*arguments, **options)
-        finally:
+        except BaseException:
             sensor.record(clock_ns() - started_ns)
+            raise
         if isinstance(result, StoreIterator):
-            metrics.open_iterators += 1
-            result.on_close(iterator_closed)
+            result.on_close(metrics.iterator_opened(sensor, started_ns))
+        else:
+            sensor.record(clock_ns() - started_ns)
         return result
 
     return timed_operation
+
+
+def _with_record_latency(store: TypedStore, metrics: StoreMetrics, put: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `put`, after which it is noted how old the record is that is being processed, if there is one."""
+
+    def put_for_record(*arguments: Any, **options: Any) -> Any:
+        result = put(*arguments, **options)
+        timestamp_ms = store.record_context.timestamp_ms
+        if timestamp_ms >= 0:
+            metrics.record_latency.record(metrics.clock_ms() - timestamp_ms)
+        return result
+
+    return put_for_record
 
 
 def _count_headers(metrics: StoreMetrics, store_format: StoreFormat, stored: bytes) -> None:

@@ -159,5 +159,5 @@ class VersionedKeyValueStoreWithHeaders(VersionedKeyValueStore[K, V]):
     ) -> int:
         """Do what `put` does, with timestamp and headers of the record being processed, unless they are given."""
         time_ms = self._timestamp_to_put(timestamp_ms)
-        held = None if value is None else AggregationWithHeaders(value, self._headers_to_put(headers))
-        return self._put(key, self._encode(held), time_ms)
+        record_headers = Headers.from_bytes(self.record_context.header_bytes) if headers is None else headers
+        return self.put(key, value, time_ms, record_headers)

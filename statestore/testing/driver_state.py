@@ -66,6 +66,8 @@ class DriverState:
         self._directories: list[TaskDirectory] = []
         self._on_disk: dict[str, TaskDirectory] = {}
         self._pending: dict[str, WriteSet] = {}
+        self._restored: dict[str, int] = {}
+        """How many records each store was restored from when it was opened last."""
         self._cached: list[TypedStore] = []
         self._segmented: list[tuple[str, TypedStore]] = []
 
@@ -78,6 +80,7 @@ class DriverState:
         progress = self.progress
         self.context = TaskRecordContext(progress.stream_time_ms, progress.wall_clock_ms)
         self.emptied = set()
+        self._restored = {}
         task = TaskDirectory(self._home / _TASK, self._application_id)
         of_global_stores = TaskDirectory(self._home / _GLOBAL, self._application_id)
         self._directories = [task, of_global_stores]
@@ -90,6 +93,10 @@ class DriverState:
             raise
         self.logging = [self.logs[name] for name in topology.store_builders if self._is_logged(name)]
         self.build_stores()
+        for name, records in self._restored.items():
+            metrics = self.stores[name].metrics
+            if metrics is not None:
+                metrics.restored(0, records)  # no time passes by itself here
 
     def build_stores(self) -> None:
         """Make the stores anew on what is committed."""
@@ -100,7 +107,10 @@ class DriverState:
                 changelog=self.logs[name] if self._is_logged(name) else None,
                 context=self.context,
                 stream_time_ms=self.progress.stores.get(name, -1),
-                metrics=StoreMetrics(clock_ns=lambda: self.context.system_time_ms * 1_000_000),
+                metrics=StoreMetrics(
+                    clock_ns=lambda: self.context.system_time_ms * 1_000_000,
+                    clock_ms=lambda: self.context.system_time_ms,
+                ),
             )
         builders = self._topology.store_builders
         self._cached = [store for name, store in self.stores.items() if builders[name].caching_enabled]
@@ -211,6 +221,7 @@ class DriverState:
         if held + 1 >= log.end_offset:
             return
         times_ms, name = self.progress.stores, log.spec.name
+        self._restored[name] = log.end_offset - held - 1
         time_ms = restore_store(log, log.spec, store, held + 1, times_ms.get(name, -1) if held >= 0 else -1)
         if log.spec.kind.is_segmented:
             times_ms[name] = max(time_ms, times_ms.get(name, -1))

@@ -247,3 +247,21 @@ def test_stream_time_goes_on_from_batch_to_batch(tmp_path: Path) -> None:
         shard.batch(second, lambda stores, batch: shown.extend(stores["w"].all()))  # noqa: B023
         assert [(key.start_ms, value) for key, value in shown] == [(1000, "v")]
         shutil.rmtree(tmp_path / "local")
+
+
+def test_what_a_store_was_restored_from_is_in_its_metrics(tmp_path: Path) -> None:
+    def metrics_of(pointer: CommitPointer) -> dict[str, float]:
+        found: dict[str, float] = {}
+        measured = Shard(tmp_path, TIMED.with_metrics_enabled())
+        measured.batch(pointer, lambda stores, batch: found.update(stores["totals"].metrics.values()))
+        return found
+
+    pointer = Shard(tmp_path, TIMED).batch(None, fill)
+    metrics_of(pointer)
+    caught_up = metrics_of(pointer)
+    assert caught_up["restore-total"] == caught_up["restore-latency-max"] == 0
+    shutil.rmtree(tmp_path / "local")
+    restored = metrics_of(pointer)
+    assert restored["restore-total"] == len(KEYS)
+    assert restored["restore-rate"] > 0
+    assert restored["restore-latency-max"] > restored["restore-latency-avg"] > 0

@@ -6,6 +6,7 @@ import pytest
 
 from statestore import Windowed
 from statestore.bytestore.memory import MemoryDatabase
+from statestore.processor.context import TaskRecordContext
 from statestore.stores.metrics import StoreMetrics
 from tests.stores.in_memory import GOOD, HEADERS, NAME, builder, put, store_of
 
@@ -20,10 +21,11 @@ class Clock:
         return self.now_ns
 
 
-def metered(kind: str) -> tuple[Any, StoreMetrics]:
-    metrics = StoreMetrics(clock_ns=Clock())
+def metered(kind: str, now_ms: int = 0) -> tuple[Any, StoreMetrics]:
+    metrics = StoreMetrics(clock_ns=Clock(), clock_ms=lambda: now_ms)
     family = MemoryDatabase([NAME]).family(NAME)
-    return builder(kind).with_metrics_enabled().build(family, metrics=metrics), metrics
+    context = TaskRecordContext()
+    return builder(kind).with_metrics_enabled().build(family, metrics=metrics, context=context), metrics
 
 
 def totals(metrics: StoreMetrics) -> dict[str, float]:
@@ -122,3 +124,58 @@ def test_an_iterator_in_a_for_loop_is_open() -> None:
 
 def test_a_store_without_metrics_has_none() -> None:
     assert store_of("plain").metrics is None
+
+
+@pytest.mark.parametrize("kind", ["timestamped", "with headers", "windows", "sessions", "versions"])
+def test_a_value_that_is_put_as_one_counts_once(kind: str) -> None:
+    store, metrics = metered(kind)
+    store.record_context.enter_record(5, HEADERS, None)
+    where = {"windows": (10,)}.get(kind, ())
+    key = Windowed(b"k", 10, 10) if kind == "sessions" else b"k"
+    store.put_value(key, b"v", *where)
+    assert totals(metrics)["put"] == 1
+
+
+def test_an_operation_that_returns_an_iterator_lasts_until_that_is_closed() -> None:
+    store, metrics = metered("plain", now_ms=77)
+    store.put_all([(b"a", b"1"), (b"b", b"2")])
+    assert metrics.values()["oldest-iterator-open-since-ms"] == 0
+    with store.all() as entries:
+        assert metrics.values()["oldest-iterator-open-since-ms"] == 77
+        assert "all" not in totals(metrics)
+        next(entries)
+    values = metrics.values()
+    assert totals(metrics)["all"] == 1
+    assert values["oldest-iterator-open-since-ms"] == values["num-open-iterators"] == 0
+    # The clock was asked when it was opened, for each of the two calls of values() meanwhile, and when it was closed.
+    assert values["all-latency-avg"] == values["iterator-duration-avg"] == values["iterator-duration-max"] == 3000
+
+
+def test_the_oldest_open_iterator_is_the_one_that_is_told() -> None:
+    now_ms = 10
+    metrics = StoreMetrics(clock_ms=lambda: now_ms)
+    store = builder("plain").with_metrics_enabled().build(MemoryDatabase([NAME]).family(NAME), metrics=metrics)
+    first = store.all()
+    now_ms = 20
+    second = store.all()
+    assert metrics.values()["oldest-iterator-open-since-ms"] == 10
+    first.close()
+    assert metrics.values()["oldest-iterator-open-since-ms"] == 20
+    second.close()
+
+
+@pytest.mark.parametrize("kind", ["plain", "with headers", "windows", "sessions", "versions"])
+def test_how_old_records_are_is_noted_after_puts(kind: str) -> None:
+    store, metrics = metered(kind, now_ms=1_000)
+    for time_ms in (400, 900):
+        store.record_context.enter_record(time_ms, HEADERS, None)
+        put(kind, store, b"k", GOOD[kind])
+    store.flush()
+    values = metrics.values()
+    assert [values[f"record-e2e-latency-{figure}"] for figure in ("avg", "min", "max")] == [350, 100, 600]
+
+
+def test_a_put_for_no_record_has_no_age() -> None:
+    store, metrics = metered("plain", now_ms=1_000)
+    store.put(b"k", b"v")
+    assert metrics.values()["record-e2e-latency-max"] == 0

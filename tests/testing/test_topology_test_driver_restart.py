@@ -303,3 +303,29 @@ def test_several_stores_are_upgraded_in_one_restart() -> None:
         assert set(map(repr, found.values())) == {repr(ValueTimestampHeaders("v", 1, NONE))}
         assert len(list(other.all())) == 1_000
         assert store.finish_upgrade().is_finished
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["persistent", "in memory"])
+def test_what_was_restored_is_measured(in_memory: bool) -> None:
+    topology = storing("headers-kv", in_memory=in_memory, change=lambda builder: builder.with_metrics_enabled())
+    with TopologyTestDriver(topology) as driver:
+        input_of(driver).pipe_record_list(RECORDS)
+        assert "s/restore-total" not in driver.metrics(), "there was nothing to restore"
+        driver.restart(restore_from="changelog")
+        assert driver.metrics()["s/restore-total"] == len(RECORDS)
+        driver.restart()
+        assert driver.metrics().get("s/restore-total", 0) == (len(RECORDS) if in_memory else 0)
+
+
+def test_a_stores_metrics_go_by_the_drivers_clocks() -> None:
+    topology = storing("headers-kv", change=lambda builder: builder.with_metrics_enabled())
+    with TopologyTestDriver(topology, initial_wall_clock_time_ms=5_000) as driver:
+        input_of(driver).pipe_input("k", "v", timestamp_ms=3_000)
+        store = driver.get_key_value_store("s")
+        assert store is not None
+        assert driver.metrics()["s/record-e2e-latency-avg"] == 2_000
+        entries = driver.get_state_store("s").all()
+        driver.advance_wall_clock_time(10)
+        assert driver.metrics()["s/oldest-iterator-open-since-ms"] == 5_000
+        entries.close()
+        assert driver.metrics()["s/iterator-duration-avg"] == 10_000_000
