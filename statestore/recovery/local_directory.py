@@ -9,17 +9,31 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from statestore.bytestore.memory_budget import MemoryBudget
 from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.spilling import SpillSpace
+from statestore.bytestore.table_files import unreadable_tables
 from statestore.errors import LocalDirectoryError
 
 _ONLY_FOR_THE_USER: Final = 0o700
+
+
+class RunningThread(Protocol):
+    """What `LocalDirectory.start_thread` started."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end, for so many seconds at most; None is without limit."""
+        ...
+
+    def is_alive(self) -> bool:
+        """Return whether it has not ended yet."""
+        ...
 
 
 class LocalDirectory:
@@ -55,6 +69,20 @@ class LocalDirectory:
     def spill_space(self, path: Path) -> SpillSpace:
         """Return the directory at `path` for what a batch can't hold in memory. The caller has it for itself."""
         return SpillSpace(path, self.memory)
+
+    def unreadable_tables(self, tables: Sequence[Path], scratch: Path) -> list[str]:
+        """Return the names of those tables of a database that was opened here that can't be read to their end.
+
+        `scratch` is a directory for the time of the call. Raises StoreError, LocalDiskFullError.
+        """
+        return unreadable_tables(tables, scratch)
+
+    def start_thread(self, name: str, run: Callable[[], None]) -> RunningThread:
+        """Have `run` done beside the batches of this process. Raises RuntimeError if there is no thread to be had."""
+        # No daemon: one that is in the middle of a call when Python ends brings the process down.
+        thread = threading.Thread(target=run, name=name)
+        thread.start()
+        return thread
 
 
 def make_shard_directory(path: Path) -> None:

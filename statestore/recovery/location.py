@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,10 @@ class DurableLocation:
         files, path = self._at(directory)
         with self._writing():
             files.remove_directory(path)
+
+    def requests(self, at_once: int, name: str) -> Executor:
+        """Return who makes several requests at once: threads, called `name` in front."""
+        return ThreadPoolExecutor(at_once, thread_name_prefix=name)
 
     def check_writable(self) -> None:
         """Write and delete a small file. Raises LocationNotWritableError."""

@@ -195,7 +195,7 @@ class ShardBatch:
         epoch = fences.hold(self.pointer)
         committed = advance(self._upload(written, epoch))
         shard_dir = state.local.shard(state.state_id, self.pointer.shard)
-        step = SnapshotStep(state.location, shard_dir, state.recovery, self.pointer, epoch)
+        step = SnapshotStep(state.location, state.local, shard_dir, state.recovery, self.pointer, epoch)
         committed, self.figures.snapshot = step.take(committed, self.copy)
         self.figures.stores = written.stores
         self.figures.delta = DeltaFigures(1, written.size_bytes)

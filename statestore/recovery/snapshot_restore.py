@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from statestore.bytestore.local_disk_errors import local_disk_errors
@@ -72,7 +71,7 @@ def _fetch(location: DurableLocation, manifest: Manifest, path: Path, progress: 
         if progress is not None:
             progress.fetched(durable.size_bytes, total_bytes)
 
-    with ThreadPoolExecutor(_PARALLEL_FETCHES, thread_name_prefix="statestore-fetch") as pool:
+    with location.requests(_PARALLEL_FETCHES, "statestore-fetch") as pool:
         try:
             for fetched in [pool.submit(fetch, file) for file in manifest.files]:
                 fetched.result()

@@ -10,6 +10,7 @@ from statestore.errors import FormatError, LocationError, RecoveryError, StateSt
 from statestore.recovery.figures import SnapshotFigures
 from statestore.recovery.garbage import collect_garbage
 from statestore.recovery.local_copy import LocalCopy
+from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.planned_snapshot import PlannedSnapshot, UploadPlan
@@ -35,6 +36,7 @@ class SnapshotStep:
     """The snapshots of one shard, at the end of a batch that was opened at the committed `pointer`."""
 
     location: DurableLocation
+    local: LocalDirectory
     shard_dir: Path
     options: RecoveryOptions
     pointer: CommitPointer
@@ -49,8 +51,9 @@ class SnapshotStep:
         due = snapshot_is_due(self.pointer, self.options)
         if not due and not PlannedSnapshot(self.shard_dir).is_there and not self._has_garbage:
             return committed, SnapshotFigures()
+        wait_s = self.options.snapshot_budget_ms / 1000
         try:
-            with SnapshotUpload.held(self.location, self.shard_dir, self.options.snapshot_budget_ms / 1000) as upload:
+            with SnapshotUpload.held(self.location, self.local, self.shard_dir, wait_s) as upload:
                 if upload is None:
                     return committed, SnapshotFigures()
                 # First of all: what is begun now may fail at once.

@@ -10,14 +10,12 @@ task at the end of a batch, then the thread that it starts.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from statestore.bytestore.table_files import unreadable_tables
 from statestore.errors import (
     DurableFileCorruptedError,
     FormatError,
@@ -26,7 +24,7 @@ from statestore.errors import (
     StateStoreError,
 )
 from statestore.recovery.file_lock import FileLock
-from statestore.recovery.local_directory import make_shard_directory
+from statestore.recovery.local_directory import LocalDirectory, RunningThread, make_shard_directory
 from statestore.recovery.local_marker import note_damage
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.planned_snapshot import TABLE, PlannedSnapshot, UploadPlan
@@ -37,21 +35,24 @@ from statestore.recovery.snapshot_restore import damaged_snapshots, note_damaged
 
 _LOG = logging.getLogger(__name__)
 _PARALLEL_UPLOADS = 4
-_running: dict[Path, threading.Thread] = {}
+_running: dict[Path, RunningThread] = {}
 """The uploads of this process, by shard directory."""
 
 
 class SnapshotUpload:
     """The right to work on a shard's snapshot, until the end of `held` or of the thread that `start` starts."""
 
-    def __init__(self, location: DurableLocation, shard_dir: Path, lock: FileLock) -> None:
+    def __init__(self, location: DurableLocation, local: LocalDirectory, shard_dir: Path, lock: FileLock) -> None:
         self.planned = PlannedSnapshot(shard_dir)
         self._location = location
+        self._local = local
         self._lock: FileLock | None = lock
 
     @classmethod
     @contextmanager
-    def held(cls, location: DurableLocation, shard_dir: Path, wait_s: float) -> Iterator[SnapshotUpload | None]:
+    def held(
+        cls, location: DurableLocation, local: LocalDirectory, shard_dir: Path, wait_s: float
+    ) -> Iterator[SnapshotUpload | None]:
         """Hand out the shard's upload, None if it is at work; one of this process is waited for up to `wait_s`."""
         thread = _running.get(shard_dir)
         if thread is not None:
@@ -63,7 +64,7 @@ class SnapshotUpload:
         if not lock.acquire():
             yield None
             return
-        upload = cls(location, shard_dir, lock)
+        upload = cls(location, local, shard_dir, lock)
         try:
             yield upload
         finally:
@@ -96,9 +97,7 @@ class SnapshotUpload:
                 if lock is not None:
                     lock.release()
 
-        # No daemon: one that is in the middle of a call when Python ends brings the process down.
-        thread = threading.Thread(target=run, name=f"statestore-snapshot-{pointer.shard}")
-        thread.start()
+        thread = self._local.start_thread(f"statestore-snapshot-{pointer.shard}", run)
         self._lock = None
         _running[shard_dir] = thread
 
@@ -127,7 +126,7 @@ class SnapshotUpload:
                 planned.note_uploaded(durable)
             return SnapshotFile(name, durable)
 
-        with ThreadPoolExecutor(_PARALLEL_UPLOADS, thread_name_prefix="statestore-upload") as pool:
+        with self._location.requests(_PARALLEL_UPLOADS, "statestore-upload") as pool:
             files = tuple(_in_parallel(pool, upload, plan.files))
         manifest = Manifest(plan.state_id, plan.shard, plan.version, plan.delta, plan.base, plan.entries, files)
         planned.finish(self._write_manifest(plan, manifest))
@@ -178,7 +177,7 @@ class SnapshotUpload:
         A table that rotted on the local disk would be in every snapshot from now on, and the deltas would be gone.
         """
         checkpoint, shard_dir = self.planned.checkpoint, self.planned.shard_dir
-        damaged = unreadable_tables([checkpoint / name for name in names], checkpoint.with_name("checked"))
+        damaged = self._local.unreadable_tables([checkpoint / name for name in names], checkpoint.with_name("checked"))
         if damaged:
             note_damage(shard_dir / plan.copy)
             self.planned.clear()
@@ -193,9 +192,7 @@ class _ProcessEndsError(Exception):
     """Python is about to end, and waits for what its threads have begun."""
 
 
-def _in_parallel(
-    pool: ThreadPoolExecutor, upload: Callable[[str], SnapshotFile], names: Iterable[str]
-) -> Iterator[SnapshotFile]:
+def _in_parallel(pool: Executor, upload: Callable[[str], SnapshotFile], names: Iterable[str]) -> Iterator[SnapshotFile]:
     """Yield what `upload` makes of each name, in order, with no more of them begun than are worked on."""
     begun: deque[Future[SnapshotFile]] = deque()
     for name in names:

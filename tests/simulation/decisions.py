@@ -1,0 +1,137 @@
+"""Decisions: what makes one run of a plan differ from another. Drawn from a seed once, written down, and replayed.
+
+A decision belongs to an operation of an actor, by the actor's name and the number of its operation: so it is still
+about the same operation when decisions before it are left out, which is what shrinking does.
+"""
+
+from __future__ import annotations
+
+import random
+from enum import Enum
+from typing import NamedTuple
+
+
+class Effect(str, Enum):
+    """What is decided at an operation."""
+
+    PAUSE = "pause"
+    """Others go on, for so many operations."""
+    KILL = "kill"
+    """The process dies before it."""
+    KILL_AFTER = "kill after"
+    ERROR = "error"
+    """It fails once, and nothing was done; an object store's client tries again."""
+    LOST = "lost response"
+    """It is done, and fails; an object store's client tries again."""
+    OUTAGE = "outage"
+    """It fails for longer than the client tries."""
+    REFUSED = "refused"
+    """It fails in a way that no client tries again."""
+    POWER = "power loss"
+    """The machine goes off, and what was not synced is lost, or some of it. `amount` seeds what."""
+    NO_SPACE = "no space"
+    CORRUPT = "corrupt"
+    """The engine reports damage."""
+    FLUSH = "flush"
+    """The engine brings a family to disk, as it does when its memory is full."""
+    SPECULATE = "speculate"
+    """Another attempt of a task is started beside the one that runs."""
+    DRIVER_DIES = "driver dies"
+    """The driver dies and its executors go on, as long as they can."""
+    IMPATIENT = "impatient"
+    """A wait with a time limit ends before what it waits for."""
+
+
+LOCATION_READ = (Effect.ERROR, Effect.OUTAGE, Effect.REFUSED, Effect.KILL)
+LOCATION_WRITE = (*LOCATION_READ, Effect.LOST, Effect.KILL_AFTER)
+DISK = (Effect.REFUSED, Effect.NO_SPACE, Effect.KILL, Effect.KILL_AFTER, Effect.POWER)
+LOCAL_FILE = (Effect.KILL, Effect.NO_SPACE, Effect.POWER)
+DB_OPEN = (Effect.KILL, Effect.CORRUPT, Effect.NO_SPACE)
+DB_WRITE = (Effect.KILL, Effect.FLUSH, Effect.FLUSH, Effect.CORRUPT, Effect.NO_SPACE)
+DB_CLOSE = (Effect.KILL, Effect.KILL_AFTER, Effect.CORRUPT, Effect.NO_SPACE)
+DB_CHECKPOINT = (Effect.KILL, Effect.KILL_AFTER, Effect.NO_SPACE)
+TASK = (Effect.KILL,)
+DRIVER = (Effect.DRIVER_DIES, Effect.SPECULATE, Effect.SPECULATE, Effect.SPECULATE)
+JOIN = (Effect.IMPATIENT, Effect.IMPATIENT)
+
+_STRUCTURAL = (Effect.SPECULATE, Effect.FLUSH, Effect.IMPATIENT)
+"""Not faults: they happen all the time."""
+
+
+class Decision(NamedTuple):
+    """What was decided at the operation number `op` of an actor."""
+
+    actor: str
+    op: int
+    effect: Effect
+    amount: int = 0
+
+
+class Decisions:
+    """The decisions of one run."""
+
+    taken: list[Decision]
+    calm = False
+    """Whether nothing is decided any more."""
+
+    def at(
+        self, actor: str, op: int, point: str, effects: tuple[Effect, ...]
+    ) -> tuple[Effect, int] | None:  # pragma: no cover
+        raise NotImplementedError
+
+
+class DrawnDecisions(Decisions):
+    """Decisions drawn from a seed, with rates of their own for each plan: some plans are quiet, some are storms."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = rng = random.Random(f"decisions {seed}")
+        self.taken = []
+        self._pause = rng.choice((0, 0.003, 0.01, 0.03, 0.08, 0.2))
+        self._fault = rng.choice((0, 0.001, 0.003, 0.006, 0.012, 0.03))
+        self._structural = rng.choice((0.02, 0.1, 0.3))
+        # Swarm: of the effects that there are, a plan knows some.
+        self._weights = {effect: rng.choice((0, 0, 1, 1, 3)) for effect in Effect}
+        # Some plans pause at one kind of operation only, for long: that is what a zombie is.
+        self._slow = rng.choice((None, None, "location.write", "location.list", "db.close", "spark.write", "location"))
+        self._patience = rng.choice((3, 30, 300, 1500))
+
+    def at(self, actor: str, op: int, point: str, effects: tuple[Effect, ...]) -> tuple[Effect, int] | None:
+        if self.calm:
+            return None
+        rng = self._rng
+        drawn = rng.random()
+        if drawn < self._pause:
+            if self._slow is None or point.startswith(self._slow):
+                return self._note(actor, op, Effect.PAUSE, 1 + int(rng.expovariate(1.0) * self._patience))
+            return None
+        if drawn > 1 - self._fault and effects:
+            return self._draw(actor, op, [effect for effect in effects if effect not in _STRUCTURAL])
+        if drawn < self._pause + self._structural and effects:
+            return self._draw(actor, op, [effect for effect in effects if effect in _STRUCTURAL])
+        return None
+
+    def _draw(self, actor: str, op: int, effects: list[Effect]) -> tuple[Effect, int] | None:
+        weights = [self._weights[effect] for effect in effects]
+        if not any(weights):
+            return None
+        effect = self._rng.choices(effects, weights)[0]
+        return self._note(actor, op, effect, self._rng.randint(1, 999) if effect is Effect.POWER else 0)
+
+    def _note(self, actor: str, op: int, effect: Effect, amount: int) -> tuple[Effect, int]:
+        self.taken.append(Decision(actor, op, effect, amount))
+        return effect, amount
+
+
+class WrittenDecisions(Decisions):
+    """Decisions that were written down."""
+
+    def __init__(self, decisions: tuple[Decision, ...]) -> None:
+        self._decided = {(made.actor, made.op): made for made in decisions}
+        self.taken = []
+
+    def at(self, actor: str, op: int, point: str, effects: tuple[Effect, ...]) -> tuple[Effect, int] | None:
+        made = self._decided.get((actor, op))
+        if made is None or self.calm or (made.effect is not Effect.PAUSE and made.effect not in effects):
+            return None
+        self.taken.append(made)
+        return made.effect, made.amount

@@ -1,0 +1,272 @@
+"""The oracle: what must be readable after each step, and which refusals and failures there may be."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from statestore.errors import (
+    AttemptOutdatedError,
+    CheckpointBehindError,
+    DurableFileMissingError,
+    LocalDirectoryError,
+    LocalDiskFullError,
+    LocalStateCorruptedError,
+    LocationError,
+    LocationInUseError,
+    LocationNotWritableError,
+    RunFencedError,
+    ShardCountChangedError,
+    StoreError,
+)
+from statestore.recovery.fence import read_fences
+from statestore.recovery.metadata import StateMetadata
+from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.shard_files import delta_directory, parse_delta_name, parse_fence_name
+from tests.simulation.workload import Reference, differences, live
+
+if TYPE_CHECKING:
+    from tests.simulation.spark import Attempt, Checkpoint, Driver
+    from tests.simulation.world import World
+
+_SHOWN = 6
+
+
+class Oracle:
+    """Knows what was committed, by which run, and what it must hold."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.runs: dict[str, Driver] = {}
+        self.heads: dict[tuple[int, str], Reference] = {}
+        """What a shard must hold at the version that a delta made."""
+        self.roots = [Reference(world.workload, shard) for shard in range(world.plan.shards)]
+        self.claims: set[str] = set()
+        self.last_committer: Driver | None = None
+        self.must_refuse: dict[tuple[int, str], str] = {}
+        """By shard and run: why the run must not have entered."""
+        self.entered: set[tuple[int, str]] = set()
+
+    # What was read and made.
+
+    def reference(self, pointer: CommitPointer) -> Reference | None:
+        """Return what must be there at a pointer, None if nobody made it."""
+        return self.heads.get((pointer.shard, pointer.head)) if pointer.head else self.roots[pointer.shard]
+
+    def check_content(self, who: str, pointer: CommitPointer, batch: Any) -> None:
+        """Fail unless an opened shard holds what it must."""
+        reference = self.reference(pointer)
+        if reference is None:
+            self._fail(f"{who} was opened at a version that nobody made: {pointer}")
+            return
+        found = {name: dict(store.bytes.range(None, None)) for name, store in batch.stores.items()}
+        wrong = list(differences(reference.content, live(found, pointer.store_times_ms)))
+        for name, time_ms in pointer.store_times_ms.items():
+            if reference.times_ms.get(name, -1) != time_ms:
+                wrong.append(f"stream time of {name}: expected {reference.times_ms.get(name)}, found {time_ms}")
+        if wrong:
+            shown = "\n  ".join(wrong[:_SHOWN])
+            self._fail(
+                f"wrong content: {who}, shard {pointer.shard} at version {pointer.version} "
+                f"(after {', '.join(reference.chain) or 'nothing'}):\n  {shown}"
+            )
+
+    def made(self, attempt: Attempt, opened: CommitPointer, committed: CommitPointer) -> None:
+        """Take note of the pointer that an attempt returns; fail if it can't be one."""
+        shard = committed.shard
+        if CommitPointer.from_json(committed.to_json()) != committed:
+            self._fail(f"{attempt.name}: the pointer is another one when it is read back: {committed}")
+        reference = self.reference(opened)
+        assert reference is not None
+        if committed.head != opened.head:
+            self.heads[shard, committed.head] = reference.after(attempt.batch)
+            self._check_entry(attempt)
+        elif self.world.workload.records(attempt.batch, shard):
+            self._fail(f"{attempt.name}: the batch wrote, and made no version")
+
+    def batch_committed(self, driver: Driver, number: int) -> None:
+        """Take note of a batch that Spark has committed."""
+        self.last_committer = driver
+
+    def claimed(self, query_id: str) -> None:
+        """Take note of a claim; fail if another query has one."""
+        self.claims.add(query_id)
+        if len(self.claims) > 1:
+            self._fail(f"two queries own the location: {sorted(self.claims)}")
+
+    def started(self, driver: Driver, metadata: StateMetadata) -> None:
+        """Take note of what a start found or recorded; fail if it should have been refused."""
+        asked = driver.start.shards
+        if asked and asked != metadata.shards:
+            self._fail(f"{driver.name} was started with {asked} shards, and {metadata.shards} are recorded")
+
+    # Who may go on.
+
+    def on_written(self, name: str) -> None:
+        """Look at a file that has become visible; called by the location."""
+        fence = parse_fence_name(name)
+        if fence is None or fence.run not in self.runs:
+            return
+        shard = int(name.split("/")[-3])
+        reason = self._history_given_up(shard, self.runs[fence.run])
+        if reason is not None:
+            self.must_refuse.setdefault((shard, fence.run), reason)
+
+    def _check_entry(self, attempt: Attempt) -> None:
+        """Fail if a run goes on that should have been refused."""
+        key = (attempt.task.shard, attempt.driver.run_id)
+        if key in self.entered:
+            return
+        self.entered.add(key)
+        if key in self.must_refuse and not attempt.driver.start.accept_older:
+            self._fail(f"{attempt.name} should have been refused: {self.must_refuse[key]}")
+
+    def _history_given_up(self, shard: int, driver: Driver) -> str | None:
+        """Return which commits are given up by a run that enters, in words; None if none are that can be known."""
+        mine = driver.start.checkpoint
+        chain = self._chain(mine, shard)
+        fences = self._fences(shard)
+        my_epochs = [f.epoch for f in fences if self._checkpoint_of(f.run) is mine and f.run != driver.run_id]
+        for other in self.world.checkpoints:
+            if other is mine:
+                continue
+            epochs = [fence.epoch for fence in fences if self._checkpoint_of(fence.run) is other]
+            if not epochs or max(epochs) < max(my_epochs, default=0):
+                continue
+            theirs = self._chain(other, shard)
+            fork = next((at for at in range(min(len(chain), len(theirs))) if chain[at] != theirs[at]), None)
+            if fork is None:
+                fork = min(len(chain), len(theirs))
+            # What a run after theirs has given up is not given up by this one.
+            count = 0
+            for version in range(len(theirs), fork, -1):
+                delta = self._delta_of(other, shard, version)
+                if delta is None:
+                    continue
+                given_up = any(
+                    fence.epoch > delta.epoch
+                    and fence.from_version is not None
+                    and fence.from_version < version
+                    and fence.run != driver.run_id
+                    for fence in fences
+                )
+                count += not given_up
+            if count >= 2:
+                return (
+                    f"{count} versions of shard {shard} that {other.name} has committed after version {fork} are not "
+                    f"in {mine.name}, which is at {len(chain)}"
+                )
+        return None
+
+    def may_refuse(self, shard: int, driver: Driver) -> bool:
+        """Return whether another copy of the checkpoint was at work in a shard after this one, or has been ahead."""
+        mine = driver.start.checkpoint
+        fences = self._fences(shard)
+        my_epochs = [fence.epoch for fence in fences if self._checkpoint_of(fence.run) is mine]
+        newest = max((e for e in my_epochs if e is not None), default=0)
+        return any(self._checkpoint_of(fence.run) is not mine and fence.epoch > newest for fence in fences)
+
+    def _chain(self, checkpoint: Checkpoint, shard: int) -> tuple[str, ...]:
+        pointer = self.world.committed_pointer(checkpoint, shard, checkpoint.committed)
+        reference = self.reference(pointer)
+        return () if reference is None else reference.chain
+
+    def _delta_of(self, checkpoint: Checkpoint, shard: int, version: int) -> Any:
+        for batch in range(checkpoint.committed, 0, -1):
+            pointer = self.world.committed_pointer(checkpoint, shard, batch)
+            if pointer.version == version:
+                return parse_delta_name(pointer.head)
+        return None
+
+    def _fences(self, shard: int) -> list[Any]:
+        with self.world.scheduler.silence():
+            location = self.world.location()
+            return read_fences(location, location.names(delta_directory(shard)))
+
+    def _checkpoint_of(self, run: str) -> Checkpoint | None:
+        driver = self.runs.get(run)
+        return None if driver is None else driver.start.checkpoint
+
+    # Which failures are due.
+
+    def judge_start(self, driver: Driver, failure: BaseException) -> None:
+        """Fail unless a start had a reason to fail."""
+        if isinstance(failure, ShardCountChangedError) and driver.start.shards:
+            return
+        if not self._is_injected(failure):
+            self._unexplained(driver.name, failure)
+
+    def judge(self, attempt: Attempt, failure: BaseException) -> None:
+        """Fail unless an attempt had a reason to fail."""
+        with self.world.scheduler.silence():
+            explained = self._explains(attempt, failure)
+        if not explained:
+            self._unexplained(attempt.name, failure)
+
+    def _explains(self, attempt: Attempt, failure: BaseException) -> bool:
+        driver, shard = attempt.driver, attempt.task.shard
+        if isinstance(failure, RunFencedError):
+            fences = self._fences(shard)
+            return bool(fences) and fences[-1].run != driver.run_id
+        if isinstance(failure, AttemptOutdatedError):
+            return driver.ended or attempt.number < driver.batch or attempt.task.succeeded
+        if isinstance(failure, CheckpointBehindError):
+            return self.may_refuse(shard, driver) and not driver.start.accept_older
+        if isinstance(failure, LocationInUseError):
+            return any(other.query_id != driver.start.checkpoint.query_id for other in self.world.checkpoints)
+        if isinstance(failure, DurableFileMissingError):
+            return self._is_given_up(attempt)
+        return self._is_injected(failure)
+
+    def _is_given_up(self, attempt: Attempt) -> bool:
+        """Return whether the history that an attempt works on is no longer needed."""
+        driver = attempt.driver
+        newest = max(
+            self.world.committed_pointer(other, attempt.task.shard, other.committed).version
+            for other in self.world.checkpoints
+        )
+        if driver.start.checkpoint.too_old or attempt.pointer.version < newest - self.world.plan.retained:
+            return True
+        if driver.ended or attempt.number <= driver.start.checkpoint.committed:
+            return True
+        fences = self._fences(attempt.task.shard)
+        return bool(fences) and self._checkpoint_of(fences[-1].run) is not driver.start.checkpoint
+
+    def _is_injected(self, failure: BaseException) -> bool:
+        kinds = (
+            LocationError,
+            LocationNotWritableError,
+            LocalDiskFullError,
+            LocalDirectoryError,
+            LocalStateCorruptedError,
+            StoreError,
+            OSError,
+        )
+        return isinstance(failure, kinds) and "injected fault" in _text(failure)
+
+    def _unexplained(self, who: str, failure: BaseException) -> None:
+        where = "".join(traceback.format_exception(type(failure), failure, failure.__traceback__))
+        self._fail(f"{who} failed, and nothing explains it: {type(failure).__name__}: {failure}\n{where}")
+
+    def _fail(self, problem: str) -> None:
+        self.world.scheduler.fail(problem)
+
+
+def _text(failure: BaseException | None) -> str:
+    parts = []
+    while failure is not None:
+        parts.append(str(failure))
+        failure = failure.__cause__ or failure.__context__
+    return "\n".join(parts)
+
+
+def kind_of(problem: str) -> str:
+    """Return what kind of problem it is: shrinking must not turn one into another."""
+    first = problem.partition("\n")[0]
+    if first.startswith("wrong content"):
+        return "wrong content"
+    error = re.search(r"nothing explains it: (\w+)", first)
+    if error:
+        return f"unexplained {error[1]}"
+    return re.sub(r"[0-9a-f]{32}|\d+", "N", first)[:60]

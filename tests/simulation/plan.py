@@ -1,0 +1,161 @@
+"""Plans: what is simulated, as plain data that prints as JSON. One is drawn from each seed.
+
+The story is what operators do: start a query, start it twice, copy its checkpoint, go back, lose a machine. What
+happens in between stands in `decisions`; a plan that was drawn has none, they are drawn and written down as it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from statestore.recovery.options import RecoveryOptions
+from tests.simulation.decisions import Decision, Effect
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that an operator does."""
+
+    do: str
+    """"run", "copy", "foreign", "reshard", "lose", "power" or "rest"."""
+    checkpoint: int = 0
+    batches: int = 0
+    accept: bool = False
+    wait: bool = True
+    """Whether the operator waits for the end of the run, and starts it again if it failed."""
+    amount: int = 0
+    """How many batches a copy goes back; which machine; how long a rest is; what seeds a loss of power."""
+
+    def describe(self) -> str:
+        """Return the step in words."""
+        if self.do in ("run", "foreign", "reshard"):
+            accepted = ", accepting an older checkpoint" if self.accept else ""
+            waited = "" if self.wait else ", not waiting for it"
+            return f"{self.do} checkpoint {self.checkpoint} for {self.batches} batches{accepted}{waited}"
+        return f"{self.do} {self.amount}" if self.do != "copy" else f"copy {self.checkpoint}, {self.amount} back"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One simulation."""
+
+    seed: int
+    shards: int
+    stores: tuple[str, ...]
+    location: str
+    """"objects", "hdfs" or "disk"."""
+    machines: int
+    snapshot_every: int
+    retained: int
+    task_failures: int
+    overwrites: bool
+    """Whether an attempt that was overtaken replaces the pointer in the checkpoint."""
+    story: tuple[Step, ...]
+    engine: str = "simulated"
+    decisions: tuple[Decision, ...] | None = None
+
+    def recovery(self) -> RecoveryOptions:
+        """Return the options that queries are started with."""
+        return RecoveryOptions(
+            snapshot_every_deltas=self.snapshot_every, snapshot_budget_ms=1000, retained_versions=self.retained
+        )
+
+    @classmethod
+    def draw(cls, seed: int, engine: str = "simulated") -> Plan:
+        """Return the plan of a seed: always the same one."""
+        rng = random.Random(f"plan {seed}")
+        stores = tuple(
+            sorted(rng.sample(("totals", "prices", "quotes", "windows", "sessions"), rng.choice((1, 2, 2, 3))))
+        )
+        return cls(
+            seed,
+            rng.choice((1, 1, 1, 2)),
+            stores,
+            rng.choice(("objects", "objects", "hdfs", "disk")),
+            rng.choice((1, 1, 2, 3)),
+            rng.choice((2, 2, 3, 100)),
+            rng.choice((1, 1, 2, 3)),
+            rng.choice((1, 2, 4)),
+            rng.random() < 0.5,
+            _story(rng),
+            engine,
+        )
+
+    @property
+    def content(self) -> str:
+        """What the plan does, without its seed."""
+        return replace(self, seed=0).to_json()
+
+    def to_json(self) -> str:
+        """Return the plan as one line of JSON."""
+        fields = asdict(self)
+        if self.decisions is not None:
+            fields["decisions"] = [[made.actor, made.op, made.effect.value, made.amount] for made in self.decisions]
+        return json.dumps(fields)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Return what `to_json` gave."""
+        fields: dict[str, Any] = json.loads(text)
+        fields["stores"] = tuple(fields["stores"])
+        fields["story"] = tuple(Step(**step) for step in fields["story"])
+        if fields.get("decisions") is not None:
+            fields["decisions"] = tuple(
+                Decision(actor, op, Effect(effect), amount) for actor, op, effect, amount in fields["decisions"]
+            )
+        return cls(**fields)
+
+    def describe(self) -> str:
+        """Return the plan in words, a line for each step."""
+        lines = [
+            f"{self.shards} shards of {', '.join(self.stores)} on {self.location}; {self.machines} machines; a "
+            f"snapshot every {self.snapshot_every} deltas; {self.retained} versions retained; {self.task_failures} attempts",
+            *(f"  {step.describe()}" for step in self.story),
+        ]
+        for made in self.decisions or ():
+            lines.append(f"  {made.effect.value} {made.amount or ''} at {made.actor}#{made.op}")
+        return "\n".join(lines)
+
+
+def _story(rng: random.Random) -> tuple[Step, ...]:
+    def batches() -> int:
+        return rng.choice((1, 2, 2, 3, 4, 5))
+
+    steps: list[Step] = []
+    checkpoints = 1
+    if rng.random() < 0.15:  # two first starts at once, of one query or of two
+        steps.append(Step("run", 0, batches(), wait=False))
+        if rng.random() < 0.5:
+            steps.append(Step("foreign", 0, batches(), wait=False))
+            checkpoints += 1
+        else:
+            steps.append(Step("run", 0, batches()))
+    else:
+        steps.append(Step("run", 0, batches(), wait=rng.random() < 0.8))
+    for _ in range(rng.choice((0, 1, 1, 2, 3, 4))):
+        do = rng.choices(
+            ("again", "copy", "older", "foreign", "reshard", "lose", "power", "rest"), (6, 3, 4, 1, 1, 2, 2, 2)
+        )[0]
+        wait = rng.random() < 0.75
+        if do == "again":
+            steps.append(Step("run", rng.randrange(checkpoints), batches(), rng.random() < 0.15, wait))
+        elif do in ("copy", "older"):
+            # A copy that is not behind, or an older one: accepted, or by mistake.
+            steps.append(
+                Step("copy", rng.randrange(checkpoints), amount=0 if do == "copy" else rng.choice((1, 1, 2, 3)))
+            )
+            steps.append(Step("run", checkpoints, batches(), do == "older" and rng.random() < 0.7, wait))
+            checkpoints += 1
+        elif do in ("foreign", "reshard"):
+            steps.append(Step(do, 0, 1, wait=wait))
+            checkpoints += do == "foreign"
+        elif do == "lose":
+            steps.append(Step("lose", amount=rng.randrange(3)))
+        elif do == "power":
+            steps.append(Step("power", amount=rng.randrange(999)))
+        else:
+            steps.append(Step("rest", amount=rng.choice((10, 50, 200))))
+    return tuple(steps)

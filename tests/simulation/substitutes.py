@@ -1,0 +1,174 @@
+"""The one place where what the seed must decide is taken from the world: names, times, and what a process keeps.
+
+Inside, all of it belongs to the actor that runs. Operations on local files are seen through Python's audit events:
+opening for writing, renaming, removing and making directories are operations of the simulation, and have no effect
+once the process is dead.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+import sys
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
+from typing import Any
+from unittest.mock import patch
+
+from statestore.recovery import local_copy, memory_copy, snapshot_step, snapshot_upload
+from tests.simulation.decisions import LOCAL_FILE, Effect
+from tests.simulation.scheduler import Killed, Scheduler
+
+_WRITES = os.O_WRONLY | os.O_RDWR
+_CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree"})
+
+
+class _World:
+    """The simulation that is going on."""
+
+    scheduler: Scheduler | None = None
+    seed = 0
+    root = ""
+    power_off: Any = None
+    hooked = False
+
+
+class _OfProcess:
+    """A dict of a module, one for each simulated process."""
+
+    def __init__(self, name: str, make: Any) -> None:
+        self._name = name
+        self._make = make
+
+    def _held(self) -> Any:
+        scheduler = _World.scheduler
+        assert scheduler is not None
+        assert scheduler.current is not None
+        return scheduler.current.process.memory.setdefault(self._name, self._make())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._held(), name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._held()[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._held()[key] = value
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+
+def unique() -> bytes:
+    """Return 16 bytes that are drawn once for the actor that runs."""
+    scheduler = _World.scheduler
+    assert scheduler is not None
+    actor = scheduler.current
+    if actor is None:
+        return random.Random(_World.seed).randbytes(16)
+    drawn = actor.drawn = getattr(actor, "drawn", 0) + 1
+    return blake2b(f"{_World.seed} {actor.name} {drawn}".encode(), digest_size=16).digest()
+
+
+def _sleep(seconds: float) -> None:
+    scheduler = _World.scheduler
+    assert scheduler is not None
+    scheduler.now_ns += int(seconds * 1e9)
+    scheduler.op("sleep")
+
+
+def _uniform(low: float, high: float) -> float:
+    return low + (high - low) * int.from_bytes(unique()[:4], "big") / 2**32
+
+
+def _fsync(descriptor: int) -> None:
+    scheduler = _World.scheduler
+    if scheduler is not None and scheduler.current is not None and scheduler.current.process.machine is not None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.isfile(path):
+            _local_operation(scheduler, "local.sync", path)
+            scheduler.current.process.machine.unsynced.synced(path)
+
+
+def _list_families(path: str) -> tuple[str, ...]:
+    scheduler = _World.scheduler
+    assert scheduler is not None
+    assert scheduler.current is not None
+    found: tuple[str, ...] = scheduler.current.process.machine.list_families(path)
+    return found
+
+
+@contextmanager
+def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> Iterator[None]:
+    """Have all of it decided by the simulation, until the end of the block."""
+    if not _World.hooked:
+        _World.hooked = True
+        sys.addaudithook(_audit)
+    _World.scheduler, _World.seed, _World.root, _World.power_off = scheduler, seed, root, power_off
+    with ExitStack() as patched:
+        for module, name, substitute in (
+            (uuid, "uuid4", lambda: uuid.UUID(bytes=unique(), version=4)),
+            (time, "sleep", _sleep),
+            (time, "monotonic", lambda: scheduler.now_ns / 1e9),
+            (time, "time_ns", lambda: scheduler.now_ns),
+            (random, "uniform", _uniform),
+            (socket, "gethostname", lambda: "simulated"),
+            (os, "fsync", _fsync),
+            (snapshot_upload, "_running", _OfProcess("running", dict)),
+            (snapshot_step, "_collected", _OfProcess("collected", dict)),
+            (memory_copy, "_images", _OfProcess("images", OrderedDict)),
+            (local_copy, "list_families", _list_families),
+        ):
+            patched.enter_context(patch.object(module, name, substitute))
+        try:
+            yield
+        finally:
+            _World.scheduler = None
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    scheduler = _World.scheduler
+    if scheduler is None or scheduler.current is None or scheduler.quiet:
+        return
+    if event == "open":
+        path, mode, flags = arguments
+        if not isinstance(path, str) or not path.startswith(_World.root) or not (flags or 0) & _WRITES:
+            return
+        if mode is not None and "a" in mode and path.endswith(".lock"):
+            if scheduler.current.process.dead:
+                raise Killed
+            return
+        scheduler.current.process.machine.unsynced.opened(path)
+        _local_operation(scheduler, "local.open", path)
+    elif event in _CHANGES:
+        path = os.fspath(arguments[0])
+        if not isinstance(path, str):
+            return
+        if not path.startswith(_World.root):
+            # What rmtree removes is relative to a directory that it has open, and has another name by then.
+            if not path.startswith("/") and scheduler.current.process.dead:
+                raise Killed
+            return
+        _local_operation(scheduler, event, path)
+        if event == "os.rename":
+            scheduler.current.process.machine.unsynced.renamed(path, os.fspath(arguments[1]))
+
+
+def _local_operation(scheduler: Scheduler, point: str, path: str) -> None:
+    actor = scheduler.current
+    assert actor is not None
+    if actor.process.dead:
+        raise Killed
+    if actor.process.machine is None:
+        return
+    effect = scheduler.op(f"local.{point.removeprefix('local.')}", "/".join(path.split("/")[-2:]), LOCAL_FILE)
+    if effect is Effect.POWER:
+        _World.power_off(scheduler.decisions.taken[-1].amount)
+    if effect is Effect.NO_SPACE and point == "local.open":
+        raise OSError(errno.ENOSPC, f"No space left on device: {scheduler.fault(actor, effect, point)}")

@@ -1,0 +1,222 @@
+"""What the simulated query does: a few stores of every kind, small retentions, and batches drawn from a seed.
+
+What is put depends on what is there, so a batch that was lost or applied twice, or a store that was restored wrong,
+shows in all that follows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from statestore import Headers, Serdes, StoreBuilder, Stores, ValueTimestampHeaders, Windowed
+from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.segments import Segments, segment_of
+from statestore.bytestore.store_spec import StoreSpec
+from statestore.processor.context import TaskRecordContext
+
+RETENTION_MS = 40
+SEGMENT_MS = 10
+KEYS = (b"a", b"b", b"c")
+
+Pairs = dict[bytes, bytes]
+Content = Mapping[str, Pairs]
+
+
+class Input(NamedTuple):
+    """One record of a batch."""
+
+    store: str
+    key: bytes
+    value: int | None
+    time_ms: int
+
+
+def _builders() -> dict[str, StoreBuilder[Any]]:
+    return {
+        "totals": Stores.timestamped_key_value_store_with_headers_builder(
+            Stores.persistent_timestamped_key_value_store_with_headers("totals"), Serdes.bytes(), Serdes.int64()
+        ),
+        "prices": Stores.versioned_key_value_store_with_headers_builder(
+            Stores.persistent_versioned_key_value_store_with_headers("prices", RETENTION_MS, SEGMENT_MS),
+            Serdes.bytes(),
+            Serdes.int64(),
+        ),
+        "quotes": Stores.versioned_key_value_store_builder(
+            Stores.in_memory_versioned_key_value_store("quotes", RETENTION_MS, SEGMENT_MS),
+            Serdes.bytes(),
+            Serdes.int64(),
+        ),
+        "windows": Stores.timestamped_window_store_with_headers_builder(
+            Stores.persistent_timestamped_window_store_with_headers(
+                "windows", RETENTION_MS, 5, segment_interval=SEGMENT_MS
+            ),
+            Serdes.bytes(),
+            Serdes.int64(),
+        ),
+        "sessions": Stores.session_store_builder(
+            Stores.persistent_session_store("sessions", RETENTION_MS, SEGMENT_MS), Serdes.bytes(), Serdes.int64()
+        ),
+    }
+
+
+BUILDERS = _builders()
+SPECS: dict[str, StoreSpec] = {name: builder.spec for name, builder in BUILDERS.items()}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The stores of a plan."""
+
+    seed: int
+    stores: tuple[str, ...]
+
+    @property
+    def specs(self) -> tuple[StoreSpec, ...]:
+        return tuple(SPECS[name] for name in sorted(self.stores))
+
+    @property
+    def in_memory(self) -> frozenset[str]:
+        return frozenset(name for name in self.stores if not BUILDERS[name].persistent)
+
+    def records(self, batch: str, shard: int) -> list[Input]:
+        """Return the input of a batch in a shard, which may be none."""
+        rng = random.Random(f"{self.seed} {batch} {shard}")
+        if rng.random() < 0.1:
+            return []
+        number = int(batch.rpartition(":")[2])
+        now_ms = 25 * number + rng.randrange(30)
+        return [
+            Input(
+                rng.choice(self.stores),
+                rng.choice(KEYS),
+                None if rng.random() < 0.2 else rng.randrange(1000),
+                max(0, now_ms + rng.choice((0, 0, -5, -20, -38, -45, 10, 25, 50))),
+            )
+            for _ in range(rng.choice((1, 2, 3, 5, 8)))
+        ]
+
+    def process(self, stores: Mapping[str, Any], context: TaskRecordContext, records: list[Input]) -> None:
+        """Put a batch into the stores."""
+        for name, key, value, time_ms in records:
+            context.timestamp_ms = time_ms
+            context.stream_time_ms = max(context.stream_time_ms, time_ms)
+            context.headers = Headers([("t", b"%d" % time_ms)])
+            _PUTS[name](stores[name], key, value, time_ms)
+        for store in stores.values():
+            store.flush()
+
+
+def _put_total(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
+    before = store.get(key)
+    known = 0 if before is None else before.value
+    put = None if value is None else ValueTimestampHeaders((known * 31 + value) % 2**31, time_ms, HEADERS)
+    store.put(key, put)
+
+
+def _put_price(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
+    store.put(key, value, time_ms, HEADERS)
+
+
+def _put_quote(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
+    store.put(key, value, time_ms)
+
+
+def _put_window(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
+    start_ms = time_ms // 5 * 5
+    put = None if value is None else ValueTimestampHeaders(value, time_ms, HEADERS)
+    store.put(key, put, start_ms)
+
+
+def _put_session(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
+    store.put(Windowed(key, time_ms, time_ms + 4), value)
+
+
+HEADERS = Headers([("trace", b"1")])
+_PUTS = {
+    "totals": _put_total,
+    "prices": _put_price,
+    "quotes": _put_quote,
+    "windows": _put_window,
+    "sessions": _put_session,
+}
+
+
+def build(
+    inner: Mapping[str, Any], times_ms: Mapping[str, int], context: Any, changelogs: Any = None
+) -> dict[str, Any]:
+    """Return typed stores on bytes."""
+    return {
+        name: BUILDERS[name].build(
+            store,
+            changelog=None if changelogs is None else changelogs[name],
+            context=context,
+            stream_time_ms=times_ms.get(name, -1),
+        )
+        for name, store in inner.items()
+    }
+
+
+@dataclass
+class Reference:
+    """What a shard must hold after a chain of batches: they were put into clean stores, and nothing failed."""
+
+    workload: Workload
+    shard: int
+    chain: tuple[str, ...] = ()
+    """The batches, of those that changed anything."""
+    content: dict[str, Pairs] = field(default_factory=dict)
+    times_ms: dict[str, int] = field(default_factory=dict)
+    stream_time_ms: int = -1
+    _next: dict[str, Reference] = field(default_factory=dict)
+
+    def after(self, batch: str) -> Reference:
+        """Return what must be there after one more batch."""
+        known = self._next.get(batch)
+        if known is not None:
+            return known
+        database = MemoryDatabase(self.workload.stores)
+        for name, pairs in self.content.items():
+            database.family(name).write(pairs.items())
+        context = TaskRecordContext(self.stream_time_ms, 0)
+        inner = {name: database.family(name) for name in self.workload.stores}
+        stores = build(inner, self.times_ms, context)
+        self.workload.process(stores, context, self.workload.records(batch, self.shard))
+        times_ms = dict(self.times_ms)
+        for name, store in stores.items():
+            if store.stream_time_ms is not None:
+                times_ms[name] = store.stream_time_ms
+        content = {name: dict(store.range(None, None)) for name, store in inner.items()}
+        content = live(content, times_ms)
+        made = Reference(self.workload, self.shard, (*self.chain, batch), content, times_ms, context.stream_time_ms)
+        self._next[batch] = made
+        return made
+
+
+def live(content: Mapping[str, Pairs], times_ms: Mapping[str, int]) -> dict[str, Pairs]:
+    """Return what of the bytes of stores has not expired: when the rest goes is nobody's business."""
+    found = {}
+    for name, pairs in content.items():
+        spec = SPECS[name]
+        if spec.kind.is_segmented:
+            first = Segments(_NOTHING, *spec.retention, times_ms.get(name, -1)).first_live
+            found[name] = {
+                key: value for key, value in pairs.items() if (segment := segment_of(key)) < 0 or segment >= first
+            }
+        else:
+            found[name] = dict(pairs)
+    return found
+
+
+_NOTHING = MemoryDatabase(["nothing"]).family("nothing")
+
+
+def differences(expected: Content, found: Content) -> Iterator[str]:
+    """Yield in words what differs."""
+    for name in sorted({*expected, *found}):
+        wanted, got = expected.get(name, {}), found.get(name, {})
+        for key in sorted({*wanted, *got}):
+            if wanted.get(key) != got.get(key):
+                yield f"{name} {key!r}: expected {wanted.get(key)!r}, found {got.get(key)!r}"
