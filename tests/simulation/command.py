@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from tests.simulation.oracle import kind_of
 from tests.simulation.plan import Plan
+from tests.simulation.shrink import shrink
 from tests.simulation.world import simulate
 
 _PROGRESS_EVERY_S = 10.0
@@ -70,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine", default=os.environ.get("ENGINE", "simulated"), choices=("simulated", "rocksdb"))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many run at once")
     parser.add_argument("--report", type=Path, help="a file that gets a line of JSON for each plan")
-    parser.add_argument("--no-shrink", action="store_true", help="print plans that failed as they are")
+    parser.add_argument(
+        "--no-shrink", action="store_true", help="print a plan that failed as it is, when it runs alone"
+    )
     parser.add_argument("--stop-at", type=int, default=10, help="after how many failures to stop")
     asked = parser.parse_args(arguments)
     if os.environ.get("PYTHONHASHSEED") != "0":
@@ -81,18 +84,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
     if asked.plan is not None:
-        return _one(Plan.from_json(asked.plan.read_text()))
+        return _one(Plan.from_json(asked.plan.read_text()), shrinks=False)
     if asked.runs == 1:
-        return _one(Plan.draw(asked.seed, asked.engine))
+        return _one(Plan.draw(asked.seed, asked.engine), shrinks=not asked.no_shrink)
     return _many(asked)
 
 
-def _one(plan: Plan) -> int:
+def _one(plan: Plan, *, shrinks: bool) -> int:
     result = simulate(plan, keep_trace=True)
     print("\n".join(result.trace))
     print(result.plan.describe())
     print(result.problem or "nothing lost, nothing wrong")
-    return 1 if result.problem else 0
+    if result.problem is None:
+        return 0
+    if shrinks:
+        small = shrink(result.plan, result.problem)
+        again = simulate(small)
+        print(f"\nshrunk, for --plan FILE:\n{small.to_json()}\n{small.describe()}\n{again.problem}")
+    return 1
 
 
 def _many(asked: Any) -> int:

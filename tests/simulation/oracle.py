@@ -212,12 +212,18 @@ class Oracle:
         if isinstance(failure, AttemptOutdatedError):
             return driver.ended or attempt.number < driver.batch or attempt.task.succeeded
         if isinstance(failure, CheckpointBehindError):
-            return self.may_refuse(shard, driver) and not driver.start.accept_older
+            return not driver.start.accept_older and (self._is_overtaken(attempt) or self.may_refuse(shard, driver))
         if isinstance(failure, LocationInUseError):
             return any(other.query_id != driver.start.checkpoint.query_id for other in self.world.checkpoints)
         if isinstance(failure, DurableFileMissingError):
             return self._is_given_up(attempt)
         return self._is_injected(failure)
+
+    def _is_overtaken(self, attempt: Attempt) -> bool:
+        """Return whether the same checkpoint has gone on without an attempt."""
+        checkpoint = attempt.driver.start.checkpoint
+        later = any(shard == attempt.task.shard and at > attempt.number for shard, at in checkpoint.pointers)
+        return later or checkpoint.committed >= attempt.number
 
     def _is_given_up(self, attempt: Attempt) -> bool:
         """Return whether the history that an attempt works on is no longer needed."""
@@ -228,7 +234,7 @@ class Oracle:
         )
         if driver.start.checkpoint.too_old or attempt.pointer.version < newest - self.world.plan.retained:
             return True
-        if driver.ended or attempt.number <= driver.start.checkpoint.committed:
+        if driver.ended or self._is_overtaken(attempt):
             return True
         fences = self._fences(attempt.task.shard)
         return bool(fences) and self._checkpoint_of(fences[-1].run) is not driver.start.checkpoint

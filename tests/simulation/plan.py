@@ -111,8 +111,9 @@ class Plan:
     def describe(self) -> str:
         """Return the plan in words, a line for each step."""
         lines = [
-            f"{self.shards} shards of {', '.join(self.stores)} on {self.location}; {self.machines} machines; a "
-            f"snapshot every {self.snapshot_every} deltas; {self.retained} versions retained; {self.task_failures} attempts",
+            f"{self.shards} shards of {', '.join(self.stores)} on {self.location}; {self.machines} machines; "
+            f"a snapshot every {self.snapshot_every} deltas; {self.retained} versions retained; "
+            f"{self.task_failures} attempts",
             *(f"  {step.describe()}" for step in self.story),
         ]
         for made in self.decisions or ():

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.simulation.decisions import Decisions, Effect
 
-MAX_STEPS = 60_000
+MAX_STEPS = 30_000
 """More than any plan takes that comes to an end."""
 
 
@@ -73,6 +73,8 @@ class Scheduler:
         self.decisions = decisions
         self.current: Actor | None = None
         self.step = 0
+        """The time that pauses are measured in: operations, and what nobody could use."""
+        self.operations = 0
         self.now_ns = 1_700_000_000 * 10**9
         self.problem: str | None = None
         self.trace: list[str] | None = [] if keep_trace else None
@@ -110,8 +112,9 @@ class Scheduler:
             return None
         actor.ops += 1
         self.step += 1
+        self.operations += 1
         self.now_ns += 1_000_000
-        if self.step > MAX_STEPS:
+        if self.operations > MAX_STEPS:
             self.fail(f"no end after {MAX_STEPS} operations")
         decision = self.decisions.at(actor.name, actor.ops, point, effects)
         if self.trace is not None:

@@ -175,7 +175,8 @@ class Driver:
                     raise task.error
                 self._attempt(task, number, batch)
             ended = sum(task.ended for task in tasks)
-            scheduler.wait(lambda ended=ended: sum(task.ended for task in tasks) > ended)
+            if not all(task.succeeded for task in tasks):
+                scheduler.wait(lambda ended=ended: sum(task.ended for task in tasks) > ended)
         scheduler.op("spark.commit", f"batch {number}", DRIVER[:1])
         if checkpoint.committed != number - 1:
             raise ConcurrentDriversError(f"batch {number} of {checkpoint.name} is committed already")

@@ -58,7 +58,7 @@ def simulate(plan: Plan, *, keep_trace: bool = False) -> Result:
     taken: tuple[Decision, ...] = tuple(decisions.taken)
     commits = sum(checkpoint.committed for checkpoint in world.checkpoints)
     made = Plan(**{**plan.__dict__, "decisions": taken})
-    return Result(made, scheduler.problem, scheduler.step, commits, scheduler.trace or [])
+    return Result(made, scheduler.problem, scheduler.operations, commits, scheduler.trace or [])
 
 
 class World:
