@@ -1,7 +1,8 @@
 """Decisions: what makes one run of a plan differ from another. Drawn from a seed once, written down, and replayed.
 
-A decision belongs to an operation of an actor, by the actor's name and the number of its operation: so it is still
-about the same operation when decisions before it are left out, which is what shrinking does.
+A decision belongs to an operation of an actor: by the actor's name, the place, such as the write of a delta, and how
+often the actor has been there. So it is still about the same operation when decisions before it are left out, which is
+what shrinking does, and when other operations were added to the code since it was written down.
 """
 
 from __future__ import annotations
@@ -59,12 +60,18 @@ _STRUCTURAL = (Effect.SPECULATE, Effect.FLUSH, Effect.IMPATIENT)
 
 
 class Decision(NamedTuple):
-    """What was decided at the operation number `op` of an actor."""
+    """What was decided when an actor was at a place for the time `occurrence`, counted from 1."""
 
     actor: str
-    op: int
+    place: str
+    occurrence: int
     effect: Effect
     amount: int = 0
+
+    def describe(self) -> str:
+        """Return the decision in words."""
+        amount = f" {self.amount}" if self.amount else ""
+        return f"{self.effect.value}{amount} at {self.actor} {self.place} #{self.occurrence}"
 
 
 class Decisions:
@@ -75,7 +82,7 @@ class Decisions:
     """Whether nothing is decided any more."""
 
     def at(
-        self, actor: str, op: int, point: str, effects: tuple[Effect, ...]
+        self, actor: str, place: str, occurrence: int, effects: tuple[Effect, ...]
     ) -> tuple[Effect, int] | None:  # pragma: no cover
         raise NotImplementedError
 
@@ -95,42 +102,45 @@ class DrawnDecisions(Decisions):
         self._slow = rng.choice((None, None, "location.write", "location.list", "db.close", "spark.write", "location"))
         self._patience = rng.choice((3, 30, 300, 1500))
 
-    def at(self, actor: str, op: int, point: str, effects: tuple[Effect, ...]) -> tuple[Effect, int] | None:
+    def at(self, actor: str, place: str, occurrence: int, effects: tuple[Effect, ...]) -> tuple[Effect, int] | None:
         if self.calm:
             return None
         rng = self._rng
         drawn = rng.random()
         if drawn < self._pause:
-            if self._slow is None or point.startswith(self._slow):
-                return self._note(actor, op, Effect.PAUSE, 1 + int(rng.expovariate(1.0) * self._patience))
+            if self._slow is None or place.startswith(self._slow):
+                return self._note(
+                    Decision(actor, place, occurrence, Effect.PAUSE, 1 + int(rng.expovariate(1.0) * self._patience))
+                )
             return None
         if drawn > 1 - self._fault and effects:
-            return self._draw(actor, op, [effect for effect in effects if effect not in _STRUCTURAL])
+            return self._draw(actor, place, occurrence, [effect for effect in effects if effect not in _STRUCTURAL])
         if drawn < self._pause + self._structural and effects:
-            return self._draw(actor, op, [effect for effect in effects if effect in _STRUCTURAL])
+            return self._draw(actor, place, occurrence, [effect for effect in effects if effect in _STRUCTURAL])
         return None
 
-    def _draw(self, actor: str, op: int, effects: list[Effect]) -> tuple[Effect, int] | None:
+    def _draw(self, actor: str, place: str, occurrence: int, effects: list[Effect]) -> tuple[Effect, int] | None:
         weights = [self._weights[effect] for effect in effects]
         if not any(weights):
             return None
         effect = self._rng.choices(effects, weights)[0]
-        return self._note(actor, op, effect, self._rng.randint(1, 999) if effect is Effect.POWER else 0)
+        amount = self._rng.randint(1, 999) if effect is Effect.POWER else 0
+        return self._note(Decision(actor, place, occurrence, effect, amount))
 
-    def _note(self, actor: str, op: int, effect: Effect, amount: int) -> tuple[Effect, int]:
-        self.taken.append(Decision(actor, op, effect, amount))
-        return effect, amount
+    def _note(self, made: Decision) -> tuple[Effect, int]:
+        self.taken.append(made)
+        return made.effect, made.amount
 
 
 class WrittenDecisions(Decisions):
     """Decisions that were written down."""
 
     def __init__(self, decisions: tuple[Decision, ...]) -> None:
-        self._decided = {(made.actor, made.op): made for made in decisions}
+        self._decided = {made[:3]: made for made in decisions}
         self.taken = []
 
-    def at(self, actor: str, op: int, point: str, effects: tuple[Effect, ...]) -> tuple[Effect, int] | None:
-        made = self._decided.get((actor, op))
+    def at(self, actor: str, place: str, occurrence: int, effects: tuple[Effect, ...]) -> tuple[Effect, int] | None:
+        made = self._decided.get((actor, place, occurrence))
         if made is None or self.calm or (made.effect is not Effect.PAUSE and made.effect not in effects):
             return None
         self.taken.append(made)

@@ -50,8 +50,9 @@ class DiskNotes:
 class SimulatedDisk(LocalDisk):
     """The disk of a durable location, as one process sees it."""
 
-    def __init__(self, scheduler: Scheduler, notes: DiskNotes, power_off: Callable[[int], None]) -> None:
+    def __init__(self, scheduler: Scheduler, root: str, notes: DiskNotes, power_off: Callable[[int], None]) -> None:
         super().__init__()
+        self._root = root
         self._scheduler = scheduler
         self._notes = notes
         self._power_off = power_off
@@ -106,7 +107,7 @@ class SimulatedDisk(LocalDisk):
 
     def _operation(self, point: str, path: str, file: BinaryIO | None = None) -> Effect | None:
         scheduler = self._scheduler
-        effect = scheduler.op(point, "/".join(path.split("/")[-3:]), DISK)
+        effect = scheduler.op(point, path.replace(self._root, ""), DISK)
         actor = scheduler.current
         assert actor is not None
         if effect is Effect.POWER:

@@ -93,7 +93,7 @@ class Plan:
         """Return the plan as one line of JSON."""
         fields = asdict(self)
         if self.decisions is not None:
-            fields["decisions"] = [[made.actor, made.op, made.effect.value, made.amount] for made in self.decisions]
+            fields["decisions"] = [[*made[:3], made.effect.value, made.amount] for made in self.decisions]
         return json.dumps(fields)
 
     @classmethod
@@ -104,7 +104,8 @@ class Plan:
         fields["story"] = tuple(Step(**step) for step in fields["story"])
         if fields.get("decisions") is not None:
             fields["decisions"] = tuple(
-                Decision(actor, op, Effect(effect), amount) for actor, op, effect, amount in fields["decisions"]
+                Decision(actor, place, occurrence, Effect(effect), amount)
+                for actor, place, occurrence, effect, amount in fields["decisions"]
             )
         return cls(**fields)
 
@@ -117,7 +118,7 @@ class Plan:
             *(f"  {step.describe()}" for step in self.story),
         ]
         for made in self.decisions or ():
-            lines.append(f"  {made.effect.value} {made.amount or ''} at {made.actor}#{made.op}")
+            lines.append(f"  {made.describe()}")
         return "\n".join(lines)
 
 

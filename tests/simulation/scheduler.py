@@ -8,6 +8,7 @@ the one that has waited longest is next. So the decisions are all there is to a 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,8 +16,10 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any
 
+from statestore.testing.faults.plan import FileKind
 from tests.simulation.decisions import Decisions, Effect
 
+_UNIQUE = re.compile(r"[0-9a-f]{32}")
 MAX_STEPS = 30_000
 """More than any plan takes that comes to an end."""
 
@@ -55,7 +58,8 @@ class Actor:
         self.baton.acquire()
         self.thread: threading.Thread | None = None
         self.done = False
-        self.ops = 0
+        self.been: dict[str, int] = {}
+        """How often it was at each place."""
         self.condition: Callable[[], bool] | None = None
         self.struck: list[str] = []
         """The faults that struck it, as their texts."""
@@ -64,6 +68,16 @@ class Actor:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def place_of(point: str, what: str) -> str:
+    """Return the place of an operation: what it does, and to what kind of thing. Decisions are for places."""
+    kind, _, _ = point.partition(".")
+    if kind in ("location", "disk"):
+        return f"{point} of {FileKind.of(what).value}" if "." in what or "/owners/" in f"/{what}" else point
+    if kind == "local":
+        return f"{point} {_UNIQUE.sub('', what.rpartition('/')[2])}"
+    return f"{point} {what.partition(':')[0]}" if kind == "db" and ":" in what else point
 
 
 class Scheduler:
@@ -110,16 +124,17 @@ class Scheduler:
             raise SimulationFailed
         if self.quiet:
             return None
-        actor.ops += 1
+        place = place_of(point, what)
+        occurrence = actor.been[place] = actor.been.get(place, 0) + 1
         self.step += 1
         self.operations += 1
         self.now_ns += 1_000_000
         if self.operations > MAX_STEPS:
             self.fail(f"no end after {MAX_STEPS} operations")
-        decision = self.decisions.at(actor.name, actor.ops, point, effects)
+        decision = self.decisions.at(actor.name, place, occurrence, effects)
         if self.trace is not None:
             said = "" if decision is None else f"  << {decision[0].value} {decision[1] or ''}".rstrip()
-            self.trace.append(f"{self.step:5d} {actor.name}#{actor.ops} {point} {what}{said}")
+            self.trace.append(f"{self.step:5d} {actor.name} {place} #{occurrence} {what}{said}")
         effect: Effect | None = None
         if decision is not None:
             effect, amount = decision
@@ -214,13 +229,10 @@ class Scheduler:
 
     def _unwind(self, actor: Actor, me: Actor | None) -> None:
         actor.process.dead = True
-        if actor.thread is None:
-            actor.done = True
-            return
+        # One that has not begun yet is begun: it may hold locks already, which its end lets go.
         lock = self._main if me is None else me.baton
         self._unwinding.append(lock)
-        self.current = actor
-        actor.baton.release()
+        self._resume(actor)
         lock.acquire()
         self.current = me
 

@@ -91,7 +91,7 @@ def _fsync(descriptor: int) -> None:
     scheduler = _World.scheduler
     if scheduler is not None and scheduler.current is not None and scheduler.current.process.machine is not None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
-        if os.path.isfile(path):
+        if path.startswith(_World.root) and os.path.isfile(path):
             _local_operation(scheduler, "local.sync", path)
             scheduler.current.process.machine.unsynced.synced(path)
 

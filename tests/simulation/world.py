@@ -58,7 +58,8 @@ def simulate(plan: Plan, *, keep_trace: bool = False) -> Result:
     taken: tuple[Decision, ...] = tuple(decisions.taken)
     commits = sum(checkpoint.committed for checkpoint in world.checkpoints)
     made = Plan(**{**plan.__dict__, "decisions": taken})
-    return Result(made, scheduler.problem, scheduler.operations, commits, scheduler.trace or [])
+    problem = None if scheduler.problem is None else scheduler.problem.replace(home, "")
+    return Result(made, problem, scheduler.operations, commits, scheduler.trace or [])
 
 
 class World:
@@ -84,7 +85,7 @@ class World:
     def location(self) -> DurableLocation:
         """Return the durable location, as a process that opens it has it."""
         if self.plan.location == "disk":
-            disk = SimulatedDisk(self.scheduler, self.notes, self.power_off)
+            disk = SimulatedDisk(self.scheduler, str(self.home), self.notes, self.power_off)
             return SimulatedLocalLocation(self.scheduler, str(self.home / "location" / "state"), disk)
         return SimulatedLocation(Remote(self.scheduler, self.stored, renames=self.plan.location == "hdfs"))
 
