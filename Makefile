@@ -22,7 +22,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 	--custom-compile-command "make lock" pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka test soak check bench lock clean java jars
+.PHONY: help demo demo-kafka test soak simulate check bench lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test: java $(INSTALLED) jars ## run all tests, in 2 processes; ARGS="-k name" or
 soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from SEED=s on; ARGS="--report file" as well
 	@$(WITH_JAVA) PYTHONPATH=tests/support:docs/examples:. $(BIN)/python -m statestore.testing.soak \
 		--query soak_query:queries --runs $(RUNS) --seed $(SEED) --again "make soak RUNS=1 SEED={seed}" $(ARGS)
+
+simulate: $(INSTALLED) ## run the protocol under a seeded scheduler, without Spark: RUNS=n plans, from SEED=s on; ARGS as well
+	@$(BIN)/python -m tests.simulation --runs $(RUNS) --seed $(SEED) $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
 	$(BIN)/ruff format --check .
