@@ -1,0 +1,320 @@
+"""Breaks the protocol on purpose, and says how many plans it takes to notice: `python -m tests.simulation.mutations`.
+
+A mutation changes one line of one function. A plan that fails without it too does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from tests.simulation.oracle import kind_of
+from tests.simulation.plan import Plan
+from tests.simulation.world import simulate
+
+
+class Mutation(NamedTuple):
+    """One change: in a function of a module of `statestore.recovery`, from one text to another."""
+
+    name: str
+    module: str
+    function: str
+    old: str
+    new: str
+
+
+MUTATIONS = (
+    Mutation("fences are not looked at", "fence", "RunFences.hold", "fences[-1] > FenceName(epoch, self.run)", "False"),
+    Mutation(
+        "a batch that was committed without it is not looked at",
+        "fence",
+        "RunFences.hold",
+        "written.epoch == epoch and",
+        "False and",
+    ),
+    Mutation(
+        "what is beyond the checkpoint is not looked at", "fence", "RunFences._enter", "if beyond and", "if False and"
+    ),
+    Mutation(
+        "what was given up counts as committed",
+        "fence",
+        "Abandoned.__contains__",
+        "return any(",
+        "return False and any(",
+    ),
+    Mutation("a fence is not written", "fence", "RunFences._enter", "self.location.write(name,", "len("),
+    Mutation("all attempts write the same file", "shard_files", "new_delta_name", "{uuid.uuid4().hex}", "{0:032x}"),
+    Mutation(
+        "a catch-up leaves no intent",
+        "local_copy",
+        "_catch_up",
+        "write_marker(copy.path, copy.intent, durably=True)",
+        "pass",
+    ),
+    Mutation("an intent is not synced", "local_copy", "_catch_up", "durably=True", "durably=False"),
+    Mutation(
+        "a copy is marked before it is flushed",
+        "local_copy",
+        "_close",
+        "        database.close()\n        if usable:",
+        "        if usable:",
+    ),
+    Mutation(
+        "a copy that failed to catch up is marked",
+        "local_copy",
+        "open_local_copy",
+        "usable = False\n            try:",
+        "usable = True\n            try:",
+    ),
+    Mutation(
+        "any copy is taken to be on the chain",
+        "local_marker",
+        "LocalMarker.applied",
+        "if self.delta not in chain:\n            return None",
+        "if self.delta not in chain:\n            return len(chain) - 1",
+    ),
+    Mutation(
+        "an interrupted catch-up counts as none",
+        "local_marker",
+        "LocalMarker.applied",
+        "if self.applying is not None and not",
+        "if False and not",
+    ),
+    Mutation(
+        "versions are put again after a kill",
+        "local_marker",
+        "LocalMarker.applied",
+        "not (self.repeatable and self.applying in chain)",
+        "self.applying not in chain",
+    ),
+    Mutation(
+        "the chain begins at the wrong snapshot",
+        "pointer",
+        "CommitPointer.chain",
+        "self.snapshots[-2].delta",
+        "self.snapshots[-1].delta",
+    ),
+    Mutation(
+        "a snapshot is kept one delta short",
+        "pointer",
+        "CommitPointer.with_snapshot",
+        "self.deltas[begin - self.base_version :]",
+        "self.deltas[begin - self.base_version + 1 :]",
+    ),
+    Mutation(
+        "the garbage floor is the newest snapshot",
+        "pointer",
+        "CommitPointer.needed_since",
+        "known[-2].version",
+        "known[-1].version",
+    ),
+    Mutation(
+        "the garbage floor is one too high",
+        "pointer",
+        "CommitPointer.needed_since",
+        "known[-2].version",
+        "known[-2].version + 1",
+    ),
+    Mutation(
+        "retained versions are one too few",
+        "pointer",
+        "CommitPointer.needed_since",
+        "self.version - retained_versions]",
+        "self.version - retained_versions + 1]",
+    ),
+    Mutation(
+        "shared files are garbage",
+        "garbage",
+        "find_garbage",
+        "needed.update(file.durable.name for file in manifest.files)",
+        "pass",
+    ),
+    Mutation("garbage of later runs is removed", "garbage", "find_garbage", "written.epoch <= epoch and", ""),
+    Mutation(
+        "any snapshot fits any pointer",
+        "planned_snapshot",
+        "UploadPlan.fits",
+        "pointer.chain[place] == self.delta",
+        "True",
+    ),
+    Mutation(
+        "a snapshot's base need not be retained",
+        "planned_snapshot",
+        "UploadPlan.fits",
+        "self.base is None or",
+        "True or",
+    ),
+    Mutation(
+        "a file counts as uploaded before it is",
+        "snapshot_upload",
+        "SnapshotUpload._upload",
+        "                self._location.write_file(durable.name, path)\n                planned.note_uploaded(durable)",
+        "                planned.note_uploaded(durable)\n                self._location.write_file(durable.name, path)",
+    ),
+    Mutation(
+        "files that were shared are not looked for",
+        "snapshot_upload",
+        "SnapshotUpload._reused",
+        "if (file.name, file.size_bytes) in there",
+        "",
+    ),
+    Mutation(
+        "two uploads at once",
+        "snapshot_upload",
+        "SnapshotUpload.held",
+        "if not lock.acquire():",
+        "if not lock.acquire() and False:",
+    ),
+    Mutation(
+        "an image of memory is taken as it is",
+        "memory_copy",
+        "take_memory_image",
+        "and image.head in pointer.chain",
+        "",
+    ),
+    Mutation(
+        "an image of memory is said to be newer",
+        "memory_copy",
+        "open_memory_image",
+        "pointer.chain.index(image.head)",
+        "len(pointer.deltas)",
+    ),
+    Mutation(
+        "versions are replayed without their stream time",
+        "restore",
+        "_apply",
+        "delta.logged(name).stream_time_ms for",
+        "-1 for",
+    ),
+    Mutation(
+        "one delta is left out",
+        "restore",
+        "restore",
+        "missing = pointer.deltas[applied:]",
+        "missing = pointer.deltas[applied + (applied > 1) :]",
+    ),
+    Mutation(
+        "a claim is not looked at again",
+        "ownership",
+        "claim",
+        "        _refuse_others(location, location.names(_DIRECTORY), query_id)\n",
+        "        pass\n",
+    ),
+    Mutation(
+        "every start has its own identity",
+        "metadata",
+        "settle_metadata",
+        "    recorded = read_metadata(location)\n",
+        "    recorded = None\n",
+    ),
+    Mutation(
+        "a file is not synced", "local_disk", "LocalDisk.write_durably", "                self.sync_file(file)\n", ""
+    ),
+    Mutation(
+        "the name of a file is not synced",
+        "local_disk",
+        "LocalDisk.write_durably",
+        "        self.sync_directory(directory)\n",
+        "",
+    ),
+    Mutation(
+        "directories that were made are not synced",
+        "local_disk",
+        "LocalDisk.make_durable_directories",
+        "            self.sync_directory(parent)\n",
+        "            pass\n",
+    ),
+)
+
+
+@contextmanager
+def mutated(mutation: Mutation) -> Iterator[None]:
+    """Have the mutation in the code, until the end of the block."""
+    module = importlib.import_module(f"statestore.recovery.{mutation.module}")
+    owner: Any = module
+    *path, last = mutation.function.split(".")
+    for name in path:
+        owner = getattr(owner, name)
+    found = inspect.getattr_static(owner, last)
+    inner = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(inner)))
+    old, new = (text if path == [] else textwrap.dedent(text) if "\n" not in text else text for text in mutation[3:])
+    if path and "\n" in old:
+        # The source of a method was moved to the left by one level.
+        old, new = ("\n".join(line.removeprefix("    ") for line in text.split("\n")) for text in (old, new))
+    if source.count(old) != 1:
+        raise ValueError(f"{mutation.name}: {source.count(old)} times in {mutation.function}")
+    namespace: dict[str, Any] = {}
+    exec(
+        compile("from __future__ import annotations\n" + source.replace(old, new), module.__file__ or "", "exec"),
+        module.__dict__,
+        namespace,
+    )
+    patched = namespace[inner.__name__]
+    # Who has imported a function has it under the same name.
+    owners = [owner] if path else [other for other in list(sys.modules.values()) if _has(other, last, found)]
+    with ExitStack() as patches:
+        for holder in owners:
+            patches.enter_context(patch.object(holder, last, patched))
+        yield
+
+
+def _has(module: Any, name: str, value: Any) -> bool:
+    return getattr(module, "__dict__", {}).get(name) is value
+
+
+class Found(NamedTuple):
+    """When a mutation was noticed."""
+
+    mutation: str
+    plans: int
+    seed: int | None
+    """None: it was not."""
+    problem: str
+    seconds: float
+
+
+def look_for(arguments: tuple[int, int, int]) -> Found:
+    """Run plans with a mutation until one finds it."""
+    number, seed, runs = arguments
+    mutation = MUTATIONS[number]
+    started_s = time.process_time()
+    for tried in range(runs):
+        plan = Plan.draw(seed + tried)
+        with mutated(mutation):
+            problem = simulate(plan).problem
+        if problem is not None and simulate(plan).problem is None:
+            return Found(mutation.name, tried + 1, seed + tried, kind_of(problem), time.process_time() - started_s)
+    return Found(mutation.name, runs, None, "", time.process_time() - started_s)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Look for all mutations; return how many were not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
+    parser.add_argument("--runs", type=int, default=2000, help="how many plans to try for each mutation")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", default="", help="part of the names of those to look for")
+    asked = parser.parse_args(arguments)
+    work = [(n, asked.seed, asked.runs) for n, mutation in enumerate(MUTATIONS) if asked.only in mutation.name]
+    missed = 0
+    with get_context("fork").Pool(asked.processes) as pool:
+        for found in pool.imap_unordered(look_for, work):
+            missed += found.seed is None
+            said = f"{found.plans} plans, seed {found.seed}: {found.problem}" if found.seed else "NOT FOUND"
+            print(f"{found.mutation}: {said} ({found.seconds:.0f} s)", flush=True)
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
