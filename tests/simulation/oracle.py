@@ -211,11 +211,13 @@ class Oracle:
             return bool(fences) and fences[-1].run != driver.run_id
         if isinstance(failure, AttemptOutdatedError):
             return driver.ended or attempt.number < driver.batch or attempt.task.succeeded
-        if isinstance(failure, CheckpointBehindError):
+        if isinstance(failure, CheckpointBehindError) or type(failure).__name__ == "CheckpointAbandonedError":
             return not driver.start.accept_older and (self._is_overtaken(attempt) or self.may_refuse(shard, driver))
         if isinstance(failure, LocationInUseError):
             return any(other.query_id != driver.start.checkpoint.query_id for other in self.world.checkpoints)
-        if isinstance(failure, DurableFileMissingError):
+        if type(failure).__name__ == "VersionCollectedError" and driver.start.accept_older:
+            return True
+        if isinstance(failure, DurableFileMissingError) or type(failure).__name__ == "VersionCollectedError":
             return self._is_given_up(attempt)
         return self._is_injected(failure)
 

@@ -10,7 +10,6 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from statestore.errors import CheckpointBehindError, DurableFileMissingError
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
@@ -204,10 +203,10 @@ class World:
         checkpoint = self.checkpoints[0] if last is None else last.start.checkpoint
         before = [self.committed_pointer(checkpoint, s, checkpoint.committed).version for s in range(self.plan.shards)]
         driver = self._run(Start(checkpoint, 1), wait=True)
-        if isinstance(driver.failure, CheckpointBehindError):
+        if type(driver.failure).__name__ in ("CheckpointBehindError", "CheckpointAbandonedError"):
             # It was judged: another copy was at work.
             driver = self._run(Start(checkpoint, 1, accept_older=True), wait=True)
-        if isinstance(driver.failure, DurableFileMissingError):
+        if type(driver.failure).__name__ in ("DurableFileMissingError", "VersionCollectedError"):
             return  # it was judged: given up
         if driver.failure is not None or last is None:
             if driver.failure is not None and last is not None:
