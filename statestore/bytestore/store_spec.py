@@ -107,7 +107,7 @@ class StoreSpec:
         """Return the spec that `to_json` gave. Raises FormatError if it is not one."""
         try:
             return cls(
-                str(recorded["name"]),
+                recorded["name"],
                 StoreKind(recorded["kind"]),
                 StoreFormat[recorded["format"]],
                 recorded.get("retention_ms"),

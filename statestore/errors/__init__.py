@@ -19,6 +19,7 @@ StateStoreError
 │   ├── LocalStateCorruptedError  RocksDB found damage in the local database
 │   └── SpilledDeltaCorruptedError  what a batch spilled does not read back
 ├── LocalDirectoryError         the directory for local copies can't be written
+├── UnsafeNameError             a name that was read could lead out of where it belongs
 ├── LocationError               the durable location can't be used
 │   ├── LocationNotWritableError
 │   ├── LocationInUseError      it belongs to another query
@@ -203,6 +204,7 @@ from statestore.errors.state import (
     UnknownColumnFamilyError,
     UnknownEntryError,
     UnreadableCommitError,
+    UnsafeNameError,
     VersionCollectedError,
 )
 from statestore.errors.tools import (
@@ -339,6 +341,7 @@ __all__ = [
     "UnknownRecordKeyError",
     "UnknownTopicError",
     "UnreadableCommitError",
+    "UnsafeNameError",
     "VarintError",
     "VersionCollectedError",
 ]

@@ -120,6 +120,17 @@ class LocalDirectoryError(StateStoreError):
         self.cause = cause
 
 
+class UnsafeNameError(StateStoreError, ValueError):
+    """A name that was read, and is to be part of a path, could lead elsewhere."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the name {name} can't be part of a path: it is not 1 to 128 ASCII letters, digits, '.', '_' and '-'. "
+            "statestore writes no such name: find out who has changed the file that has it, and bring that back"
+        )
+        self.name = name
+
+
 class LocationError(StateStoreError):
     """The durable location can't be used."""
 

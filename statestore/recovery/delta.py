@@ -41,6 +41,7 @@ from statestore.recovery.changelog import (
 )
 from statestore.recovery.figures import StoreFigures, total
 from statestore.recovery.json_fields import MALFORMED, whole_number
+from statestore.recovery.recorded_names import path_part
 
 T = TypeVar("T")
 
@@ -204,7 +205,7 @@ class Delta:
             if metadata["format"] not in (1, DELTA_FORMAT):
                 raise FormatError("delta", f"it has format {metadata['format']!r}, this release knows {DELTA_FORMAT}")
             shard, version = (whole_number(metadata[field], 0) for field in ("shard", "version"))
-            self.info = DeltaInfo(str(metadata["state_id"]), shard, version)
+            self.info = DeltaInfo(path_part(metadata["state_id"]), shard, version)
             self.stores = {
                 str(name): LoggedStore(StoreFormat[logged["format"]], whole_number(logged["stream_time_ms"], -1))
                 for name, logged in metadata.get("stores", {}).items()

@@ -20,6 +20,7 @@ from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.bytestore.spilling import SpillSpace
 from statestore.bytestore.table_files import unreadable_tables
 from statestore.errors import LocalDirectoryError
+from statestore.recovery.recorded_names import path_part
 
 _ONLY_FOR_THE_USER: Final = 0o700
 
@@ -58,9 +59,10 @@ class LocalDirectory:
     def shard(self, state_id: str, shard: int) -> Path:
         """Return the directory of a shard on this machine; it need not exist.
 
-        Raises LocalDirectoryError if the default directory can't be made, or is another user's.
+        Raises UnsafeNameError if `state_id` could lead out of it, LocalDirectoryError if the default directory can't be
+        made, or is another user's.
         """
-        return Path(self.path or _default_directory(), state_id, f"shard-{shard:04d}")
+        return Path(self.path or _default_directory(), path_part(state_id), f"shard-{shard:04d}")
 
     def open_database(self, path: Path, families: Sequence[str]) -> RocksDBDatabase:
         """Return the database at `path`, open, with at least these families. Raises what RocksDBDatabase raises."""

@@ -38,6 +38,7 @@ from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import FormatError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.pointer import new_digest
+from statestore.recovery.recorded_names import path_part
 
 _NAME = "statestore.marker"
 _LIMIT_BYTES = 64 * 1024
@@ -106,7 +107,7 @@ def read_marker(copy: Path) -> LocalMarker | None:
         fields = json.loads(data)
         applying = fields["applying"]
         return LocalMarker(
-            str(fields["state_id"]),
+            path_part(fields["state_id"]),
             whole_number(fields["shard"], 0),
             str(fields["delta"]),
             None if applying is None else str(applying),

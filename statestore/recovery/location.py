@@ -28,6 +28,7 @@ from statestore.recovery.durable_files import (
 from statestore.recovery.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location_remedies import remedy
 from statestore.recovery.object_stores import gcs_files, s3_files
+from statestore.recovery.recorded_names import is_relative_name
 from statestore.recovery.retrying import Retrying
 
 __all__ = ["DurableEntry", "DurableLocation", "is_partial"]
@@ -172,7 +173,7 @@ class DurableLocation:
 
     def _at(self, name: str) -> tuple[DurableFiles, str]:
         """Return the filesystem, and the path in it of the file or directory `name`; "" is the location itself."""
-        if "\\" in name or "\0" in name or (name and not {"", ".", ".."}.isdisjoint(name.split("/"))):
+        if name and not is_relative_name(name):
             raise LocationError(
                 str(self),
                 f"{name!r} is no name of a file in it: names are relative, without '..' and '\\'. statestore writes no "

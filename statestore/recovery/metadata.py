@@ -34,6 +34,7 @@ from statestore.errors import (
 )
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.recorded_names import path_part
 from statestore.recovery.routing import refuse_too_many_shards, routing_numbers
 from statestore.recovery.turn import turn
 
@@ -94,7 +95,7 @@ class StateMetadata:
             if (initial_state is True) != (fields["format"] == _FORMAT_WITH_INITIAL_STATE):
                 raise FormatError("state metadata", f"format {fields['format']!r} with initial_state {initial_state!r}")
             return cls(
-                str(fields["state_id"]),
+                path_part(fields["state_id"]),
                 whole_number(fields["shards"], 1),
                 str(fields["shard_by"]),
                 tuple(whole_number(route, 0) for route in fields["routing"]),

@@ -29,6 +29,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.logical_writes import LogicalWrite
 from statestore.recovery.metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
 from statestore.recovery.pointer import CommitPointer, DurableFile, digest
+from statestore.recovery.recorded_names import path_part
 from statestore.recovery.shard_files import delta_directory, new_delta_name
 from statestore.recovery.turn import TURNS_DIRECTORY, turn
 
@@ -165,7 +166,7 @@ def _left_behind(location: DurableLocation) -> UnfinishedState | None:
         request = fields.get("request")
         return UnfinishedState(
             str(fields.get("from", "something else")),
-            str(fields["state_id"]),
+            path_part(fields["state_id"]),
             whole_number(fields["shards"], 1),
             None if request is None else str(request),
         )

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from statestore.errors import LocationInUseError
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.recorded_names import path_part
 
 _DIRECTORY = "owners"
 
 
 def claim(location: DurableLocation, query_id: str) -> None:
     """Make the query `query_id` the owner of `location`. Raises LocationInUseError if another one is."""
-    mine = f"{_DIRECTORY}/{query_id}"
+    mine = f"{_DIRECTORY}/{path_part(query_id)}"
     claims = location.names(_DIRECTORY)
     _refuse_others(location, claims, query_id)
     if mine in claims:

@@ -27,6 +27,7 @@ from statestore.recovery.figures import SnapshotFigures
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.local_json import checked_json, parse_checked_json, read_checked_json, write_checked_json
 from statestore.recovery.pointer import CommitPointer, DurableFile, file_digest
+from statestore.recovery.recorded_names import path_part
 from statestore.recovery.shard_files import new_snapshot_name, parse_snapshot_name, snapshot_directory
 
 TABLE: Final = ".sst"
@@ -114,7 +115,10 @@ class PlannedSnapshot:
     def plan(self) -> UploadPlan | None:
         """Return what waits to be uploaded, or was; None if nothing does. Raises FormatError if that can't be told."""
         try:
-            return UploadPlan(**read_checked_json(self._plan))
+            plan = UploadPlan(**read_checked_json(self._plan))
+            for name in (plan.copy, plan.state_id, *plan.files):
+                path_part(name)
+            return plan
         except FileNotFoundError:
             return None
         except MALFORMED as damage:

@@ -29,6 +29,7 @@ import pyarrow as pa
 from statestore.errors import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.punctuations import RecordedPunctuations, punctuations_from_json
+from statestore.recovery.recorded_names import path_part
 
 POINTER_FORMAT = 4
 _READABLE_FORMATS = (1, 2, 3, 4)
@@ -279,7 +280,7 @@ def _file_from_json(recorded: list[object]) -> DurableFile:
 
 
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "state_id": str,
+    "state_id": path_part,
     "shard": lambda shard: whole_number(shard, 0),
     "version": lambda version: whole_number(version, 0),
     "snapshots": lambda snapshots: tuple(_snapshot_from_json(snapshot) for snapshot in snapshots),

@@ -16,6 +16,8 @@ import re
 import uuid
 from typing import Final, NamedTuple
 
+from statestore.recovery.recorded_names import path_part
+
 MANIFEST_NAME: Final = "manifest.json"
 MAX_EPOCH: Final = 10**8 - 1
 _DELTA: Final = re.compile(r"(\d{12})-(?:(\d{8})-)?([0-9a-f]{32})\.arrow")
@@ -60,7 +62,7 @@ def new_snapshot_name(shard: int, version: int, epoch: int) -> str:
 
 def fence_name(shard: int, fence: FenceName) -> str:
     """Return the name of a fence file."""
-    return f"{delta_directory(shard)}/{fence.epoch:08d}-{fence.run}.fence"
+    return f"{delta_directory(shard)}/{fence.epoch:08d}-{path_part(fence.run)}.fence"
 
 
 def new_collection_name(shard: int, version: int, epoch: int) -> str:

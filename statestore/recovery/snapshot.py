@@ -15,7 +15,6 @@ own directory, or that of an earlier snapshot which had the same file. `digest` 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -26,11 +25,10 @@ from statestore.errors import DurableFileCorruptedError, DurableFileMissingError
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, DurableFile, SnapshotRef, check_content, digest
+from statestore.recovery.recorded_names import path_part
 
 MANIFEST_FORMAT: Final = 1
 _DATABASE: Final = "CURRENT"
-# What a database's directory can hold. No separators: a manifest must not name files outside of it.
-_LOCAL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 class SnapshotFile(NamedTuple):
@@ -87,7 +85,7 @@ class Manifest:
                 raise ValueError(f"it has no file {_DATABASE}")
             base = fields["base"]
             return cls(
-                str(fields["state_id"]),
+                path_part(fields["state_id"]),
                 whole_number(fields["shard"], 0),
                 whole_number(fields["version"], 1),
                 str(fields["delta"]),
@@ -100,9 +98,7 @@ class Manifest:
 
 
 def _file(local_name: str, name: str, size_bytes: int, check: str) -> SnapshotFile:
-    if not _LOCAL_NAME.fullmatch(local_name):
-        raise ValueError(f"{local_name!r} can't be a file of a database")
-    return SnapshotFile(local_name, DurableFile(str(name), whole_number(size_bytes, 0), str(check)))
+    return SnapshotFile(path_part(local_name), DurableFile(str(name), whole_number(size_bytes, 0), str(check)))
 
 
 def read_manifest(location: DurableLocation, pointer: CommitPointer, snapshot: SnapshotRef) -> Manifest:
