@@ -1,12 +1,21 @@
-"""Locks between processes of one machine: a process that dies gives them back."""
+"""Locks between processes of one machine: a process that dies gives them back.
+
+A process that is forked has the open file of its parent, and with it the lock, for as long as either has it open. User
+code may fork, and what it forks may live on. So a child closes the files of its parent's locks right after the fork,
+which leaves the lock to the parent, and a parent unlocks before it closes: not every fork is one that Python sees.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+_held: set[FileLock] = set()
+"""The locks of this process."""
 
 
 class FileLock:
@@ -14,27 +23,41 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held: IO[bytes] | None = None
+        self._file: IO[bytes] | None = None
 
     def acquire(self) -> bool:
         """Take the lock if nobody has it; return whether it was free."""
-        file = open(self._path, "ab")  # noqa: SIM115  open for as long as the lock is held
+        self._file = open(self._path, "ab")  # noqa: SIM115  open for as long as the lock is held
+        _held.add(self)  # before it is locked: another thread may fork at any moment
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.close()
+            self._close()
             return False
         except BaseException:
-            file.close()
+            self._close()
             raise
-        self._held = file
         return True
 
     def release(self) -> None:
-        """Give the lock back; harmless without it."""
-        held, self._held = self._held, None
-        if held is not None:
-            held.close()
+        """Give the lock back; harmless without it, also in a process that was forked from the one that has it."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        _held.discard(self)
+        if file is not None:
+            file.close()
+
+
+def _leave_locks_to_parent() -> None:
+    for lock in list(_held):
+        lock._close()
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_parent)
 
 
 @contextmanager
