@@ -27,6 +27,7 @@ StateStoreError
 │   ├── StateUnfinishedError    a tool has begun to make a state there, and has not finished
 │   ├── LocationMismatchError   the Spark checkpoint belongs to another location
 │   ├── RunFencedError          another run of the query has taken over
+│   ├── SnapshotOverdueError    a shard has had no snapshot for too long
 │   ├── AttemptOutdatedError    the batch was committed by another attempt, and built on
 │   ├── CheckpointBehindError   there are commits that the Spark checkpoint does not know
 │   ├── CheckpointAbandonedError  a later run has given up the history of the Spark checkpoint
@@ -196,6 +197,7 @@ from statestore.errors.state import (
     RecoveryError,
     RunFencedError,
     SnapshotFormatError,
+    SnapshotOverdueError,
     SpilledDeltaCorruptedError,
     StateUnfinishedError,
     StoreClosedError,
@@ -313,6 +315,7 @@ __all__ = [
     "ShardCountChangedError",
     "ShardOverlapError",
     "SnapshotFormatError",
+    "SnapshotOverdueError",
     "SpilledDeltaCorruptedError",
     "StateCheckError",
     "StateDirectoryError",

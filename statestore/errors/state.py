@@ -222,6 +222,27 @@ class RunFencedError(LocationError):
         self.by = by
 
 
+class SnapshotOverdueError(LocationError):
+    """A shard has had no snapshot for too long; nothing of the batch was committed."""
+
+    def __init__(
+        self, location: str, *, shard: int, deltas: int, size_bytes: int, limit: int, since: str, last_failure: str
+    ) -> None:
+        super().__init__(
+            location,
+            f"shard {shard} has {deltas} deltas of {size_bytes / 1e6:.1f} MB without a snapshot, since {since}, and "
+            f"stop_after_deltas allows {limit}. The last failure: {last_failure}. Nothing of this batch was committed. "
+            "Mend what keeps the snapshot from being made, and start the query again: it goes on as soon as one is "
+            "complete. To go on without, give RecoveryOptions a larger stop_after_deltas, or 0 for no limit",
+        )
+        self.shard = shard
+        self.deltas = deltas
+        self.size_bytes = size_bytes
+        self.limit = limit
+        self.since = since
+        self.last_failure = last_failure
+
+
 class AttemptOutdatedError(LocationError):
     """The batch that this attempt works on was committed by another attempt, and later ones were built on it."""
 

@@ -66,6 +66,8 @@ class SnapshotFigures(NamedTuple):
     """Of those finished, without tables that they share with the one before."""
     elapsed_ms: float = 0.0
     """Of those finished, from beginning to end."""
+    overdue: int = 0
+    """Shards that have had no snapshot for `warn_after_deltas` deltas or more: they take space and time to restore."""
 
 
 class UpgradeFigures(NamedTuple):

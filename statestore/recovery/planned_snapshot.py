@@ -2,6 +2,7 @@
 
     digests.json              checksums of tables that were uploaded: tables never change
     snapshot-failures         a byte for each time that it went wrong, until a batch counts them
+    last-snapshot-failure     what went wrong last, for people
     snapshot/checkpoint/      the database, as hard links
     snapshot/plan.json        what it is, where it goes, and which files belong to it
     snapshot/uploaded.jsonl   what is there already: an upload that was cut off goes on behind it
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -31,6 +33,7 @@ from statestore.recovery.recorded_names import path_part
 from statestore.recovery.shard_files import new_snapshot_name, parse_snapshot_name, snapshot_directory
 
 TABLE: Final = ".sst"
+_MOST_TOLD: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class PlannedSnapshot:
         self._result = self._home / "result.json"
         self._digests = shard_dir / "digests.json"
         self._failures = shard_dir / "snapshot-failures"
+        self._last_failure = shard_dir / "last-snapshot-failure"
 
     @property
     def is_there(self) -> bool:
@@ -162,10 +166,24 @@ class PlannedSnapshot:
         elapsed_ns = self._result.stat().st_mtime_ns - self._plan.stat().st_mtime_ns
         return SnapshotFigures(finished=1, uploaded_bytes=uploaded_bytes, elapsed_ms=max(0, elapsed_ns) / 1e6)
 
-    def note_failure(self) -> None:
-        """Remember, for `take_failures`, that it went wrong once more."""
+    def note_failure(self, problem: str) -> None:
+        """Remember, for `take_failures` and `last_failure`, that it went wrong once more."""
+        self.note_problem(problem)
         with open(self._failures, "ab") as failures:
             failures.write(b"!")
+
+    def note_problem(self, problem: str) -> None:
+        """Remember, for `last_failure`, what went wrong."""
+        told = f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}: {problem}"
+        self._last_failure.write_text(told[:_MOST_TOLD], encoding="utf-8")
+
+    def last_failure(self) -> str | None:
+        """Return when and how it went wrong last on this machine, None if it never did."""
+        try:
+            with open(self._last_failure, encoding="utf-8", errors="replace") as told:
+                return told.read(_MOST_TOLD)
+        except FileNotFoundError:
+            return None
 
     def take_failures(self) -> int:
         """Return how often it went wrong since this was last asked."""

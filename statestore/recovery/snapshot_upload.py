@@ -51,9 +51,12 @@ class SnapshotUpload:
     @classmethod
     @contextmanager
     def held(
-        cls, location: DurableLocation, local: LocalDirectory, shard_dir: Path, wait_s: float
+        cls, location: DurableLocation, local: LocalDirectory, shard_dir: Path, wait_s: float | None
     ) -> Iterator[SnapshotUpload | None]:
-        """Hand out the shard's upload, None if it is at work; one of this process is waited for up to `wait_s`."""
+        """Hand out the shard's upload, None if it is at work; one of this process is waited for up to `wait_s`.
+
+        None is to its end.
+        """
         thread = _running.get(shard_dir)
         if thread is not None:
             thread.join(wait_s)
@@ -88,10 +91,10 @@ class SnapshotUpload:
             except (StateStoreError, OSError) as failure:
                 # No harm is done: the deltas are there. A later batch takes it up again.
                 _LOG.warning("shard %d: no snapshot yet after version %d: %s", pointer.shard, pointer.version, failure)
-                self._note_failure()
-            except Exception:
+                self._note_failure(failure)
+            except Exception as failure:
                 _LOG.exception("shard %d: giving up the snapshot after version %d", pointer.shard, pointer.version)
-                self._note_failure()
+                self._note_failure(failure)
                 self.planned.clear()
             finally:
                 if lock is not None:
@@ -101,10 +104,10 @@ class SnapshotUpload:
         self._lock = None
         _running[shard_dir] = thread
 
-    def _note_failure(self) -> None:
+    def _note_failure(self, failure: Exception) -> None:
         # It was logged, and the disk may be what failed.
         with suppress(OSError):
-            self.planned.note_failure()
+            self.planned.note_failure(str(failure) or repr(failure))
 
     def _upload(self, plan: UploadPlan, pointer: CommitPointer) -> None:
         planned = self.planned

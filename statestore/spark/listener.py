@@ -125,6 +125,10 @@ def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
         troubles.append(f"spilled {_size(figures.spill.size_bytes)} to local disk: more memory_bytes would be faster")
     if figures.snapshot.failed:
         troubles.append(f"snapshots failed: {figures.snapshot.failed}; the logs of the executors say why")
+    if figures.snapshot.overdue:
+        troubles.append(
+            f"shards without a snapshot for too long: {figures.snapshot.overdue}; in the end the query stops"
+        )
     return troubles
 
 

@@ -301,6 +301,10 @@ def test_a_listener_is_told_of_restores_and_not_of_single_deltas(tmp_path: Path)
         {"snapshot_every_bytes": 0},
         {"snapshot_budget_ms": -1},
         {"retained_versions": 0},
+        {"warn_after_deltas": -1},
+        {"warn_after_deltas": 50},
+        {"stop_after_deltas": -1},
+        {"stop_after_deltas": 50},
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:

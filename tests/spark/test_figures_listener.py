@@ -148,6 +148,10 @@ def test_a_batch_is_one_line(logged: pytest.LogCaptureFixture) -> None:
         (shard(spill=SpillFigures(1, 999_600)), "spilled 1 MB to local disk: more memory_bytes would be faster"),
         (shard(spill=SpillFigures(1, 5_000_000)), "spilled 5 MB to local disk: more memory_bytes would be faster"),
         (shard(snapshot=SnapshotFigures(failed=1)), "snapshots failed: 1; the logs of the executors say why"),
+        (
+            shard(snapshot=SnapshotFigures(overdue=1)),
+            "shards without a snapshot for too long: 1; in the end the query stops",
+        ),
     ],
 )
 def test_what_somebody_should_look_at_is_a_warning(
