@@ -1,7 +1,7 @@
 """Files on a pyarrow filesystem that become visible whole or not at all, each kind of filesystem in its way.
 
     local disk    another name, synced, then renamed
-    HDFS          another name, then renamed
+    HDFS          another name, then renamed; see RenamedFiles for what replaces another file
     object store  an object shows when its upload is complete
 
 Paths are those of the filesystem. Everything here raises what pyarrow and the operating system raise; only what goes
@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
@@ -29,6 +29,7 @@ _LOG = logging.getLogger(__name__)
 _CHUNK_BYTES = 8 << 20
 _CHUNKS_UNDER_WAY = 4
 """Arrow's S3 client sends parts in the background, without bound: at most so many are under way."""
+_NEXT = ".next"
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
@@ -92,7 +93,7 @@ class DurableFiles(ABC):
         Raises LocalDiskFullError or LocalDirectoryError if it is `target` that can't be written.
         """
         try:
-            source = self.retrying.call(f"opening {path}", lambda: self.filesystem.open_input_file(path))
+            source = self.retrying.call(f"opening {path}", lambda: self._open(path))
         except _NOT_THERE:
             return False
         try:
@@ -110,7 +111,7 @@ class DurableFiles(ABC):
         self.retrying.call(f"writing {path}", lambda: self._write_once(path, content))
 
     def entries(self, directory: str) -> list[Any]:
-        """Return pyarrow's FileInfo of the files directly in a directory, none if there is no such directory."""
+        """Return `base_name`, `size` and `mtime_ns` of the files directly in a directory, none if there is none."""
         return [info for info in self._list(directory) if info.type == fs.FileType.File]
 
     def directories(self, directory: str) -> list[str]:
@@ -124,9 +125,12 @@ class DurableFiles(ABC):
         except FileNotFoundError:
             return
 
+    def _open(self, path: str) -> Any:
+        return self.filesystem.open_input_file(path)
+
     def _read_once(self, path: str) -> pa.Buffer | None:
         try:
-            with self.filesystem.open_input_file(path) as source:
+            with self._open(path) as source:
                 return _read_exactly(source, path, 0, source.size())
         except _NOT_THERE:
             return None
@@ -160,7 +164,7 @@ class DurableFiles(ABC):
     def _clean_up(self, path: str) -> None:
         """Delete what a failed write left. If that fails too it is logged, and the first failure is what is raised."""
         try:
-            self.filesystem.delete_file(path)
+            self._delete_once(path)
         except FileNotFoundError:
             return
         except (OSError, pa.ArrowException) as cause:
@@ -232,18 +236,89 @@ class GcsFiles(ObjectFiles):
 
 
 class RenamedFiles(DurableFiles):
-    """Files of a filesystem with directories and an atomic rename, such as HDFS."""
+    """Files of a filesystem with directories and a rename, such as HDFS.
+
+    A rename is atomic while there is no file of the new name. Over one, pyarrow deletes that on HDFS, and renames then:
+    who dies between the two leaves neither. So what replaces a file stands beside it as `NAME.next` first:
+
+        NAME               as it was
+        NAME, NAME.next    brought there in full; counts as not written
+        NAME.next          counts as NAME, to readers and in listings
+        NAME               as it is now
+
+    What is left there the next writer replaces. Two writers must not replace one file at once. A write whose answer was
+    lost may be done again at each of these steps.
+    """
+
+    def entries(self, directory: str) -> list[Any]:
+        """Return `base_name`, `size` and `mtime_ns` of the files directly in a directory, none if there is none."""
+        found = {info.base_name: info for info in super().entries(directory)}
+        files = []
+        for name, info in found.items():
+            stands_for = name.removesuffix(_NEXT)
+            if stands_for == name or stands_for not in found:
+                files.append(_Listed(stands_for, info.size, info.mtime_ns))
+        return files
 
     def _write_once(self, path: str, content: Content) -> None:
         self.filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
-        partial = partial_name(path)
+        if content.size_bytes == 0:
+            # To create is one step, also over another file, and there is nothing that could be half there.
+            self.filesystem.open_output_stream(path).close()
+            return
+        brought = partial_name(path)
         try:
-            with self.filesystem.open_output_stream(partial) as stream:
+            with self.filesystem.open_output_stream(brought) as stream:
                 _send(stream, content)
-            self.filesystem.move(partial, path)
+            if self._is_there(path):
+                self.filesystem.move(brought, f"{path}{_NEXT}")
+                brought = f"{path}{_NEXT}"
+            self.filesystem.move(brought, path)
         except BaseException:
-            self._clean_up(partial)
+            if is_partial(brought):
+                self._clean_up(brought)
             raise
+
+    def _open(self, path: str) -> Any:
+        # From the neighbour it may have been renamed meanwhile, so the name is asked for again, last.
+        for name in (path, f"{path}{_NEXT}"):
+            with suppress(*_NOT_THERE):
+                return self.filesystem.open_input_file(name)
+        return self.filesystem.open_input_file(path)
+
+    def _list(self, directory: str, *, recursive: bool = False) -> list[Any]:
+        # Where pyarrow may take a directory for missing, a listing of HDFS that failed is an empty one.
+        selector = fs.FileSelector(directory, allow_not_found=False, recursive=recursive)
+        try:
+            return list(self.retrying.call(f"listing {directory}", lambda: self.filesystem.get_file_info(selector)))
+        except _NOT_THERE:
+            return []
+
+    def _delete_once(self, path: str) -> None:
+        # The neighbour first: without its file it would be taken for it.
+        for name in (f"{path}{_NEXT}", path):
+            try:
+                self.filesystem.delete_file(name)
+            except OSError:
+                # HDFS's client says of a file that is not there that something went wrong.
+                if self._is_there(name):
+                    raise
+
+    def _is_there(self, path: str) -> bool:
+        """Return whether there is a file. On HDFS only opening it tells a missing file from a failure."""
+        try:
+            self.filesystem.open_input_file(path).close()
+        except _NOT_THERE:
+            return False
+        return True
+
+
+class _Listed(NamedTuple):
+    """A file in a listing, as pyarrow's FileInfo has it."""
+
+    base_name: str
+    size: int
+    mtime_ns: int | None
 
 
 class LocalFiles(DurableFiles):

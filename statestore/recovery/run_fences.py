@@ -70,7 +70,7 @@ class RunFences:
         while epoch is None or _is_shared(names, epoch, self.run):
             epoch = self._leave_fence(pointer, head, names, known)
             names = self._names(pointer)
-        if _fence_names(names)[-1] > FenceName(epoch, self.run):
+        if max(_fence_names(names), default=FenceName(0, "")) > FenceName(epoch, self.run):
             newest = read_fences(self.location, names)[-1]
             raise RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=newest.describe())
         found = max((written for written in _deltas(names) if written.epoch == epoch), default=head)

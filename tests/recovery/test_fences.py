@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hdfs_like import HdfsLikeLocation
 from shards import Shard, stored
 from statestore.errors import (
     AttemptOutdatedError,
@@ -15,14 +16,20 @@ from statestore.errors import (
     RunFencedError,
 )
 from statestore.recovery.fence import read_fences
+from statestore.recovery.location import DurableLocation
 from statestore.recovery.options import RecoveryOptions
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_files import delta_directory, parse_delta_name, parse_fence_name
 
 
+@pytest.fixture(params=[DurableLocation, HdfsLikeLocation])
+def shard(request: pytest.FixtureRequest, tmp_path: Path) -> Shard:
+    return Shard(tmp_path, kind=request.param)
+
+
 def again(shard: Shard, run: str, *, accept_older_checkpoint: bool = False) -> Shard:
     """Return another run on the same state, with local copies of its own."""
-    other = Shard(shard.home, run_name=run)
+    other = Shard(shard.home, run_name=run, kind=shard.kind)
     local = type(shard.state.local)(shard.home / f"local-{run}")
     other.state = replace(other.state, local=local, accept_older_checkpoint=accept_older_checkpoint)
     return other

@@ -1,4 +1,4 @@
-"""The durable location on a local disk, and on a filesystem with an atomic rename that stands in for HDFS."""
+"""The durable location on a local disk, on another filesystem with an atomic rename, and on one that is as HDFS is."""
 
 import errno
 import os
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
+from hdfs_like import HdfsLikeLocation
 from power_loss import DiskThatLosesPower, PowerLost
 from statestore.errors import LocalDirectoryError, LocalDiskFullError, LocationError, LocationNotWritableError
 from statestore.recovery.local_disk import LocalDisk, is_partial, partial_name
@@ -21,14 +22,14 @@ NAME = "shards/0001/deltas/x"
 
 
 class Renaming(DurableLocation):
-    """Stands in for HDFS, whose client library needs a cluster: pyarrow's local filesystem, known to us as another."""
+    """pyarrow's local filesystem, known to us as another."""
 
     def open_filesystem(self) -> tuple[Any, str]:
         local, root = super().open_filesystem()
         return fs.SubTreeFileSystem("/", local), root
 
 
-@pytest.fixture(params=[DurableLocation, Renaming])
+@pytest.fixture(params=[DurableLocation, Renaming, HdfsLikeLocation])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> DurableLocation:
     return request.param(tmp_path / "a state location")
 

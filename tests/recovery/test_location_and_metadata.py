@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hdfs_like import HdfsLikeLocation
 from shards import TOTALS
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import (
@@ -27,9 +28,10 @@ SINK = {"type": "sink", "name": "out", "topic": "out", "parents": ["in"]}
 ASKED = StateMetadata("id-1", 2, "key", (0, 3), (TOTALS,), (SOURCE, SINK))
 
 
-@pytest.fixture
-def location(tmp_path: Path) -> DurableLocation:
-    return DurableLocation(tmp_path / "a state location")
+@pytest.fixture(params=[DurableLocation, HdfsLikeLocation])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> DurableLocation:
+    made: DurableLocation = request.param(tmp_path / "a state location")
+    return made
 
 
 def test_a_relative_path_and_its_uri_are_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,10 +52,11 @@ class Shard:
     home: Path
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
     run_name: str = "run1"
+    kind: type[DurableLocation] = DurableLocation
     state: ShardedState = field(init=False)
 
     def __post_init__(self) -> None:
-        location = DurableLocation(self.home / "state")
+        location = self.kind(self.home / "state")
         local = LocalDirectory(self.home / "local")
         self.state = ShardedState("state-1", location, (TOTALS,), local, recovery=self.recovery, run=self.run_name)
 
