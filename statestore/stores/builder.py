@@ -17,11 +17,13 @@ from statestore.recovery.changelog import Changelog
 from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec
+from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.expiring import EXPIRY_SUFFIX, TimeToLive
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.metered import metered
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.retaining import RetainingLayer
+from statestore.stores.state_serdes import StateSerdes
 from statestore.stores.supplier import BytesStoreSupplier, Duration, KeyValueBytesStoreSupplier
 from statestore.stores.typed_store import TypedStore
 
@@ -169,23 +171,26 @@ class StoreBuilder(Generic[S]):
         """
         spec = self.spec
         record = context or NoRecord()
-        written_for = WrittenFor(record) if self.caching_enabled else record
+        written_for = WrittenFor(record)
         logged = changelog if self.logging_enabled else None
         segments = Segments(inner, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
-        codec = value_codec(self.format, self.value_serde)
+        serdes = StateSerdes(self.name, self.key_serde, self.value_serde)
+        entries = EntryCodec(serdes, value_codec(self.format, serdes), record, written_for)
+        # Without either, a write is for the record that is being processed, and nobody needs to ask twice.
+        differs = self.caching_enabled or entries.keys_with_headers() is not None
+        logged_for = written_for if differs else record
 
         store = inner
         if spec.kind is StoreKind.VERSIONED:
             # Its layers see versions, not bytes: it logs by itself.
-            built = self.store_class(store, self.key_serde, codec, segments, logged, written_for)
+            built = self.store_class(store, entries, segments, logged, logged_for)
         else:
             if segments is not None:
                 store = RetainingLayer(store, segments)
             if logged is not None:
-                store = ChangeLoggingLayer(store, spec, logged, written_for)
-            if isinstance(written_for, WrittenFor):
+                store = ChangeLoggingLayer(store, spec, logged, logged_for)
+            if self.caching_enabled:
                 store = CachingLayer(store, written_for, self.cache_max_bytes)
             time = () if segments is None else (spec, segments)
-            built = self.store_class(store, self.key_serde, codec, *time)
-        built.record_context = record
+            built = self.store_class(store, entries, *time)
         return metered(built, self.format, metrics or StoreMetrics()) if self.metrics_enabled else built

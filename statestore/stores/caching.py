@@ -14,11 +14,15 @@ DEFAULT_CACHE_MAX_BYTES = 10 * 1024 * 1024
 
 
 class WrittenFor:
-    """The record that a write was made for: the one being processed, but while a cache flushes, the write's own."""
+    """The record that a write was made for: the one being processed, but while a cache flushes, the write's own.
+
+    Of a delete it has the headers that the serde of its key has added to, if that takes some.
+    """
 
     def __init__(self, processing: RecordContext) -> None:
         self._processing = processing
         self.flushed: tuple[int, bytes] | None = None
+        self.deleted_with: bytes | None = None
 
     @property
     def timestamp_ms(self) -> int:
@@ -28,7 +32,9 @@ class WrittenFor:
     @property
     def header_bytes(self) -> bytes:
         """The record's headers in KIP-1271's encoding; empty for none."""
-        return self._processing.header_bytes if self.flushed is None else self.flushed[1]
+        if self.flushed is not None:
+            return self.flushed[1]
+        return self._processing.header_bytes if self.deleted_with is None else self.deleted_with
 
 
 class CachingLayer(WriteSet):

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from reprlib import repr as short_repr
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from statestore.bytestore.protocol import Pair
-from statestore.format.serde import HeaderSerde, Serde
+from statestore.bytestore.protocol import Change, Pair
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.value_headers import encode_value_headers, split_value_headers
@@ -27,41 +26,62 @@ from statestore.stores.holders import (
     ValueTimestampHeaders,
     blank_value_timestamp_headers,
 )
+from statestore.stores.state_serdes import StateSerdes
 
 H = TypeVar("H")
 
 Encode = Callable[[Any], "bytes | None"]
 Decode = Callable[[bytes], Any]
 DecodeValues = Callable[[list[Pair]], list[Any]]
+EncodeWithKey = Callable[[Any, Callable[[Headers], bytes]], "Change | None"]
+DecodeWithHeaders = Callable[[bytes], tuple[Any, Headers]]
+_Coders: TypeAlias = tuple[Encode, Decode, "EncodeWithKey | None"]
 
 
 class ValueCodec(NamedTuple):
     """Encodes what a store holds, None for a delete, and decodes stored bytes.
 
-    `encode` raises SerializationError, the others FormatError and DeserializationError.
+    The encoders raise SerializationError, the others FormatError and DeserializationError.
     """
 
-    serde: str
-    """The name of the serde, for errors."""
     encode: Encode
     decode: Decode
     decode_values: DecodeValues
     """Returns the values of many entries alone, without what they were written with: faster, one by one."""
+    encode_with_key: EncodeWithKey | None
+    """Has the key serialized, with headers that its serde may add to, and then the value; returns the bytes of both.
+
+    None in formats without headers.
+    """
+    decode_with_headers: DecodeWithHeaders | None
+    """Returns the headers beside what the store holds, for the key's serde; None in formats without headers."""
 
 
-def value_codec(store_format: StoreFormat, serde: Serde[Any]) -> ValueCodec:
+def value_codec(store_format: StoreFormat, serdes: StateSerdes[Any, Any]) -> ValueCodec:
     """Return the codec for plain values, ValueAndTimestamp, ValueTimestampHeaders or AggregationWithHeaders."""
-    encode, decode = _CODECS[store_format](serde)
-    return ValueCodec(serde.name, encode, decode, _values_decoder(store_format, serde))
+    encode, decode, encode_with_key = _CODECS[store_format](serdes)
+    decode_values = _values_decoder(store_format, serdes, has_headers=encode_with_key is not None)
+    return ValueCodec(
+        encode, decode, decode_values, encode_with_key, None if encode_with_key is None else _beside_headers(decode)
+    )
 
 
-def _values_decoder(store_format: StoreFormat, serde: Serde[Any]) -> DecodeValues:
-    split, with_headers = _PLAIN_VALUES[store_format], serde.with_headers
-    if with_headers is not None and store_format in (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS):
+def _beside_headers(decode: Decode) -> DecodeWithHeaders:
+    def decode_with_headers(stored: bytes) -> tuple[Any, Headers]:
+        holder = decode(stored)
+        return holder, holder.headers
+
+    return decode_with_headers
+
+
+def _values_decoder(store_format: StoreFormat, serdes: StateSerdes[Any, Any], *, has_headers: bool) -> DecodeValues:
+    split, serde = _PLAIN_VALUES[store_format], serdes.value_serde
+    if has_headers and serde.with_headers is not None:
+        value_from = serdes.value_from
 
         def decode_with_headers(pairs: list[Pair]) -> list[Any]:
             parts = (split_stored(store_format, stored) for _, stored in pairs)
-            return [with_headers.deserialize(value, Headers.from_bytes(data or b"")) for value, _, data in parts]
+            return [value_from(value, Headers.from_bytes(data or b"")) for value, _, data in parts]
 
         return decode_with_headers
     if serde.is_identity:
@@ -70,13 +90,13 @@ def _values_decoder(store_format: StoreFormat, serde: Serde[Any]) -> DecodeValue
     return lambda pairs: [deserialize(value) for value in split(pairs)]
 
 
-def _plain(serde: Serde[Any]) -> tuple[Encode, Decode]:
-    serialize = serde.serialize
-    return (lambda value: None if value is None else serialize(value)), serde.deserialize
+def _plain(serdes: StateSerdes[Any, Any]) -> _Coders:
+    serialize = serdes.value_serde.serialize
+    return (lambda value: None if value is None else serialize(value)), serdes.value_serde.deserialize, None
 
 
-def _timestamped(serde: Serde[Any]) -> tuple[Encode, Decode]:
-    serialize, deserialize = serde.serialize, serde.deserialize
+def _timestamped(serdes: StateSerdes[Any, Any]) -> _Coders:
+    serialize, deserialize = serdes.value_serde.serialize, serdes.value_serde.deserialize
 
     def encode(holder: ValueAndTimestamp[Any] | None) -> bytes | None:
         if holder is None or _checked(ValueAndTimestamp, holder).value is None:
@@ -87,11 +107,12 @@ def _timestamped(serde: Serde[Any]) -> tuple[Encode, Decode]:
         timestamp_ms, value = split_value_timestamp(stored)
         return ValueAndTimestamp(deserialize(value), timestamp_ms)
 
-    return encode, decode
+    return encode, decode, None
 
 
-def _timestamped_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
-    serialize, deserialize, with_headers = serde.serialize, serde.deserialize, serde.with_headers
+def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
+    serialize, deserialize = serdes.value_serde.serialize, serdes.value_serde.deserialize
+    raw_value, value_from = serdes.raw_value, serdes.value_from
 
     def encode(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
         if holder is None or _checked(ValueTimestampHeaders, holder).value is None:
@@ -104,37 +125,65 @@ def _timestamped_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
         held._value = deserialize(value)
         return held
 
-    if with_headers is None:
-        return encode, decode
-
-    def encode_with_headers(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
+    def encode_with_key(
+        holder: ValueTimestampHeaders[Any] | None, raw_key: Callable[[Headers], bytes]
+    ) -> Change | None:
         if holder is None or _checked(ValueTimestampHeaders, holder).value is None:
             return None
-        value, header_bytes = _serialized(with_headers, holder.value, holder.headers)
-        return encode_value_timestamp_headers(value, holder.timestamp_ms, header_bytes)
+        headers = holder.headers.copy()
+        key = raw_key(headers)
+        value = raw_value(holder.value, headers)
+        return key, encode_value_timestamp_headers(value, holder.timestamp_ms, headers.to_bytes())
+
+    if serdes.value_serde.with_headers is None:
+        return encode, decode, encode_with_key
+
+    def encode_with_headers(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
+        entry = encode_with_key(holder, _no_key)
+        return None if entry is None else entry[1]
 
     def decode_with_headers(stored: bytes) -> ValueTimestampHeaders[Any]:
         header_bytes, timestamp_ms, value = split_value_timestamp_headers(stored)
         headers = Headers.from_bytes(header_bytes)
-        return ValueTimestampHeaders(with_headers.deserialize(value, headers), timestamp_ms, headers)
+        return ValueTimestampHeaders(value_from(value, headers), timestamp_ms, headers)
 
-    return encode_with_headers, decode_with_headers
+    return encode_with_headers, decode_with_headers, encode_with_key
 
 
-def _aggregation_with_headers(serde: Serde[Any]) -> tuple[Encode, Decode]:
-    with_headers = serde.on_topic(None)
+def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
+    serialize = serdes.value_serde.serialize
+    raw_value, value_from = serdes.raw_value, serdes.value_from
 
     def encode(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
         if holder is None or _checked(AggregationWithHeaders, holder).aggregation is None:
             return None
-        return encode_value_headers(*_serialized(with_headers, holder.aggregation, holder.headers))
+        return encode_value_headers(serialize(holder.aggregation), holder.header_bytes)
+
+    def encode_with_key(
+        holder: AggregationWithHeaders[Any] | None, raw_key: Callable[[Headers], bytes]
+    ) -> Change | None:
+        if holder is None or _checked(AggregationWithHeaders, holder).aggregation is None:
+            return None
+        headers = holder.headers.copy()
+        key = raw_key(headers)
+        aggregation = raw_value(holder.aggregation, headers)
+        return key, encode_value_headers(aggregation, headers.to_bytes())
+
+    def encode_with_headers(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
+        entry = encode_with_key(holder, _no_key)
+        return None if entry is None else entry[1]
 
     def decode(stored: bytes) -> AggregationWithHeaders[Any]:
         header_bytes, value = split_value_headers(stored)
         headers = Headers.from_bytes(header_bytes)
-        return AggregationWithHeaders(with_headers.deserialize(value, headers), headers)
+        return AggregationWithHeaders(value_from(value, headers), headers)
 
-    return encode, decode
+    return encode if serdes.value_serde.with_headers is None else encode_with_headers, decode, encode_with_key
+
+
+def _no_key(headers: Headers) -> bytes:
+    """Stand for a key whose serde takes no headers, and is asked elsewhere."""
+    return b""
 
 
 def _checked(kind: type[H], holder: H) -> H:
@@ -144,13 +193,7 @@ def _checked(kind: type[H], holder: H) -> H:
     return holder
 
 
-def _serialized(serde: HeaderSerde[Any], value: Any, headers: Headers) -> tuple[bytes, bytes]:
-    """Return a value's bytes and those of its headers, to which the serde may have added: to a copy of them."""
-    added_to = headers.copy()
-    return serde.serialize(value, added_to), added_to.to_bytes()
-
-
-_CODECS: Final[dict[StoreFormat, Callable[[Serde[Any]], tuple[Encode, Decode]]]] = {
+_CODECS: Final[dict[StoreFormat, Callable[[StateSerdes[Any, Any]], _Coders]]] = {
     StoreFormat.PLAIN: _plain,
     StoreFormat.TIMESTAMPED: _timestamped,
     StoreFormat.TIMESTAMPED_WITH_HEADERS: _timestamped_with_headers,

@@ -97,25 +97,31 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V]):
 
     def put(self, key: K, value: V | None) -> None:
         """Set what the store holds of `key`; None, or a holder of None, deletes it with its headers."""
-        self._inner.put(self._require_key(key), self._encode(value))
+        if self._keys is None:
+            self._inner.put(self._require_key(key), self._encode(value))
+        else:
+            self._inner.put(*self._to_put(key, value))
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
         """Set `key` if the store holds nothing of it, and return None; else change nothing and return what it holds."""
-        key_bytes = self._require_key(key)
+        key_bytes, stored = self._to_put(key, value)
         present = self._inner.get(key_bytes)
         if present is None:
-            self._inner.put(key_bytes, self._encode(value))
+            self._inner.put(key_bytes, stored)
             return None
         held: V = self._decode(present)
         return held
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
         """Set all entries in order; the whole of them is serialized before the first is written."""
-        self._inner.write([(self._require_key(key), self._encode(value)) for key, value in entries])
+        if self._keys is None:
+            self._inner.write([(self._require_key(key), self._encode(value)) for key, value in entries])
+        else:
+            self._keys.write(self._inner, (self._to_put(key, value) for key, value in entries))
 
     def delete(self, key: K) -> V | None:
         """Delete `key` and return what the store held of it, None if nothing."""
-        key_bytes = self._require_key(key)
+        key_bytes = self._require_key(key) if self._keys is None else self._to_put(key, None)[0]
         stored = self._inner.get(key_bytes)
         self._inner.put(key_bytes, None)
         return None if stored is None else self._decode(stored)

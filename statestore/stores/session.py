@@ -13,11 +13,10 @@ from typing import Any, Generic, TypeVar, overload
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.segments import Segments, segment_prefix
 from statestore.bytestore.store_spec import StoreSpec
-from statestore.format.serde import Serde
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers import Headers
-from statestore.stores.codec import ValueCodec
+from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
@@ -37,12 +36,10 @@ class ReadOnlySessionStore(TypedStore, Generic[K, A]):
     end of the session; within one in the order of the serialized keys, then of end and start.
     """
 
-    def __init__(
-        self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec, spec: StoreSpec, segments: Segments
-    ) -> None:
-        super().__init__(inner, key_serde, codec)
+    def __init__(self, inner: ByteStore, entries: EntryCodec, spec: StoreSpec, segments: Segments) -> None:
+        super().__init__(inner, entries)
         self._segments = segments
-        self._made_of = (inner, key_serde, codec, spec, segments)
+        self._made_of = (inner, entries, spec, segments)
 
     @property
     def stream_time_ms(self) -> int:
@@ -174,9 +171,10 @@ class ReadOnlySessionStore(TypedStore, Generic[K, A]):
     def _sessions(
         self, entries: Generator[tuple[Parsed, bytes], None, None]
     ) -> Generator[tuple[Windowed, A], None, None]:
-        key_object, decode = self._key_object, self._decode_raw
-        for (key, start_ms, end_ms), stored in entries:
-            yield Windowed(key_object(key), start_ms, end_ms), decode(stored)
+        keys, key_object, decode = self._keys, self._key_object, self._decode_raw
+        for (raw_key, start_ms, end_ms), stored in entries:
+            key, held = (key_object(raw_key), decode(stored)) if keys is None else keys.pair(raw_key, stored)
+            yield Windowed(key, start_ms, end_ms), held
 
 
 class SessionStore(ReadOnlySessionStore[K, A]):
@@ -187,15 +185,16 @@ class SessionStore(ReadOnlySessionStore[K, A]):
 
         A session whose segment has expired is not stored. Raises ValueError unless 0 <= start <= end <= 2^63 - 1.
         """
-        self._set(session, self._encode(aggregate))
+        self._set(session, aggregate)
 
     def remove(self, session: Windowed) -> None:
         """Remove a session, if it is there."""
         self._set(session, None)
 
-    def _set(self, session: Windowed, stored: bytes | None) -> None:
+    def _set(self, session: Windowed, aggregate: A | None) -> None:
         session_key, start_ms, end_ms = session
-        key = encode_session_key(self._require_key(session_key), start_ms, end_ms)
+        key_bytes, stored = self._to_put(session_key, aggregate)
+        key = encode_session_key(key_bytes, start_ms, end_ms)
         self._segments.advance(end_ms)
         segment_id = self._segments.id_of(end_ms)
         self._inner.put(segment_prefix(segment_id) + key, stored)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, overload
 
 from statestore.format.serde import Serde
 from statestore.headers import Headers
@@ -23,42 +23,58 @@ class StateSerdes(Generic[K, V]):
         self.state_name = state_name
         self.key_serde = key_serde
         self.value_serde = value_serde
+        self._keys = key_serde.on_topic(None)
+        self._values = value_serde.on_topic(None)
+
+    @overload
+    def key_from(self, raw_key: None, headers: Headers | None = None) -> None: ...
+
+    @overload
+    def key_from(self, raw_key: bytes, headers: Headers | None = None) -> K: ...
 
     def key_from(self, raw_key: bytes | None, headers: Headers | None = None) -> K | None:
         """Return the key in `raw_key`. Raises DeserializationError."""
-        return _deserialized(self.key_serde, raw_key, _given(headers, "key_from"))
+        given = _not_given("key_from") if headers is None else headers
+        return None if raw_key is None else self._keys.deserialize(raw_key, given)
+
+    @overload
+    def value_from(self, raw_value: None, headers: Headers | None = None) -> None: ...
+
+    @overload
+    def value_from(self, raw_value: bytes, headers: Headers | None = None) -> V: ...
 
     def value_from(self, raw_value: bytes | None, headers: Headers | None = None) -> V | None:
         """Return the value in `raw_value`. Raises DeserializationError."""
-        return _deserialized(self.value_serde, raw_value, _given(headers, "value_from"))
+        given = _not_given("value_from") if headers is None else headers
+        return None if raw_value is None else self._values.deserialize(raw_value, given)
+
+    @overload
+    def raw_key(self, key: None, headers: Headers | None = None) -> None: ...
+
+    @overload
+    def raw_key(self, key: K, headers: Headers | None = None) -> bytes: ...
 
     def raw_key(self, key: K | None, headers: Headers | None = None) -> bytes | None:
         """Return the bytes of a key; the serde may add to the headers. Raises SerializationError."""
-        return _serialized(self.key_serde, key, _given(headers, "raw_key"))
+        given = _not_given("raw_key") if headers is None else headers
+        return None if key is None else self._keys.serialize(key, given)
+
+    @overload
+    def raw_value(self, value: None, headers: Headers | None = None) -> None: ...
+
+    @overload
+    def raw_value(self, value: V, headers: Headers | None = None) -> bytes: ...
 
     def raw_value(self, value: V | None, headers: Headers | None = None) -> bytes | None:
         """Return the bytes of a value; the serde may add to the headers. Raises SerializationError."""
-        return _serialized(self.value_serde, value, _given(headers, "raw_value"))
+        given = _not_given("raw_value") if headers is None else headers
+        return None if value is None else self._values.serialize(value, given)
 
 
-def _given(headers: Headers | None, method: str) -> Headers:
-    if headers is None:
-        warnings.warn(
-            f"StateSerdes.{method} without headers is deprecated (KIP-1271): pass the record's headers",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        return Headers()
-    return headers
-
-
-def _deserialized(serde: Serde[V], raw: bytes | None, headers: Headers) -> V | None:
-    if raw is None:
-        return None
-    return serde.on_topic(None).deserialize(raw, headers)
-
-
-def _serialized(serde: Serde[V], value: V | None, headers: Headers) -> bytes | None:
-    if value is None:
-        return None
-    return serde.on_topic(None).serialize(value, headers)
+def _not_given(method: str) -> Headers:
+    warnings.warn(
+        f"StateSerdes.{method} without headers is deprecated (KIP-1271): pass the record's headers",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return Headers()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
-from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.bytestore.record_context import NoRecord, RecordContext
+from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.upgrading import UpgradeProgress, upgradable
 from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
-from statestore.format.serde import Serde
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
 from statestore.stores.caching import CachingLayer
 from statestore.stores.codec import ValueCodec
+from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.expiring import ExpiringLayer
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.metrics import StoreMetrics
@@ -30,19 +30,26 @@ class TypedStore:
 
     metrics: StoreMetrics | None = None
     """Where the operations are measured; None if they are not."""
-    record_context: RecordContext = NoRecord()
-    """The record that is being processed: whose timestamp and headers `put_value` writes."""
 
-    def __init__(self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec) -> None:
+    def __init__(self, inner: ByteStore, entries: EntryCodec) -> None:
         self.name = inner.name
-        self._made_of: tuple[Any, ...] = (inner, key_serde, codec)
+        self.record_context: RecordContext = entries.record
+        """The record that is being processed: whose timestamp and headers `put_value` writes."""
+        self._made_of: tuple[Any, ...] = (inner, entries)
         self._inner = inner
-        self._key_bytes = key_serde.serialize
-        self._key_object = key_serde.deserialize
+        serdes, codec = entries.serdes, entries.values
+        keys = entries.keys_with_headers()
+        self._keys = keys
+        """Passes headers to the serde of keys; None if it takes none, or the store has none."""
+        self._key_bytes: Callable[[Any], bytes] = serdes.key_serde.serialize if keys is None else keys.raw_key
+        self._key_object = serdes.key_serde.deserialize
         self._encode = codec.encode
         self._decode_raw = codec.decode
         self._decode_values = codec.decode_values
-        self._serde_names = f"{key_serde.name} and {codec.serde}"
+        self._serde_names = f"{serdes.key_serde.name} and {serdes.value_serde.name}"
+        if keys is not None:
+            for name in _WRITES.intersection(dir(type(self))):
+                setattr(self, name, keys.ending(getattr(self, name)))
 
     @property
     def is_open(self) -> bool:
@@ -68,8 +75,8 @@ class TypedStore:
 
         It is not measured, and closed with this one.
         """
-        inner, key_serde, codec, *rest = self._all_made_of()
-        return store_class(inner, key_serde, change(codec), *rest)
+        inner, entries, *rest = self._all_made_of()
+        return store_class(inner, entries._replace(values=change(entries.values)), *rest)
 
     def _all_made_of(self) -> tuple[Any, ...]:
         """Return what the class of the store itself is made of; `_made_of` is what its view is made of."""
@@ -111,6 +118,8 @@ class TypedStore:
             return stored
 
         self._encode = watched
+        if self._keys is not None:
+            self._keys.watch_stored(watch)
 
     def close(self) -> None:
         """Close the store and every iterator that it handed out. Closing twice is harmless."""
@@ -139,6 +148,14 @@ class TypedStore:
         if key is None:
             raise TypeError(f"store {self.name!r}: a key must not be None")
         return self._key_bytes(key)
+
+    def _to_put(self, key: Any, holder: Any) -> Change:
+        """Return the bytes of a key and of what is put, None for a delete. Raises TypeError for a key of None."""
+        if key is None:
+            raise TypeError(f"store {self.name!r}: a key must not be None")
+        if self._keys is None:
+            return self._key_bytes(key), self._encode(holder)
+        return self._keys.entry(key, holder)
 
     def _require_open(self) -> None:
         if not self.is_open:
@@ -170,6 +187,7 @@ class TypedStore:
             raise StoreClosedError(self.name)
 
     def _pairs_decoded(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
+        if self._keys is not None:
+            return (self._keys.pair(key, stored) for key, stored in pairs)
         key_object, decode = self._key_object, self._decode_raw
-        for key, stored in pairs:
-            yield key_object(key), decode(stored)
+        return ((key_object(key), decode(stored)) for key, stored in pairs)

@@ -14,11 +14,10 @@ from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.segments import Segments
 from statestore.bytestore.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
-from statestore.format.serde import Serde
 from statestore.format.window_key import check_time
 from statestore.headers import Headers
 from statestore.recovery.changelog import Changelog
-from statestore.stores.codec import ValueCodec
+from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.typed_store import TypedStore
@@ -38,11 +37,11 @@ class ResultOrder(Enum):
 class ReadOnlyVersionedKeyValueStore(TypedStore, Generic[K, V]):
     """The versions of keys, which can only be read."""
 
-    def __init__(self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec, segments: Segments) -> None:
-        super().__init__(inner, key_serde, codec)
+    def __init__(self, inner: ByteStore, entries: EntryCodec, segments: Segments) -> None:
+        super().__init__(inner, entries)
         self._segments = segments
         self._rows = VersionedRows(inner, segments)
-        self._made_of = (inner, key_serde, codec, segments)
+        self._made_of = (inner, entries, segments)
 
     @property
     def stream_time_ms(self) -> int:
@@ -103,13 +102,12 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
     def __init__(
         self,
         inner: ByteStore,
-        key_serde: Serde[Any],
-        codec: ValueCodec,
+        entries: EntryCodec,
         segments: Segments,
         changelog: Changelog | None,
         context: RecordContext,
     ) -> None:
-        super().__init__(inner, key_serde, codec, segments)
+        super().__init__(inner, entries, segments)
         self._changelog = changelog
         self._context = context
 
@@ -119,7 +117,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
         Return the time at which it ceases to be valid, -1 if it is the latest, -2^63 if it is older than the history
         that is kept and was not stored. Raises ValueError unless the time is 0 to 2^63 - 1.
         """
-        return self._put(key, self._encode(value), timestamp_ms)
+        return self._put(key, value, timestamp_ms)
 
     def delete(self, key: K, timestamp_ms: int) -> VersionedRecord[V] | None:
         """Delete `key` from `timestamp_ms` on, and return the version that was valid then, None if none was."""
@@ -135,8 +133,8 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
     def _all_made_of(self) -> tuple[Any, ...]:
         return (*self._made_of, self._changelog, self._context)
 
-    def _put(self, key: K, stored: bytes | None, timestamp_ms: int) -> int:
-        key_bytes = self._require_key(key)
+    def _put(self, key: K, holder: Any, timestamp_ms: int) -> int:
+        key_bytes, stored = self._to_put(key, holder)
         check_time("timestamp_ms", timestamp_ms)
         valid_to_ms = self._rows.put(key_bytes, stored, timestamp_ms)
         if valid_to_ms == NOT_PUT:
@@ -151,8 +149,7 @@ class VersionedKeyValueStoreWithHeaders(VersionedKeyValueStore[K, V]):
 
     def put(self, key: K, value: V | None, timestamp_ms: int, headers: Headers | None = None) -> int:
         """Do what VersionedKeyValueStore.put does, with headers; None means none. A delete keeps no headers."""
-        stored = None if value is None else self._encode(AggregationWithHeaders.make(value, headers))
-        return self._put(key, stored, timestamp_ms)
+        return self._put(key, AggregationWithHeaders.make(value, headers), timestamp_ms)
 
     def put_value(
         self, key: K, value: V | None, *, timestamp_ms: int | None = None, headers: Headers | None = None

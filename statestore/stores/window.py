@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar, overload
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.segments import Segments, segment_prefix
 from statestore.bytestore.store_spec import StoreSpec
-from statestore.format.serde import Serde
 from statestore.format.window_key import (
     MAX_SEQUENCE,
     MAX_TIME_MS,
@@ -22,7 +21,7 @@ from statestore.format.window_key import (
     split_window_key,
 )
 from statestore.headers import Headers
-from statestore.stores.codec import ValueCodec
+from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
@@ -41,15 +40,13 @@ class ReadOnlyWindowStore(TypedStore, Generic[K, V]):
     one, in the order of the serialized keys and then of time. With duplicates, in the order in which they were put.
     """
 
-    def __init__(
-        self, inner: ByteStore, key_serde: Serde[Any], codec: ValueCodec, spec: StoreSpec, segments: Segments
-    ) -> None:
-        super().__init__(inner, key_serde, codec)
+    def __init__(self, inner: ByteStore, entries: EntryCodec, spec: StoreSpec, segments: Segments) -> None:
+        super().__init__(inner, entries)
         assert spec.window_size_ms is not None  # checked when the spec was made
         self._window_size_ms = spec.window_size_ms
         self._retain_duplicates = spec.retain_duplicates
         self._segments = segments
-        self._made_of = (inner, key_serde, codec, spec, segments)
+        self._made_of = (inner, entries, spec, segments)
 
     @property
     def stream_time_ms(self) -> int:
@@ -174,10 +171,11 @@ class ReadOnlyWindowStore(TypedStore, Generic[K, V]):
     def _windowed(
         self, entries: Generator[tuple[Parsed, bytes], None, None]
     ) -> Generator[tuple[Windowed, V], None, None]:
-        key_object, decode, size_ms = self._key_object, self._decode_raw, self._window_size_ms
-        for (key, start_ms, _), stored in entries:
+        keys, key_object, decode, size_ms = self._keys, self._key_object, self._decode_raw, self._window_size_ms
+        for (raw_key, start_ms, _), stored in entries:
             end_ms = min(start_ms + size_ms, MAX_TIME_MS)
-            yield Windowed(key_object(key), start_ms, end_ms), decode(stored)
+            key, held = (key_object(raw_key), decode(stored)) if keys is None else keys.pair(raw_key, stored)
+            yield Windowed(key, start_ms, end_ms), held
 
 
 class WindowStore(ReadOnlyWindowStore[K, V]):
@@ -191,9 +189,8 @@ class WindowStore(ReadOnlyWindowStore[K, V]):
         A store that retains duplicates keeps what was put before, and None changes nothing in it, not even its stream
         time. A window whose segment has expired is not stored. Raises ValueError unless the start is 0 to 2^63 - 1.
         """
-        key_bytes = self._require_key(key)
+        key_bytes, stored = self._to_put(key, value)
         check_time("window_start_ms", window_start_ms)
-        stored = self._encode(value)
         if stored is not None or not self._retain_duplicates:
             self._segments.advance(window_start_ms)
         segment_id = self._segments.id_of(window_start_ms)

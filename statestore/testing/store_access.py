@@ -128,8 +128,20 @@ class StoreAccess(ABC):
 
 def _mapped(codec: ValueCodec, mapping: _Mapping) -> ValueCodec:
     encode, decode = codec.encode, codec.decode
+    encode_with_key, decode_with_headers = codec.encode_with_key, codec.decode_with_headers
     shown, held = mapping
-    return codec._replace(
+    mapped = codec._replace(
         encode=lambda value: encode(None if value is None else held(value)),
         decode=lambda stored: shown(decode(stored)),
+    )
+    if encode_with_key is None or decode_with_headers is None:
+        return mapped
+
+    def decode_shown_with_headers(stored: bytes) -> tuple[Any, Headers]:
+        holder, headers = decode_with_headers(stored)
+        return shown(holder), headers
+
+    return mapped._replace(
+        encode_with_key=lambda value, raw_key: encode_with_key(None if value is None else held(value), raw_key),
+        decode_with_headers=decode_shown_with_headers,
     )

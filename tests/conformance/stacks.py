@@ -146,7 +146,8 @@ SESSION: Final = _kind(
 
 def _put_version(store: Any, hold: Hold, entry: Entry) -> int:
     # A version's value is no holder: its headers are an argument of their own.
-    headers = () if hold(0) == 0 else (HEADERS,)
+    held = hold(0)
+    headers = () if held == 0 else (held.headers,)
     return store.put(*entry, *headers)
 
 

@@ -16,8 +16,10 @@ import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.serialization.Deserializer;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.serialization.Serializer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 import org.apache.kafka.streams.StreamsConfig;
@@ -331,11 +333,15 @@ public final class RunTopologies {
         }
 
         <V> StoreBuilder<?> withHeaders(String name, Serde<V> values) {
+            return withHeaders(name, STRING, values);
+        }
+
+        <V> StoreBuilder<?> withHeaders(String name, Serde<String> keys, Serde<V> values) {
             return Stores.timestampedKeyValueStoreWithHeadersBuilder(
                 persistent
                     ? Stores.persistentTimestampedKeyValueStoreWithHeaders(name)
                     : Stores.inMemoryKeyValueStore(name),
-                STRING, values);
+                keys, values);
         }
 
         StoreBuilder<?> window(String name) {
@@ -355,11 +361,15 @@ public final class RunTopologies {
         }
 
         StoreBuilder<?> windowWithHeaders(String name) {
+            return windowWithHeaders(name, STRING);
+        }
+
+        StoreBuilder<?> windowWithHeaders(String name, Serde<String> keys) {
             return Stores.timestampedWindowStoreWithHeadersBuilder(
                 persistent
                     ? Stores.persistentTimestampedWindowStoreWithHeaders(name, RETENTION, WINDOW, false)
                     : Stores.inMemoryWindowStore(name, RETENTION, WINDOW, false),
-                STRING, STRING);
+                keys, STRING);
         }
 
         StoreBuilder<?> session(String name) {
@@ -371,11 +381,15 @@ public final class RunTopologies {
         }
 
         StoreBuilder<?> sessionWithHeaders(String name) {
+            return sessionWithHeaders(name, STRING);
+        }
+
+        StoreBuilder<?> sessionWithHeaders(String name, Serde<String> keys) {
             return Stores.sessionStoreWithHeadersBuilder(
                 persistent
                     ? Stores.persistentSessionStoreWithHeaders(name, RETENTION)
                     : Stores.inMemorySessionStore(name, RETENTION),
-                STRING, STRING);
+                keys, STRING);
         }
     }
 
@@ -390,6 +404,7 @@ public final class RunTopologies {
         TOPOLOGIES.put("windows", RunTopologies::windows);
         TOPOLOGIES.put("sessions", RunTopologies::sessions);
         TOPOLOGIES.put("versions", RunTopologies::versions);
+        TOPOLOGIES.put("tenant-keys", RunTopologies::tenantKeys);
         TOPOLOGIES.put("stream-punctuation", RunTopologies::streamPunctuation);
         TOPOLOGIES.put("wall-clock-punctuation", RunTopologies::wallClockPunctuation);
         TOPOLOGIES.put("punctuations-due-together", RunTopologies::punctuationsDueTogether);
@@ -571,6 +586,79 @@ public final class RunTopologies {
                 STRING, STRING),
             "remember");
         return Kit.sink(topology, "sink", "out", "remember");
+    }
+
+    /**
+     * Keys are stored behind the tenant that the headers name, and read with the headers they were stored with. The
+     * serde marks the headers that it serializes with; those of a record are marked by each read of it in Kafka Streams.
+     */
+    private static Topology tenantKeys(Kit kit) {
+        Serde<String> keys = Serdes.serdeFrom(new Serializer<>() {
+            @Override
+            public byte[] serialize(String topic, String key) {
+                throw new UnsupportedOperationException("no headers");
+            }
+
+            @Override
+            public byte[] serialize(String topic, Headers headers, String key) {
+                if (key == null) {
+                    return null; // an open end of a range
+                }
+                headers.add("keyed", bytes(key));
+                return bytes(tenant(headers) + "/" + key);
+            }
+        }, new Deserializer<>() {
+            @Override
+            public String deserialize(String topic, byte[] data) {
+                throw new UnsupportedOperationException("no headers");
+            }
+
+            @Override
+            public String deserialize(String topic, Headers headers, byte[] data) {
+                return string(data) + " of " + tenant(headers);
+            }
+        });
+        Topology topology = kit.topology("in").addProcessor("keep", each((context, record) -> {
+            var plain = context.<KeyValueStore<String, ValueTimestampHeaders<String>>>getStateStore("plain");
+            var windows = context.<WindowStore<String, ValueTimestampHeaders<String>>>getStateStore("windows");
+            var sessions = context.<SessionStore<String, AggregationWithHeaders<String>>>getStateStore("sessions");
+            var session = new Windowed<>(record.key(), new SessionWindow(0, 5));
+            var found = new ArrayList<String>();
+            found.add("" + ValueTimestampHeaders.getValueOrNull(plain.get(record.key())));
+            found.add("" + ValueTimestampHeaders.getValueOrNull(windows.fetch(record.key(), 0)));
+            found.add("" + AggregationWithHeaders.getAggregationOrNull(sessions.fetchSession(record.key(), 0, 5)));
+            try (var range = plain.range(record.key(), record.key())) {
+                range.forEachRemaining(pair -> found.add(pair.key));
+            }
+            record.headers().remove("keyed");
+            if (record.value() == null) {
+                found.add("" + ValueTimestampHeaders.getValueOrNull(plain.delete(record.key())));
+                windows.put(record.key(), null, 0);
+                sessions.remove(session);
+            } else {
+                var absent = ValueTimestampHeaders.make("absent", 7, new RecordHeaders(record.headers()));
+                plain.putIfAbsent("absent-" + record.key(), absent);
+                var held = ValueTimestampHeaders.make(
+                    record.value(), record.timestamp(), new RecordHeaders(record.headers()));
+                plain.put(record.key(), held);
+                windows.put(
+                    record.key(),
+                    ValueTimestampHeaders.make(record.value(), record.timestamp(), new RecordHeaders(record.headers())),
+                    0);
+                sessions.put(
+                    session, AggregationWithHeaders.make(record.value(), new RecordHeaders(record.headers())));
+            }
+            context.forward(record.withValue(String.join(",", found)));
+        }), "source")
+            .addStateStore(kit.withHeaders("plain", keys, STRING), "keep")
+            .addStateStore(kit.windowWithHeaders("windows", keys), "keep")
+            .addStateStore(kit.sessionWithHeaders("sessions", keys), "keep");
+        return Kit.sink(topology, "sink", "out", "keep");
+    }
+
+    private static String tenant(Headers headers) {
+        var found = headers.lastHeader("tenant");
+        return found == null ? "nobody" : string(found.value());
     }
 
     /** Two schedules on stream time, which are never due for the same time. */

@@ -88,10 +88,10 @@ class Kit:
         made = Stores.persistent_timestamped_key_value_store if self.persistent else Stores.in_memory_key_value_store
         return Stores.timestamped_key_value_store_builder(made(name), STRING, values)
 
-    def with_headers(self, name: str, values: Serde[Any] = STRING) -> StoreBuilder[Any]:
+    def with_headers(self, name: str, values: Serde[Any] = STRING, keys: Serde[Any] = STRING) -> StoreBuilder[Any]:
         on_disk = Stores.persistent_timestamped_key_value_store_with_headers
         made = on_disk if self.persistent else Stores.in_memory_key_value_store
-        return Stores.timestamped_key_value_store_with_headers_builder(made(name), STRING, values)
+        return Stores.timestamped_key_value_store_with_headers_builder(made(name), keys, values)
 
     def window(self, name: str) -> StoreBuilder[Any]:
         made = Stores.persistent_window_store if self.persistent else Stores.in_memory_window_store
@@ -101,18 +101,18 @@ class Kit:
         made = Stores.persistent_timestamped_window_store if self.persistent else Stores.in_memory_window_store
         return Stores.timestamped_window_store_builder(made(name, RETENTION_MS, WINDOW_MS), STRING, STRING)
 
-    def window_with_headers(self, name: str) -> StoreBuilder[Any]:
+    def window_with_headers(self, name: str, keys: Serde[Any] = STRING) -> StoreBuilder[Any]:
         on_disk = Stores.persistent_timestamped_window_store_with_headers
         made = on_disk if self.persistent else Stores.in_memory_window_store
-        return Stores.timestamped_window_store_with_headers_builder(made(name, RETENTION_MS, WINDOW_MS), STRING, STRING)
+        return Stores.timestamped_window_store_with_headers_builder(made(name, RETENTION_MS, WINDOW_MS), keys, STRING)
 
     def session(self, name: str) -> StoreBuilder[Any]:
         made = Stores.persistent_session_store if self.persistent else Stores.in_memory_session_store
         return Stores.session_store_builder(made(name, RETENTION_MS), STRING, STRING)
 
-    def session_with_headers(self, name: str) -> StoreBuilder[Any]:
+    def session_with_headers(self, name: str, keys: Serde[Any] = STRING) -> StoreBuilder[Any]:
         made = Stores.persistent_session_store_with_headers if self.persistent else Stores.in_memory_session_store
-        return Stores.session_store_with_headers_builder(made(name, RETENTION_MS), STRING, STRING)
+        return Stores.session_store_with_headers_builder(made(name, RETENTION_MS), keys, STRING)
 
 
 def with_global_store(topology: Topology, store: str, source_name: str, topic: str, processor: str) -> Topology:

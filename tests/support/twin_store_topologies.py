@@ -10,6 +10,7 @@ from statestore import (
     ProcessorContext,
     PunctuationType,
     Record,
+    Serdes,
     Stores,
     Topology,
     ValueAndTimestamp,
@@ -121,6 +122,49 @@ def sessions(kit: Kit) -> Topology:
     topology.add_state_store(kit.session("plain"), "merge")
     topology.add_state_store(kit.session_with_headers("headers"), "merge")
     return sink(topology, "sink", "out", "merge")
+
+
+def _tenant(headers: Headers) -> str:
+    found = headers.last_header("tenant")
+    return "nobody" if found is None else (found.value or b"").decode()
+
+
+def _of_tenant(topic: str | None, headers: Headers, key: str) -> bytes:
+    headers.add("keyed", key.encode())
+    return f"{_tenant(headers)}/{key}".encode()
+
+
+TENANT_KEYS = Serdes.of_topics(
+    "tenant keys", _of_tenant, lambda topic, headers, data: f"{data.decode()} of {_tenant(headers)}"
+)
+
+
+def tenant_keys(kit: Kit) -> Topology:
+    def keep(context: ProcessorContext, record: Record[Any, Any]) -> None:
+        plain, windows, sessions = (context.state_store(name) for name in ("plain", "windows", "sessions"))
+        key, value, session = record.key, record.value, Windowed(record.key, 0, 5)
+        found = [
+            text(ValueTimestampHeaders.get_value_or_null(held)) for held in (plain.get(key), windows.fetch(key, 0))
+        ]
+        found.append(text(AggregationWithHeaders.get_aggregation_or_null(sessions.fetch_session(key, 0, 5))))
+        found += [name for name, _ in plain.range(key, key)]
+        if value is None:
+            found.append(text(ValueTimestampHeaders.get_value_or_null(plain.delete(key))))
+            windows.put(key, None, 0)
+            sessions.remove(session)
+        else:
+            plain.put_if_absent(f"absent-{key}", ValueTimestampHeaders.make("absent", 7, record.headers))
+            held = ValueTimestampHeaders.make(value, record.timestamp_ms, record.headers)
+            plain.put(key, held)
+            windows.put(key, held, 0)
+            sessions.put(session, AggregationWithHeaders.make(value, record.headers))
+        context.forward(record.with_value(",".join(found)))
+
+    topology = kit.topology("in").add_processor("keep", each(keep), ["source"])
+    topology.add_state_store(kit.with_headers("plain", keys=TENANT_KEYS), "keep")
+    topology.add_state_store(kit.window_with_headers("windows", TENANT_KEYS), "keep")
+    topology.add_state_store(kit.session_with_headers("sessions", TENANT_KEYS), "keep")
+    return sink(topology, "sink", "out", "keep")
 
 
 def versions(kit: Kit) -> Topology:

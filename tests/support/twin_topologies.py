@@ -16,7 +16,7 @@ from statestore import (
     ValueTimestampHeaders,
 )
 from twin_kit import STRING, Init, Kit, describe, each, forward_all, passing, put, sink, source, text, with_global_store
-from twin_store_topologies import cached, counts, running_total, sessions, versions, windows
+from twin_store_topologies import cached, counts, running_total, sessions, tenant_keys, versions, windows
 from wrong_topologies import WRONG_TOPOLOGIES
 
 STREAM_TIME, WALL_CLOCK_TIME = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
@@ -334,6 +334,7 @@ TOPOLOGIES: dict[str, Callable[[Kit], Topology]] = {
     "windows": windows,
     "sessions": sessions,
     "versions": versions,
+    "tenant-keys": tenant_keys,
     "stream-punctuation": stream_punctuation,
     "wall-clock-punctuation": wall_clock_punctuation,
     "punctuations-due-together": punctuations_due_together,

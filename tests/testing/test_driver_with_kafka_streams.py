@@ -91,6 +91,28 @@ FIXED = {
         "fan-out-to-sources",
         (pipe("in", "k", "b9c9a8b1", 1), pipe("in", "k", "c7b7a7a7b7", 1), pipe("topic-a", "k", "", 0)),
     ),
+    **{
+        f"keys of tenants, {'on disk' if persistent else 'in memory'}": Scenario(
+            "tenant-keys",
+            tuple(
+                pipe("in", key, value, time_ms, [("tenant", tenant)] if tenant else [])
+                for time_ms, (key, value, tenant) in enumerate(
+                    (
+                        ("k", "v", "a"),
+                        ("k", "w", "b"),
+                        ("k", "x", "a"),
+                        ("k", "y", None),
+                        ("k", None, "b"),
+                        ("k", None, "c"),
+                        ("l", "z", "b"),
+                        ("k", "again", "b"),
+                    )
+                )
+            ),
+            persistent=persistent,
+        )
+        for persistent in (False, True)
+    },
     "global store written from outside": Scenario(
         "global-store", (put("table", "k", "v"), pipe("in", "k", "x", 5), pipe("table-topic", "k", None, 9))
     ),
