@@ -1,4 +1,4 @@
-"""`HeadersBytesStore`: the conversions to the format with headers, under the name that KIP-1271 gives them."""
+"""`HeadersBytesStore`: the stores whose bytes have headers, and the conversions to their format. Source: KIP-1271."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from statestore.format.value_timestamp_headers import (
 
 
 class HeadersBytesStore:
-    """Turns stored values without headers into stored values with empty ones; None stays None.
+    """Marks the stores whose bytes have headers; turns stored values without headers into ones with empty headers.
 
-    In Kafka Streams it also marks the stores whose bytes have headers. Here that is recorded: `StoreSpec.format`.
+    None stays None. What is on disk is recorded: `StoreSpec.format`.
     """
 
     convert_to_header_format = staticmethod(convert_to_header_format)

@@ -207,17 +207,29 @@ class AggregationWithHeaders(_Headed, Generic[V]):
     get_value_or_null = get_aggregation_or_null
 
 
-class VersionedRecord(_Timestamped[V]):
-    """A version of a key: its value, and from when and until when it was valid. `timestamp_ms` is when it began."""
+class VersionedRecord(_Timestamped[V], _Headed):
+    """A version of a key: its value, from when and until when it was valid, and the headers it was written with.
 
-    __slots__ = ("_valid_to_ms",)
-    _FIELDS: ClassVar[tuple[str, ...]] = ("value", "timestamp_ms", "valid_to_ms")
+    `timestamp_ms` is when it began. Headers are empty where a store keeps none; None means none.
+    """
 
-    def __init__(self, value: V, timestamp_ms: int, valid_to_ms: int | None = None) -> None:
+    __slots__ = ("_headers", "_valid_to_ms")
+    _FIELDS: ClassVar[tuple[str, ...]] = ("value", "timestamp_ms", "valid_to_ms", "headers")
+
+    def __init__(
+        self, value: V, timestamp_ms: int, valid_to_ms: int | None = None, headers: Headers | bytes | None = None
+    ) -> None:
         super().__init__(value, timestamp_ms)
         if value is None:
             raise TypeError("a version has a value; the store that deleted it has none to hand out")
         self._valid_to_ms = None if valid_to_ms is None else _checked_time("valid_to_ms", valid_to_ms)
+        self._headers = b"" if headers is None else _own_bytes(headers)
+
+    def __eq__(self, other: object) -> bool:
+        # Kafka's trunk has one class for versions with and without headers, the KIP two.
+        return self._values() == other._values() if isinstance(other, VersionedRecord) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # headers are mutable, and values may be
 
     @property
     def valid_to_ms(self) -> int | None:
@@ -225,17 +237,10 @@ class VersionedRecord(_Timestamped[V]):
         return self._valid_to_ms
 
 
-class VersionedRecordWithHeaders(VersionedRecord[V], _Headed):
-    """A version of a key with the headers it was written with."""
+class VersionedRecordWithHeaders(VersionedRecord[V]):
+    """A version of a key in a store with headers."""
 
-    __slots__ = ("_headers",)
-    _FIELDS = ("value", "timestamp_ms", "valid_to_ms", "headers")
-
-    def __init__(
-        self, value: V, timestamp_ms: int, valid_to_ms: int | None = None, headers: Headers | bytes | None = None
-    ) -> None:
-        super().__init__(value, timestamp_ms, valid_to_ms)
-        self._headers = b"" if headers is None else _own_bytes(headers)
+    __slots__ = ()
 
     @classmethod
     def make(

@@ -15,8 +15,10 @@ from statestore.errors import DeserializationError, FormatError, StoreClosedErro
 from statestore.format.serde import Serde
 from statestore.headers import Headers
 from statestore.stores.expiring import ExpiringLayer, ExpiryTimes
+from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator
+from statestore.stores.readable_store import ReadableStore
 from statestore.stores.typed_store import TypedStore
 
 K = TypeVar("K")
@@ -25,7 +27,7 @@ V = TypeVar("V")
 _VALUES_AT_ONCE = 512
 
 
-class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
+class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
     """A map of keys to values that can only be read.
 
     A key of None raises TypeError everywhere. Keys are ordered by their serialized bytes, unsigned.
@@ -92,7 +94,7 @@ class ReadOnlyKeyValueStore(TypedStore, Generic[K, V]):
         return self._iterate(self._pairs_decoded(self._inner.range(first, last, reverse=reverse)))
 
 
-class KeyValueStore(ReadOnlyKeyValueStore[K, V]):
+class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
     """A map of keys to values."""
 
     def put(self, key: K, value: V | None) -> None:
@@ -135,7 +137,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V]):
         return layer
 
     def read_only(self) -> ReadOnlyKeyValueStore[K, V]:
-        """Return a view of the store that has no methods to write."""
+        """Return a view of the store that has its methods to read, and no other ones."""
         return ReadOnlyKeyValueStore(*self._made_of)
 
 
@@ -147,7 +149,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         self.put(key, ValueAndTimestamp.make(value, self._timestamp_to_put(timestamp_ms)))
 
 
-class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders[V]]):
+class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders[V]], HeadersBytesStore):
     """A map of keys to values, each with the timestamp and headers it was written with.
 
     Headers are not parsed on the way in or out: only who looks into `headers` of a result pays for it.

@@ -17,8 +17,10 @@ from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers import Headers
 from statestore.stores.entry_codec import EntryCodec
+from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
+from statestore.stores.readable_store import ReadableStore
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
 from statestore.stores.typed_store import TypedStore
 
@@ -29,7 +31,7 @@ _END = struct.Struct(">q")
 _GREATEST_SUFFIX = _END.pack(MAX_TIME_MS) * 2
 
 
-class ReadOnlySessionStore(TypedStore, Generic[K, A]):
+class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
     """Aggregates by key and session, which can only be read.
 
     Sessions that end before the stream time less the retention are not shown. Entries come segment by segment, by the
@@ -177,7 +179,7 @@ class ReadOnlySessionStore(TypedStore, Generic[K, A]):
             yield Windowed(key, start_ms, end_ms), held
 
 
-class SessionStore(ReadOnlySessionStore[K, A]):
+class SessionStore(ReadOnlySessionStore[K, A], TypedStore):
     """Aggregates by key and session."""
 
     def put(self, session: Windowed, aggregate: A | None) -> None:
@@ -202,7 +204,7 @@ class SessionStore(ReadOnlySessionStore[K, A]):
             self._segments.used(segment_id)
 
     def read_only(self) -> ReadOnlySessionStore[K, A]:
-        """Return a view of the store that has no methods to write."""
+        """Return a view of the store that has its methods to read, and no other ones."""
         return ReadOnlySessionStore(*self._made_of)
 
 
@@ -210,7 +212,9 @@ class ReadOnlySessionStoreWithHeaders(ReadOnlySessionStore[K, AggregationWithHea
     """Aggregates with headers by key and session, which can only be read."""
 
 
-class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[A]]):
+class SessionStoreWithHeaders(
+    SessionStore[K, AggregationWithHeaders[A]], ReadOnlySessionStoreWithHeaders[K, A], HeadersBytesStore
+):
     """Aggregates by key and session, each with the headers it was written with."""
 
     def put_value(self, session: Windowed, aggregate: A | None, *, headers: Headers | None = None) -> None:
@@ -222,5 +226,5 @@ class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[A]]):
         self.put(session, held)
 
     def read_only(self) -> ReadOnlySessionStoreWithHeaders[K, A]:
-        """Return a view of the store that has no methods to write."""
+        """Return a view of the store that has its methods to read, and no other ones."""
         return ReadOnlySessionStoreWithHeaders(*self._made_of)

@@ -1,74 +1,45 @@
-"""What all typed stores have in common: serdes, errors that name the store, iterators, upgrade."""
+"""What all typed stores have in common beside what can be read: caches, upgrade, what `put_value` writes, the end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.upgrading import UpgradeProgress, upgradable
-from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
 from statestore.stores.caching import CachingLayer
 from statestore.stores.codec import ValueCodec
 from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.expiring import ExpiringLayer
-from statestore.stores.iterator import StoreIterator
 from statestore.stores.metrics import StoreMetrics
+from statestore.stores.readable_store import WRITES, ReadableStore
 from statestore.stores.retaining import dropped_records
 
-E = TypeVar("E")
-
-_WRITES = frozenset({"put", "put_value", "put_if_absent", "put_all", "delete", "remove"})
 T = TypeVar("T")
 
 
-class TypedStore:
+class TypedStore(ReadableStore):
     """A store of typed keys and values over bytes. Every method raises StoreClosedError once it is closed."""
 
     metrics: StoreMetrics | None = None
     """Where the operations are measured; None if they are not."""
 
     def __init__(self, inner: ByteStore, entries: EntryCodec) -> None:
-        self.name = inner.name
+        super().__init__(inner, entries)
         self.record_context: RecordContext = entries.record
         """The record that is being processed: whose timestamp and headers `put_value` writes."""
-        self._made_of: tuple[Any, ...] = (inner, entries)
-        self._inner = inner
-        serdes, codec = entries.serdes, entries.values
-        keys = entries.keys_with_headers()
-        self._keys = keys
-        """Passes headers to the serde of keys; None if it takes none, or the store has none."""
-        self._key_bytes: Callable[[Any], bytes] = serdes.key_serde.serialize if keys is None else keys.raw_key
-        self._key_object = serdes.key_serde.deserialize
-        self._encode = codec.encode
-        self._decode_raw = codec.decode
-        self._decode_values = codec.decode_values
-        self._serde_names = f"{serdes.key_serde.name} and {serdes.value_serde.name}"
-        if keys is not None:
-            for name in _WRITES.intersection(dir(type(self))):
-                setattr(self, name, keys.ending(getattr(self, name)))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the store has not been closed yet."""
-        return self._inner.is_open
-
-    @property
-    def stream_time_ms(self) -> int | None:
-        """The latest time that was put into the store; None for a store that does not keep time."""
-        return None
+        self._encode = entries.values.encode
+        if self._keys is not None:
+            for name in WRITES.intersection(dir(type(self))):
+                setattr(self, name, self._keys.ending(getattr(self, name)))
 
     @property
     def dropped_records(self) -> int:
         """How many writes of windows or sessions came too late, so that they were not stored."""
         return dropped_records(self._inner)
-
-    def read_only(self) -> TypedStore:
-        """Return a view of the store that has no methods to write; of a view, itself."""
-        return self
 
     def with_codec(self, store_class: Callable[..., T], change: Callable[[ValueCodec], ValueCodec]) -> T:
         """Return a store of another class on the bytes and layers of this one, whose values go through another codec.
@@ -81,12 +52,6 @@ class TypedStore:
     def _all_made_of(self) -> tuple[Any, ...]:
         """Return what the class of the store itself is made of; `_made_of` is what its view is made of."""
         return self._made_of
-
-    def __getattr__(self, name: str) -> Any:
-        """Say of a method that writes why it is missing."""
-        if name in _WRITES:
-            raise AttributeError(f"store {self.__dict__.get('name')!r} can only be read here: it has no {name}()")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def flush(self) -> None:
         """Pass on what a cache holds back; nothing without one."""
@@ -143,12 +108,6 @@ class TypedStore:
         """Return `given`, or the headers of the record as they are now; they are not parsed."""
         return self.record_context.header_bytes if given is None else given
 
-    def _require_key(self, key: Any) -> bytes:
-        """Return the key's bytes. Raises TypeError for None."""
-        if key is None:
-            raise TypeError(f"store {self.name!r}: a key must not be None")
-        return self._key_bytes(key)
-
     def _to_put(self, key: Any, holder: Any) -> Change:
         """Return the bytes of a key and of what is put, None for a delete. Raises TypeError for a key of None."""
         if key is None:
@@ -156,38 +115,3 @@ class TypedStore:
         if self._keys is None:
             return self._key_bytes(key), self._encode(holder)
         return self._keys.entry(key, holder)
-
-    def _require_open(self) -> None:
-        if not self.is_open:
-            raise StoreClosedError(self.name)
-
-    def _decode(self, stored: bytes) -> Any:
-        try:
-            return self._decode_raw(stored)
-        except (FormatError, DeserializationError) as cause:
-            raise self._unreadable(cause) from cause
-
-    def _unreadable(self, cause: Exception) -> StoreError:
-        return StoreError(
-            self.name,
-            f"a stored entry can't be read by the serdes {self._serde_names} ({cause}). Give the store the serdes that "
-            "it was written with",
-        )
-
-    def _iterate(self, entries: Generator[E, None, None]) -> StoreIterator[E]:
-        return StoreIterator(self.name, self._guarded(entries))
-
-    def _guarded(self, entries: Generator[E, None, None]) -> Generator[E, None, None]:
-        """Yield the entries; say so if they end because the store was closed, or can't be read."""
-        try:
-            yield from entries
-        except (FormatError, DeserializationError) as cause:
-            raise self._unreadable(cause) from cause
-        if not self._inner.is_open:
-            raise StoreClosedError(self.name)
-
-    def _pairs_decoded(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
-        if self._keys is not None:
-            return (self._keys.pair(key, stored) for key, stored in pairs)
-        key_object, decode = self._key_object, self._decode_raw
-        return ((key_object(key), decode(stored)) for key, stored in pairs)

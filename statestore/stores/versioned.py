@@ -18,8 +18,10 @@ from statestore.format.window_key import check_time
 from statestore.headers import Headers
 from statestore.recovery.changelog import Changelog
 from statestore.stores.entry_codec import EntryCodec
+from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
 from statestore.stores.iterator import StoreIterator
+from statestore.stores.readable_store import ReadableStore
 from statestore.stores.typed_store import TypedStore
 
 K = TypeVar("K")
@@ -34,7 +36,7 @@ class ResultOrder(Enum):
     DESCENDING = "descending"
 
 
-class ReadOnlyVersionedKeyValueStore(TypedStore, Generic[K, V]):
+class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
     """The versions of keys, which can only be read."""
 
     def __init__(self, inner: ByteStore, entries: EntryCodec, segments: Segments) -> None:
@@ -96,7 +98,7 @@ class ReadOnlyVersionedKeyValueStore(TypedStore, Generic[K, V]):
         return VersionedRecord(decoded, valid_from_ms, valid_to_ms)
 
 
-class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
+class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
     """The versions of keys."""
 
     def __init__(
@@ -127,7 +129,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
         return None if self._put(key, None, timestamp_ms) == NOT_PUT else self._record(found)
 
     def read_only(self) -> ReadOnlyVersionedKeyValueStore[K, V]:
-        """Return a view of the store that has no methods to write."""
+        """Return a view of the store that has its methods to read, and no other ones."""
         return ReadOnlyVersionedKeyValueStore(*self._made_of)
 
     def _all_made_of(self) -> tuple[Any, ...]:
@@ -144,7 +146,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
         return valid_to_ms
 
 
-class VersionedKeyValueStoreWithHeaders(VersionedKeyValueStore[K, V]):
+class VersionedKeyValueStoreWithHeaders(VersionedKeyValueStore[K, V], HeadersBytesStore):
     """The versions of keys, each with the headers it was written with."""
 
     def put(self, key: K, value: V | None, timestamp_ms: int, headers: Headers | None = None) -> int:

@@ -22,8 +22,10 @@ from statestore.format.window_key import (
 )
 from statestore.headers import Headers
 from statestore.stores.entry_codec import EntryCodec
+from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
+from statestore.stores.readable_store import ReadableStore
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
 from statestore.stores.typed_store import TypedStore
 
@@ -33,7 +35,7 @@ V = TypeVar("V")
 _START = struct.Struct(">q")
 
 
-class ReadOnlyWindowStore(TypedStore, Generic[K, V]):
+class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
     """Values by key and window, which can only be read.
 
     Windows that start before the stream time less the retention are not shown. Entries come segment by segment: within
@@ -178,7 +180,7 @@ class ReadOnlyWindowStore(TypedStore, Generic[K, V]):
             yield Windowed(key, start_ms, end_ms), held
 
 
-class WindowStore(ReadOnlyWindowStore[K, V]):
+class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
     """Values by key and window."""
 
     _sequence = 0
@@ -201,7 +203,7 @@ class WindowStore(ReadOnlyWindowStore[K, V]):
             self._segments.used(segment_id)
 
     def read_only(self) -> ReadOnlyWindowStore[K, V]:
-        """Return a view of the store that has no methods to write."""
+        """Return a view of the store that has its methods to read, and no other ones."""
         return ReadOnlyWindowStore(*self._made_of)
 
     def _next_sequence(self, prefix: bytes, key: bytes, start_ms: int) -> int:
@@ -225,7 +227,7 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
         self.put(key, ValueAndTimestamp.make(value, self._timestamp_to_put(timestamp_ms)), window_start_ms)
 
 
-class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]]):
+class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]], HeadersBytesStore):
     """Values by key and window, each with the timestamp and headers it was written with."""
 
     def put_value(

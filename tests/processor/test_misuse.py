@@ -173,7 +173,7 @@ def test_a_global_store_has_no_time_to_schedule_by() -> None:
         task_of(global_topology(init=schedule))
 
 
-@pytest.mark.parametrize("method", ["put", "delete", "put_if_absent", "put_all"])
+@pytest.mark.parametrize("method", ["put", "delete", "put_if_absent", "put_all", "close", "flush"])
 def test_who_reads_a_global_store_is_told_that_it_cannot_write(method: str) -> None:
     def write(context: ProcessorContext, record: Record[Any, Any]) -> None:
         getattr(context.state_store("g"), method)("k", "v")

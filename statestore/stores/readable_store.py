@@ -1,0 +1,95 @@
+"""What can be done with every store that can only be read: serdes, errors that name the store, iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final, TypeVar
+
+from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
+from statestore.stores.entry_codec import EntryCodec
+from statestore.stores.iterator import StoreIterator
+
+E = TypeVar("E")
+
+WRITES: Final = frozenset({"put", "put_value", "put_if_absent", "put_all", "delete", "remove"})
+_OF_THE_STORE_ITSELF: Final = frozenset({"close", "flush", "upgrade_progress", "finish_upgrade"})
+
+
+class ReadableStore:
+    """A store of typed keys and values over bytes, or a view of one. Raises StoreClosedError once it is closed."""
+
+    def __init__(self, inner: ByteStore, entries: EntryCodec) -> None:
+        self.name = inner.name
+        self._made_of: tuple[Any, ...] = (inner, entries)
+        self._inner = inner
+        serdes, codec = entries.serdes, entries.values
+        keys = entries.keys_with_headers()
+        self._keys = keys
+        """Passes headers to the serde of keys; None if it takes none, or the store has none."""
+        self._key_bytes: Callable[[Any], bytes] = serdes.key_serde.serialize if keys is None else keys.raw_key
+        self._key_object = serdes.key_serde.deserialize
+        self._decode_raw = codec.decode
+        self._decode_values = codec.decode_values
+        self._serde_names = f"{serdes.key_serde.name} and {serdes.value_serde.name}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store has not been closed yet."""
+        return self._inner.is_open
+
+    @property
+    def stream_time_ms(self) -> int | None:
+        """The latest time that was put into the store; None for a store that does not keep time."""
+        return None
+
+    def read_only(self) -> ReadableStore:
+        """Return a view of the store that has its methods to read, and no other ones; of a view, itself."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Say of what only the store itself has why it is missing."""
+        if name in WRITES or name in _OF_THE_STORE_ITSELF:
+            raise AttributeError(f"store {self.__dict__.get('name')!r} can only be read here: it has no {name}()")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _require_key(self, key: Any) -> bytes:
+        """Return the key's bytes. Raises TypeError for None."""
+        if key is None:
+            raise TypeError(f"store {self.name!r}: a key must not be None")
+        return self._key_bytes(key)
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise StoreClosedError(self.name)
+
+    def _decode(self, stored: bytes) -> Any:
+        try:
+            return self._decode_raw(stored)
+        except (FormatError, DeserializationError) as cause:
+            raise self._unreadable(cause) from cause
+
+    def _unreadable(self, cause: Exception) -> StoreError:
+        return StoreError(
+            self.name,
+            f"a stored entry can't be read by the serdes {self._serde_names} ({cause}). Give the store the serdes that "
+            "it was written with",
+        )
+
+    def _iterate(self, entries: Generator[E, None, None]) -> StoreIterator[E]:
+        return StoreIterator(self.name, self._guarded(entries))
+
+    def _guarded(self, entries: Generator[E, None, None]) -> Generator[E, None, None]:
+        """Yield the entries; say so if they end because the store was closed, or can't be read."""
+        try:
+            yield from entries
+        except (FormatError, DeserializationError) as cause:
+            raise self._unreadable(cause) from cause
+        if not self._inner.is_open:
+            raise StoreClosedError(self.name)
+
+    def _pairs_decoded(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
+        if self._keys is not None:
+            return (self._keys.pair(key, stored) for key, stored in pairs)
+        key_object, decode = self._key_object, self._decode_raw
+        return ((key_object(key), decode(stored)) for key, stored in pairs)
