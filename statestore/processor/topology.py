@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,6 +66,7 @@ class Topology:
         With a time to live comes a second store, `<name>-expiry`, which is attached to nobody.
         """
         self._add_builder(builder)
+        _warn_of_thrown_away(builder)
         for processor in processors:
             self.connect_processor_and_state_stores(processor, builder.name)
         return self
@@ -95,6 +97,7 @@ class Topology:
         _require_serde("value_serde", value_serde)
         _require_supplier(processor, supplier)
         self._check_builder(builder)
+        _warn_of_thrown_away(builder)
         if builder.name in self.store_builders:
             raise TopologyError(f"there already is a state store {builder.name!r}")
         if builder.time_to_live is not None:
@@ -174,7 +177,10 @@ class Topology:
         return tuple(nodes[name].to_json() for nodes in kinds for name in sorted(nodes))
 
     def validate(self) -> None:
-        """Raise TopologyError unless there is a source, every source has children and every store a processor."""
+        """Raise TopologyError unless there is a source, every source has children and every store a processor.
+
+        Warns of builders of which `with_` methods were called to no effect.
+        """
         if not self.sources:
             raise TopologyError("the topology has no source: add one with add_source")
         for source in self.sources:
@@ -185,6 +191,8 @@ class Topology:
         for store in self.store_builders:
             if store not in attached:
                 raise TopologyError(f"state store {store!r} is not attached to any processor")
+        for builder in self.store_builders.values():
+            _warn_of_thrown_away(builder)
 
     def _add_source(self, source: SourceNode) -> None:
         name, names = source.name, source.topics
@@ -235,6 +243,16 @@ class Topology:
                     f"node {name!r} has an unknown parent {parent!r}; add parents first (a topology has no cycles)"
                 )
         return tuple(dict.fromkeys(parents))
+
+
+def _warn_of_thrown_away(builder: StoreBuilder[Any]) -> None:
+    for method in builder.thrown_away():
+        warnings.warn(
+            f"store {builder.name!r}: what {method}() returned was thrown away, so it has no effect. A builder is "
+            f"never changed: write builder = builder.{method}(...)",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _require_serde(parameter: str, serde: Any) -> None:

@@ -20,6 +20,7 @@ from statestore.stores.codec import value_codec
 from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.expiring import EXPIRY_SUFFIX, TimeToLive
 from statestore.stores.key_value import KeyValueStore
+from statestore.stores.lineage import Superseded, superseding
 from statestore.stores.metered import metered
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.retaining import RetainingLayer
@@ -33,11 +34,12 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class StoreBuilder(Generic[S]):
+class StoreBuilder(Superseded, Generic[S]):
     """Describes a store, and builds it on the bytes that a driver provides.
 
-    A builder is never changed: each `with_` method returns another one. Logging is on, caching and metrics are off,
-    unless said otherwise: Kafka records the metrics of stores at level DEBUG only.
+    A builder is never changed: each `with_` method returns another one. A topology warns where such a one was thrown
+    away, as the call has changed nothing. Logging is on, caching and metrics are off, unless said otherwise: Kafka
+    records the metrics of stores at level DEBUG only.
     """
 
     supplier: BytesStoreSupplier
@@ -88,6 +90,7 @@ class StoreBuilder(Generic[S]):
             self.cache_max_bytes,
         )
 
+    @superseding
     def with_ttl(self, ttl: Duration, clock: str = "processing") -> StoreBuilder[S]:
         """Return a builder of a store whose entries are gone when `ttl` has passed since they were last put.
 
@@ -99,6 +102,7 @@ class StoreBuilder(Generic[S]):
             raise ValueError(f"store {self.name!r}: a {self.supplier.kind.value} store has a retention, not a ttl")
         return replace(self, time_to_live=TimeToLive.checked(ttl, clock))
 
+    @superseding
     def with_upgrade_through_timestamped(self) -> StoreBuilder[S]:
         """Return a builder of a store that takes over plain values at once, with no headers and the timestamp -1.
 
@@ -113,6 +117,7 @@ class StoreBuilder(Generic[S]):
             )
         return replace(self, through_timestamped=True)
 
+    @superseding
     def with_caching_enabled(self, max_bytes: int = DEFAULT_CACHE_MAX_BYTES) -> StoreBuilder[S]:
         """Return a builder of a store that holds writes back until a flush, or until they exceed `max_bytes`.
 
@@ -128,10 +133,12 @@ class StoreBuilder(Generic[S]):
             return self
         return replace(self, caching_enabled=True, cache_max_bytes=max_bytes)
 
+    @superseding
     def with_caching_disabled(self) -> StoreBuilder[S]:
         """Return a builder of a store whose writes go on at once."""
         return replace(self, caching_enabled=False)
 
+    @superseding
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder[S]:
         """Return a builder of a store with a changelog, configured with `config`.
 
@@ -143,14 +150,17 @@ class StoreBuilder(Generic[S]):
                 raise TypeError(f"config of the changelog of store {self.name!r} must be text, got {key!r}: {value!r}")
         return replace(self, logging_enabled=True, changelog_config=config)
 
+    @superseding
     def with_logging_disabled(self) -> StoreBuilder[S]:
         """Return a builder of a store without a changelog: its content can't be restored."""
         return replace(self, logging_enabled=False, changelog_config={})
 
+    @superseding
     def with_metrics_enabled(self) -> StoreBuilder[S]:
         """Return a builder of a store that measures its operations."""
         return replace(self, metrics_enabled=True)
 
+    @superseding
     def with_metrics_disabled(self) -> StoreBuilder[S]:
         """Return a builder of a store that measures nothing."""
         return replace(self, metrics_enabled=False)
