@@ -21,7 +21,6 @@ from statestore.errors import (
     UnsafeNameError,
 )
 from statestore.recovery.delta import Delta, DeltaInfo, encode_delta
-from statestore.recovery.fence import RunFences
 from statestore.recovery.initial_state import initial_pointer, write_initial_pointer
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.local_json import write_checked_json
@@ -33,6 +32,7 @@ from statestore.recovery.ownership import claim
 from statestore.recovery.planned_snapshot import PlannedSnapshot, UploadPlan
 from statestore.recovery.pointer import CommitPointer, digest
 from statestore.recovery.recorded_names import is_relative_name, path_part
+from statestore.recovery.run_fences import RunFences
 from statestore.recovery.snapshot import Manifest
 
 HOSTILE: list[Any] = ["../..", "/etc", "", ".", "..", "a/b", "a\\b", "a\0b", "a\nb", "x" * 129, "~", "ä", 7, None]
@@ -153,7 +153,7 @@ def test_the_same_readers_take_what_is_ours(tmp_path: Path) -> None:
     for number, (reader, (read, _)) in enumerate(READERS.items()):
         home = tmp_path / str(number)
         home.mkdir()
-        read(home, "CURRENT" if reader == "file of plan.json" else "state-1")
+        read(home, {"file of plan.json": "CURRENT", "run": "run1"}.get(reader, "state-1"))
 
 
 def test_a_hostile_state_makes_and_deletes_nothing_outside(tmp_path: Path) -> None:
