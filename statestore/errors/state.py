@@ -181,7 +181,7 @@ class StateUnfinishedError(LocationError):
 
 
 class LocationBusyError(LocationError):
-    """Somebody else is starting on the location for the first time, or making its state: `by`, as it says in `file`."""
+    """Others are starting on the location at the same time, or a tool is making its state: `by`, as `file` says."""
 
     def __init__(self, location: str, *, file: str, by: str) -> None:
         super().__init__(

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 from statestore.bytestore.families import older_formats
@@ -32,11 +33,11 @@ from statestore.errors import (
     StoreFormatError,
     TopologyChangedError,
 )
+from statestore.recovery.agreement import agree, end_agreement
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.recorded_names import path_part
 from statestore.recovery.routing import refuse_too_many_shards, routing_numbers
-from statestore.recovery.turn import turn
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
@@ -146,17 +147,22 @@ def settle_metadata(
         settled = _settled(location, recorded, asked, accept_topology_change=accept_topology_change)
         if settled == recorded:
             return recorded
-        with turn(location, "the start of a query", partial(_is_changed, location, recorded)) as is_mine:
-            # What was read before the turn is out of date if another start was faster.
-            if is_mine and not _is_changed(location, recorded):
-                if recorded is None:
-                    _refuse_unfinished(location)
-                location.write(METADATA_NAME, settled.to_json().encode())
-                return settled
+        step = "first" if recorded is None else blake2b(recorded.to_json().encode(), digest_size=16).hexdigest()
+        agreed = agree(location, step, settled.to_json().encode(), partial(_is_changed, location, recorded))
+        # If it was recorded meanwhile, or is what another start has asked for, that is looked at like any other.
+        if agreed is not None:
+            location.write(METADATA_NAME, agreed)
+            end_agreement(location, step)
 
 
 def _is_changed(location: DurableLocation, recorded: StateMetadata | None) -> bool:
-    return read_metadata(location) != recorded
+    """Return whether something else is recorded by now. Raises StateUnfinishedError."""
+    # The mark is looked for first: it goes when the metadata is there.
+    unfinished = location.read(UNFINISHED_NAME) if recorded is None else None
+    found = read_metadata(location)
+    if found is None and unfinished is not None:
+        _refuse_unfinished(location)
+    return found != recorded
 
 
 def _settled(

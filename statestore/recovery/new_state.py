@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from statestore.bytestore.record_context import NoRecord
 from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.errors import DurableFileCorruptedError, TargetNotEmptyError
+from statestore.recovery.agreement import AGREEMENT_DIRECTORY
 from statestore.recovery.changelog import BatchChangelog, EveryWrite, LastWrites
 from statestore.recovery.delta import DeltaInfo, encode_delta
 from statestore.recovery.initial_state import initial_name, initial_pointer, write_initial_pointer
@@ -41,7 +42,7 @@ _EPOCH: Final = 0
 # What a write costs in memory beside its bytes.
 _OVERHEAD_BYTES: Final = 200
 DELTA_TARGET_BYTES: Final = 32 << 20
-_NO_STATE: Final = frozenset({"lost+found", TURNS_DIRECTORY})
+_NO_STATE: Final = frozenset({"lost+found", TURNS_DIRECTORY, AGREEMENT_DIRECTORY})
 """The first is in the root of a disk, and often not to be read."""
 
 
@@ -78,6 +79,13 @@ def claim_target(location: DurableLocation, made_from: str, new: StateMetadata, 
             for shard in range(left_behind.shards):
                 _clear_shard(location, shard)
         location.write(MARKER_NAME, json.dumps(marker).encode())
+        # A query that starts looks for the mark after it has left a file there: one of both sees the other.
+        starting = location.names(AGREEMENT_DIRECTORY)
+        if starting:
+            location.delete(MARKER_NAME)
+            raise TargetNotEmptyError(
+                str(location), found=f"what a query has begun that starts there ({starting[0]!r})"
+            )
 
 
 def resume_target(location: DurableLocation, request: str) -> UnfinishedState | None:

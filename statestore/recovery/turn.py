@@ -1,6 +1,6 @@
-"""One writer at a time where files are decided by that are replaced or made once: `statestore.json`, `unfinished.json`.
+"""One tool at a time where a location is taken for a new state, cleared, or made one: see `new_state`.
 
-    starting/ID     {"doing": str, "host": str, "pid": int, "time_ms": int}; ID is unique
+    making/ID       {"doing": str, "host": str, "pid": int, "time_ms": int}; ID is unique
 
 No filesystem that we write to can compare and set; a listing shows what was written before it began. So whoever wants a
 turn writes a file and then lists the directory. Alone there, it has the turn until it removes its file. Of two that had
@@ -18,7 +18,7 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -27,15 +27,15 @@ from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.local_disk import is_partial
 from statestore.recovery.location import DurableLocation
 
-TURNS_DIRECTORY: Final = "starting"
+TURNS_DIRECTORY: Final = "making"
 _FIRST_WAIT_S: Final = 0.1
 _TRIES: Final = 8
 """Waits double, with jitter: some 6 s to 13 s in all."""
 
 
 @contextmanager
-def turn(location: DurableLocation, doing: str, is_needless: Callable[[], bool] = lambda: False) -> Iterator[bool]:
-    """Hand out True while nobody else has a turn in the location; False if `is_needless` says that none is needed.
+def turn(location: DurableLocation, doing: str) -> Iterator[None]:
+    """Enter when nobody else has a turn in the location.
 
     `doing` says what it is for, to whoever waits for it. Raises LocationBusyError if others have it for many seconds,
     and LocationNotWritableError.
@@ -53,13 +53,10 @@ def turn(location: DurableLocation, doing: str, is_needless: Callable[[], bool] 
             location.write(mine, json.dumps(said).encode())
             others = [name for name in location.names(TURNS_DIRECTORY) if name != mine and not is_partial(name)]
             if not others:
-                yield True
+                yield
                 return
         finally:
             location.delete(mine)
-        if is_needless():
-            yield False
-            return
         time.sleep(random.uniform(wait_s / 2, wait_s))
         wait_s *= 2
     raise _busy(location, others[0])
