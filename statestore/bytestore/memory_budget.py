@@ -20,7 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-DEFAULT_MEMORY_BYTES: Final = 1 << 30
+DEFAULT_TASK_BYTES: Final = 256 << 20
+"""Of a task if nothing else is said, and of tools and readers, which open a shard at a time."""
 MIN_TASK_BYTES: Final = 16 << 20
 """With less the write buffers are so small that RocksDB does nothing but flush and compact."""
 
@@ -40,7 +41,7 @@ class MemoryBudget:
     Raises ValueError if a task's part of it is less than 16 MiB.
     """
 
-    memory_bytes: int = DEFAULT_MEMORY_BYTES
+    memory_bytes: int = DEFAULT_TASK_BYTES
     concurrent_tasks: int = 1
 
     def __post_init__(self) -> None:

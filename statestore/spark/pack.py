@@ -47,19 +47,24 @@ class Pack:
         # Written at once: what waits here must not keep all of the batch that it is a slice of.
         held: dict[int, BlobWriter] = {}
         for batch in batches:
-            if not batch.num_rows:
-                continue
-            for shard, records in self._split(_input_batch(batch)):
-                for piece in slices(record_sizes(records), _BLOB_TARGET_BYTES):
-                    blob = held.setdefault(shard, BlobWriter(INPUT))
-                    blob.write(records.slice(piece.start, piece.stop - piece.start))
-                    if blob.size_bytes >= _BLOB_TARGET_BYTES:
-                        yield _row(self.routing[shard], held.pop(shard).finish())
+            if batch.num_rows:
+                yield from self._add(_input_batch(batch), held)
+            # Not held while the next one is made or comes from Spark.
+            del batch
             while sum(blob.size_bytes for blob in held.values()) > _HELD_LIMIT_BYTES:
                 largest = max(held, key=lambda shard: held[shard].size_bytes)
                 yield _row(self.routing[largest], held.pop(largest).finish())
         for shard in sorted(held):
             yield _row(self.routing[shard], held[shard].finish())
+
+    def _add(self, batch: pa.RecordBatch, held: dict[int, BlobWriter]) -> Iterator[pa.RecordBatch]:
+        """Write the records into the blobs of their shards; yield those that are full."""
+        for shard, records in self._split(batch):
+            for piece in slices(record_sizes(records), _BLOB_TARGET_BYTES):
+                blob = held.setdefault(shard, BlobWriter(INPUT))
+                blob.write(records.slice(piece.start, piece.stop - piece.start))
+                if blob.size_bytes >= _BLOB_TARGET_BYTES:
+                    yield _row(self.routing[shard], held.pop(shard).finish())
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield each shard that has records, with them."""

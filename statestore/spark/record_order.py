@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from statestore.bytestore.steps import slices
+from statestore.bytestore.steps import DEFAULT_BYTES, DEFAULT_ROWS, slices
 from statestore.format.binary_columns import Integers
 from statestore.processor.receivers import SourceRecord
 from statestore.spark.blobs import decode_blob, record_sizes
 
-_RECORDS_AT_ONCE = 10_000
-_BYTES_AT_ONCE = 4 << 20
+_RECORDS_AT_ONCE = DEFAULT_ROWS
+_BYTES_AT_ONCE = DEFAULT_BYTES
 
 
 def records_in_order(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from statestore.bytestore.memory_budget import MemoryBudget
+from statestore.bytestore.memory_budget import DEFAULT_TASK_BYTES, MemoryBudget
 from statestore.errors import InputError, TopologyError
 from statestore.processor.ingest import IngestHook
 from statestore.processor.rehearsal import uses_wall_clock
@@ -42,7 +42,6 @@ _RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULT_INPUT_MEMORY_BYTES = 256 << 20
 _DEFAULT_UPGRADE_BUDGET_MS = 50
-_DEFAULT_TASK_MEMORY_BYTES = 256 << 20
 
 
 def stateful(
@@ -158,7 +157,7 @@ def _asked(topology: Topology, shards: int, shard_by: str, state_partitions: int
 
 def _memory_budget(spark: SparkSession, memory_bytes: int | None) -> MemoryBudget:
     tasks = _concurrent_tasks(spark)
-    return MemoryBudget(_DEFAULT_TASK_MEMORY_BYTES * tasks if memory_bytes is None else memory_bytes, tasks)
+    return MemoryBudget(DEFAULT_TASK_BYTES * tasks if memory_bytes is None else memory_bytes, tasks)
 
 
 def _concurrent_tasks(spark: SparkSession) -> int:
