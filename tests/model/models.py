@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from statestore import ResultOrder, Windowed
+from statestore import ResultOrder, VersionedRecordWithHeaders, Windowed
 from statestore.format.session_key import encode_session_key
 from statestore.format.window_key import MAX_TIME_MS, encode_window_key
 from tests.conformance.stacks import RETENTION_MS, SEGMENT_MS, WINDOW_MS, Entry
@@ -214,10 +214,11 @@ class VersionedModel(VersionHistory):
 
 
 def found(version: Any) -> Found | None:
-    """Return a version as the model has it: what is held of it is its value, with its headers if it has some."""
+    """Return a version as the model has it: what is held of it is its value, with its headers if the store has some."""
     if version is None:
         return None
-    held = (version.value, version.headers) if hasattr(version, "headers") else (version.value,)
+    has_headers = isinstance(version, VersionedRecordWithHeaders)
+    held = (version.value, version.headers) if has_headers else (version.value,)
     return held, version.timestamp_ms, version.valid_to_ms
 
 
