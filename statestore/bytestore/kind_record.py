@@ -13,7 +13,7 @@ from pathlib import Path
 
 from statestore.bytestore.families import older_formats
 from statestore.bytestore.kafka_streams_layout import RECORD_FILE
-from statestore.bytestore.opening import refuse_skipped_step
+from statestore.bytestore.opening import downgrade_remedy, is_downgrade, refuse_skipped_step
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import FormatError, StoreError, StoreFormatError
 
@@ -66,12 +66,15 @@ def refuse_other_kind(recorded: StoreSpec, spec: StoreSpec, where: Path, name: s
     ):
         refuse_skipped_step(recorded.format, spec, str(where), name)
         return
+    remedy = "Open it as what is recorded, or delete the local state and restore the store from its changelog"
     raise StoreFormatError(
         name,
         recorded=recorded.describe(),
         asked=spec.describe(),
         where=str(where),
-        remedy="Open it as what is recorded, or delete the local state and restore the store from its changelog",
+        remedy=downgrade_remedy(spec)
+        if _layout(recorded) == _layout(spec) and is_downgrade(recorded, spec)
+        else remedy,
     )
 
 

@@ -15,11 +15,6 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import upgrade_between
 from statestore.format.versioned_row import convert_latest_row, convert_segment_row
 
-_RESTORE_OLDER: Final = (
-    "A downgrade is not supported: open it in the recorded format, or delete the local state and restore the store "
-    "from its changelog"
-)
-
 _TAKE_BOTH_STEPS: Final = (
     "KIP-1271 has no upgrade from plain values to headers, for their timestamps are unknown. Give the store its "
     "timestamped builder first, start once, finish the upgrade (`finish_upgrade`, or `upgrade-tools finish-upgrade`), "
@@ -100,7 +95,7 @@ def refuse_downgrade(
     family_name: FamilyName,
     where: str,
     name: str,
-    remedy: str = _RESTORE_OLDER,
+    remedy: str | None = None,
 ) -> None:
     """Raise StoreFormatError if one of the families in `present` is that of a newer format than `spec` has."""
     for newer in FAMILIES[spec.kind]:
@@ -110,8 +105,23 @@ def refuse_downgrade(
                 recorded=f"{spec.kind.value} store, {newer.describe()}",
                 asked=spec.describe(),
                 where=where,
-                remedy=remedy,
+                remedy=remedy or downgrade_remedy(spec),
             )
+
+
+def is_downgrade(recorded: StoreSpec, asked: StoreSpec) -> bool:
+    """Return whether a store is asked for in an older format than it is recorded in."""
+    return recorded.kind is asked.kind and asked.format in older_formats(asked.kind, recorded.format)
+
+
+def downgrade_remedy(spec: StoreSpec) -> str:
+    """Return what to do where a store of a directory is asked for as `spec`, in an older format than it has."""
+    return (
+        "A downgrade in place is not supported, for what the older format has no room for would be lost. Open it in "
+        "the recorded format; or rebuild it in a new place, with `upgrade-tools downgrade DIR TARGET --to "
+        f"{spec.format.describe()} --store {spec.name}`; or delete the local state and restore the store from its "
+        "changelog"
+    )
 
 
 def refuse_skipped_step(recorded: StoreFormat, spec: StoreSpec, where: str, name: str) -> None:

@@ -35,7 +35,8 @@ class Sender(Generic[K, V]):
         """Send a record, once; its headers are read-only from then on, those that the serdes added among them.
 
         Raises RecordSentError if it was sent before, SerializationError, after which it is as it was and can be sent.
-        If `deliver` raises, the record counts as sent: nobody knows how far it came.
+        If `deliver` raises, the record counts as sent: nobody knows how far it came. What it is handed has read-only
+        headers, too.
         """
         record.require_unsent()
         before = record.headers.copy()
@@ -47,13 +48,14 @@ class Sender(Generic[K, V]):
             record.headers._take(before)
             raise
         record.mark_sent()
-        self._deliver(
-            ProducerRecord(
-                record.topic,
-                key=key,
-                value=value,
-                partition=record.partition,
-                timestamp_ms=record.timestamp_ms,
-                headers=record.headers,
-            )
+        delivered = ProducerRecord(
+            record.topic,
+            key=key,
+            value=value,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
+            headers=record.headers,
         )
+        # Who delivers it may have several look at it: each of them sees what was sent.
+        delivered.headers.freeze()
+        self._deliver(delivered)

@@ -23,7 +23,7 @@ from hashlib import blake2b
 from typing import Any
 
 from statestore.bytestore.families import older_formats
-from statestore.bytestore.opening import refuse_skipped_step
+from statestore.bytestore.opening import is_downgrade, refuse_skipped_step
 from statestore.bytestore.store_spec import StoreSpec
 from statestore.errors import (
     DurableFileCorruptedError,
@@ -262,12 +262,18 @@ def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: Sta
                 "new checkpoint",
             )
         if now != spec and not _is_upgrade(spec, now):
+            remedy = "Use the builder it was made with, or start anew with a new state_location and a new checkpoint"
+            if is_downgrade(spec, now):
+                remedy += (
+                    f"; or start so on what `upgrade-tools downgrade {location} TARGET --to {now.format.describe()} "
+                    f"--store {now.name} --pointers FILE` makes of it"
+                )
             raise StoreFormatError(
                 spec.name,
                 recorded=spec.describe(),
                 asked=now.describe(),
                 where=str(location),
-                remedy="Use the builder it was made with, or start anew with a new state_location and a new checkpoint",
+                remedy=remedy,
             )
         refuse_skipped_step(spec.format, now, str(location), spec.name)
 

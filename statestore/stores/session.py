@@ -21,7 +21,9 @@ from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.readable_store import ReadableStore
+from statestore.stores.read_forms import ReadForms
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
+from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
 
 K = TypeVar("K")
@@ -29,6 +31,14 @@ A = TypeVar("A")
 
 _END = struct.Struct(">q")
 _GREATEST_SUFFIX = _END.pack(MAX_TIME_MS) * 2
+_FETCH_FORMS = ("key",), ("from_key", "to_key")
+_FETCH, _BACKWARD_FETCH = ReadForms("fetch", *_FETCH_FORMS), ReadForms("backward_fetch", *_FETCH_FORMS)
+_FIND_FORMS = (
+    ("key", "earliest_end_ms", "latest_start_ms"),
+    ("from_key", "to_key", "earliest_end_ms", "latest_start_ms"),
+)
+_FIND = ReadForms("find_sessions", ("earliest_end_ms", "latest_end_ms"), *_FIND_FORMS)
+_BACKWARD_FIND = ReadForms("backward_find_sessions", *_FIND_FORMS)
 
 
 class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
@@ -48,56 +58,60 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
         """The latest session end that was put; -1 before the first, as far as is known."""
         return self._segments.stream_time_ms
 
-    def fetch_session(self, key: K, start_ms: int, end_ms: int) -> A | None:
+    def fetch_session(self, key: K, start_ms: Duration, end_ms: Duration) -> A | None:
         """Return the aggregate of the session of `key` from `start_ms` to `end_ms`; None if there is none."""
-        session = encode_session_key(self._require_key(key), start_ms, end_ms)
-        if end_ms < self._segments.first_visible_ms:
+        ended_ms = in_milliseconds(end_ms)
+        session = encode_session_key(self._require_key(key), in_milliseconds(start_ms), ended_ms)
+        if ended_ms < self._segments.first_visible_ms:
             self._require_open()
             return None
-        stored = self._inner.get(segment_prefix(self._segments.id_of(end_ms)) + session)
+        stored = self._inner.get(segment_prefix(self._segments.id_of(ended_ms)) + session)
         return None if stored is None else self._decode(stored)
 
     @overload
-    def fetch(self, key: K, /) -> StoreIterator[tuple[Windowed, A]]: ...
+    def fetch(self, key: K) -> StoreIterator[tuple[Windowed, A]]: ...
 
     @overload
-    def fetch(self, from_key: K | None, to_key: K | None, /) -> StoreIterator[tuple[Windowed, A]]: ...
+    def fetch(self, from_key: K | None, to_key: K | None) -> StoreIterator[tuple[Windowed, A]]: ...
 
-    def fetch(self, *keys: Any) -> StoreIterator[tuple[Windowed, A]]:
+    def fetch(self, *given: Any, **named: Any) -> StoreIterator[tuple[Windowed, A]]:
         """Yield the sessions of one key, or of all from one key to another, inclusive, None = open."""
-        return self._find((*keys, 0, MAX_TIME_MS), reverse=False)
+        return self._find((*_FETCH.arguments(given, named), 0, MAX_TIME_MS), reverse=False)
 
     @overload
-    def backward_fetch(self, key: K, /) -> StoreIterator[tuple[Windowed, A]]: ...
+    def backward_fetch(self, key: K) -> StoreIterator[tuple[Windowed, A]]: ...
 
     @overload
-    def backward_fetch(self, from_key: K | None, to_key: K | None, /) -> StoreIterator[tuple[Windowed, A]]: ...
+    def backward_fetch(self, from_key: K | None, to_key: K | None) -> StoreIterator[tuple[Windowed, A]]: ...
 
-    def backward_fetch(self, *keys: Any) -> StoreIterator[tuple[Windowed, A]]:
+    def backward_fetch(self, *given: Any, **named: Any) -> StoreIterator[tuple[Windowed, A]]:
         """Yield what `fetch` yields, in the opposite order."""
-        return self._find((*keys, 0, MAX_TIME_MS), reverse=True)
-
-    @overload
-    def find_sessions(self, earliest_end_ms: int, latest_end_ms: int, /) -> StoreIterator[tuple[Windowed, A]]: ...
+        return self._find((*_BACKWARD_FETCH.arguments(given, named), 0, MAX_TIME_MS), reverse=True)
 
     @overload
     def find_sessions(
-        self, key: K, earliest_end_ms: int, latest_start_ms: int, /
+        self, earliest_end_ms: Duration, latest_end_ms: Duration
     ) -> StoreIterator[tuple[Windowed, A]]: ...
 
     @overload
     def find_sessions(
-        self, from_key: K | None, to_key: K | None, earliest_end_ms: int, latest_start_ms: int, /
+        self, key: K, earliest_end_ms: Duration, latest_start_ms: Duration
     ) -> StoreIterator[tuple[Windowed, A]]: ...
 
-    def find_sessions(self, *arguments: Any) -> StoreIterator[tuple[Windowed, A]]:
+    @overload
+    def find_sessions(
+        self, from_key: K | None, to_key: K | None, earliest_end_ms: Duration, latest_start_ms: Duration
+    ) -> StoreIterator[tuple[Windowed, A]]: ...
+
+    def find_sessions(self, *given: Any, **named: Any) -> StoreIterator[tuple[Windowed, A]]:
         """Yield the sessions that overlap with a time, all ends inclusive.
 
         find_sessions(key, earliest_end_ms, latest_start_ms): of one key, those that end at the first time or later and
         start at the second or earlier. find_sessions(from_key, to_key, earliest_end_ms, latest_start_ms): of a range of
-        keys, None = open. find_sessions(earliest_end_ms, latest_end_ms): of all keys, by their end alone.
+        keys, None = open. find_sessions(earliest_end_ms, latest_end_ms): of all keys, by their end alone. Times are
+        milliseconds, or timedeltas, since the epoch; arguments can be given by name.
         """
-        return self._find(arguments, reverse=False)
+        return self._find(_FIND.arguments(given, named), reverse=False)
 
     @overload
     def backward_find_sessions(
@@ -109,9 +123,9 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
         self, from_key: K | None, to_key: K | None, earliest_end_ms: int, latest_start_ms: int, /
     ) -> StoreIterator[tuple[Windowed, A]]: ...
 
-    def backward_find_sessions(self, *arguments: Any) -> StoreIterator[tuple[Windowed, A]]:
+    def backward_find_sessions(self, *given: Any, **named: Any) -> StoreIterator[tuple[Windowed, A]]:
         """Yield what `find_sessions` yields of keys, in the opposite order."""
-        return self._find(arguments, reverse=True)
+        return self._find(_BACKWARD_FIND.arguments(given, named), reverse=True)
 
     def _find(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
         if len(arguments) == 2:
@@ -121,12 +135,10 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
             key_bytes = self._require_key(key)
             lower: bytes | None = key_bytes
             upper: bytes | None = key_bytes
-        elif len(arguments) == 4:
+        else:
             from_key, to_key, earliest_end_ms, latest_start_ms = arguments
             lower = None if from_key is None else self._key_bytes(from_key)
             upper = None if to_key is None else self._key_bytes(to_key)
-        else:
-            raise TypeError(f"sessions are found by 2 to 4 arguments, got {len(arguments)}")
         first_end_ms = max(index(earliest_end_ms), self._segments.first_visible_ms)
         last_start_ms = index(latest_start_ms)
 

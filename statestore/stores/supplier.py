@@ -16,6 +16,7 @@ Duration = timedelta | int
 """A time span; an int is milliseconds."""
 
 _MIN_SEGMENT_INTERVAL_MS = 60_000
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,14 @@ class SessionBytesStoreSupplier(BytesStoreSupplier):
     kind = StoreKind.SESSION
 
 
+def in_milliseconds(span: Duration) -> int:
+    """Return a time span in milliseconds, rounded down. What is neither a timedelta nor an int comes back as it is."""
+    return span // _MILLISECOND if isinstance(span, timedelta) else span
+
+
 def milliseconds(parameter: str, duration: Duration, *, least: int = 0) -> int:
     """Return a time span in milliseconds. Raises ValueError, naming the parameter, unless it is `least` or more."""
-    value = duration // timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
+    value = in_milliseconds(duration)
     require_milliseconds(parameter, value, least=least)
     return value
 

@@ -22,10 +22,16 @@ from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.readable_store import ReadableStore
+from statestore.stores.read_forms import ReadForms
+from statestore.stores.supplier import Duration
 from statestore.stores.typed_store import TypedStore
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+_HISTORY = ("key", "from_ms", "to_ms")
+_GET = ReadForms("get", ("key",), ("key", "as_of_ms"), _HISTORY, (*_HISTORY, "order"))
 
 
 class ResultOrder(Enum):
@@ -51,17 +57,17 @@ class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
         return self._segments.stream_time_ms
 
     @overload
-    def get(self, key: K, /) -> VersionedRecord[V] | None: ...
+    def get(self, key: K) -> VersionedRecord[V] | None: ...
 
     @overload
-    def get(self, key: K, as_of_ms: int, /) -> VersionedRecord[V] | None: ...
+    def get(self, key: K, as_of_ms: Duration) -> VersionedRecord[V] | None: ...
 
     @overload
     def get(
-        self, key: K, from_ms: int, to_ms: int, order: ResultOrder = ResultOrder.ANY, /
+        self, key: K, from_ms: Duration, to_ms: Duration, order: ResultOrder = ResultOrder.ANY
     ) -> StoreIterator[VersionedRecord[V]]: ...
 
-    def get(self, key: K, *arguments: Any) -> Any:
+    def get(self, *given: Any, **named: Any) -> Any:
         """Return or yield versions of `key`.
 
         get(key): the latest; None if there is none, or it was deleted.
@@ -69,14 +75,16 @@ class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
         unless the latest version was valid then already.
         get(key, from_ms, to_ms, order): those that were valid at some time in between, both ends inclusive, as they are
         at the call. Tombstones are no versions.
+        Times are milliseconds, or timedeltas, since the epoch; arguments can be given by name.
         """
+        if len(given) == 1 and not named:  # as most reads are
+            return self._record(self._rows.get(self._require_key(given[0])))
+        key, *arguments = _GET.arguments(given, named)
         key_bytes = self._require_key(key)
         if not arguments:
             return self._record(self._rows.get(key_bytes))
         if len(arguments) == 1:
             return self._record(self._rows.get_as_of(key_bytes, *arguments))
-        if len(arguments) > 3:
-            raise TypeError(f"get takes a key, one or two times and an order, got {len(arguments) + 1} arguments")
         from_ms, to_ms, *order = arguments
         reverse = not order or ResultOrder(order[0]) is not ResultOrder.ASCENDING
         return self._iterate(self._records(self._rows.between(key_bytes, from_ms, to_ms, reverse=reverse)))
@@ -150,7 +158,11 @@ class VersionedKeyValueStoreWithHeaders(VersionedKeyValueStore[K, V], HeadersByt
     """The versions of keys, each with the headers it was written with."""
 
     def put(self, key: K, value: V | None, timestamp_ms: int, headers: Headers | None = None) -> int:
-        """Do what VersionedKeyValueStore.put does, with headers; None means none. A delete keeps no headers."""
+        """Do what VersionedKeyValueStore.put does, with headers; None means none. A delete keeps no headers.
+
+        Those of the record being processed are written by `put_value` alone: a put without headers writes empty ones,
+        as in Kafka's trunk (RocksDBVersionedStoreWithHeaders).
+        """
         return self._put(key, AggregationWithHeaders.make(value, headers), timestamp_ms)
 
     def put_value(

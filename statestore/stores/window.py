@@ -26,13 +26,18 @@ from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.readable_store import ReadableStore
+from statestore.stores.read_forms import ReadForms
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
+from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 _START = struct.Struct(">q")
+_OF_KEY, _OF_KEYS = ("key", "from_ms", "to_ms"), ("from_key", "to_key", "from_ms", "to_ms")
+_FETCH = ReadForms("fetch", ("key", "time_ms"), _OF_KEY, _OF_KEYS)
+_BACKWARD_FETCH = ReadForms("backward_fetch", _OF_KEY, _OF_KEYS)
 
 
 class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
@@ -56,46 +61,50 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         return self._segments.stream_time_ms
 
     @overload
-    def fetch(self, key: K, time_ms: int, /) -> V | None: ...
+    def fetch(self, key: K, time_ms: Duration) -> V | None: ...
 
     @overload
-    def fetch(self, key: K, from_ms: int, to_ms: int, /) -> StoreIterator[tuple[int, V]]: ...
+    def fetch(self, key: K, from_ms: Duration, to_ms: Duration) -> StoreIterator[tuple[int, V]]: ...
 
     @overload
     def fetch(
-        self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int, /
+        self, from_key: K | None, to_key: K | None, from_ms: Duration, to_ms: Duration
     ) -> StoreIterator[tuple[Windowed, V]]: ...
 
-    def fetch(self, *arguments: Any) -> Any:
+    def fetch(self, *given: Any, **named: Any) -> Any:
         """Return or yield what the store holds, all ends inclusive.
 
         fetch(key, start_ms): of one window; None if nothing. Of duplicates, the one that was put last.
         fetch(key, from_ms, to_ms): of the windows of a key that start in that time, as (start_ms, value).
         fetch(from_key, to_key, from_ms, to_ms): of a range of keys, None = open, as (Windowed, value).
+        Times are milliseconds, or timedeltas, since the epoch; arguments can be given by name.
         """
+        if len(given) == 2 and not named and given[1].__class__ is int:  # as most reads are
+            return self._fetch_window(*given)
+        arguments = _FETCH.arguments(given, named)
         if len(arguments) == 2:
             return self._fetch_window(*arguments)
         return self._fetch(arguments, reverse=False)
 
     @overload
-    def backward_fetch(self, key: K, from_ms: int, to_ms: int, /) -> StoreIterator[tuple[int, V]]: ...
+    def backward_fetch(self, key: K, from_ms: Duration, to_ms: Duration) -> StoreIterator[tuple[int, V]]: ...
 
     @overload
     def backward_fetch(
-        self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int, /
+        self, from_key: K | None, to_key: K | None, from_ms: Duration, to_ms: Duration
     ) -> StoreIterator[tuple[Windowed, V]]: ...
 
-    def backward_fetch(self, *arguments: Any) -> Any:
+    def backward_fetch(self, *given: Any, **named: Any) -> Any:
         """Yield what `fetch` yields of several windows, in the opposite order."""
-        return self._fetch(arguments, reverse=True)
+        return self._fetch(_BACKWARD_FETCH.arguments(given, named), reverse=True)
 
-    def fetch_all(self, from_ms: int, to_ms: int) -> StoreIterator[tuple[Windowed, V]]:
+    def fetch_all(self, from_ms: Duration, to_ms: Duration) -> StoreIterator[tuple[Windowed, V]]:
         """Yield the windows of all keys that start in that time, both ends inclusive."""
-        return self._windows(None, None, from_ms, to_ms, reverse=False)
+        return self._windows(None, None, in_milliseconds(from_ms), in_milliseconds(to_ms), reverse=False)
 
-    def backward_fetch_all(self, from_ms: int, to_ms: int) -> StoreIterator[tuple[Windowed, V]]:
+    def backward_fetch_all(self, from_ms: Duration, to_ms: Duration) -> StoreIterator[tuple[Windowed, V]]:
         """Yield what `fetch_all` yields, in the opposite order."""
-        return self._windows(None, None, from_ms, to_ms, reverse=True)
+        return self._windows(None, None, in_milliseconds(from_ms), in_milliseconds(to_ms), reverse=True)
 
     def all(self) -> StoreIterator[tuple[Windowed, V]]:
         """Yield all windows of all keys."""
@@ -124,10 +133,8 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         if len(arguments) == 3:
             key, from_ms, to_ms = arguments
             return self._iterate(self._starts(self._entries_of_key(self._require_key(key), from_ms, to_ms, reverse)))
-        if len(arguments) == 4:
-            from_key, to_key, from_ms, to_ms = arguments
-            return self._windows(from_key, to_key, from_ms, to_ms, reverse=reverse)
-        raise TypeError(f"fetch takes (key, from, to) or (from_key, to_key, from, to), got {len(arguments)} arguments")
+        from_key, to_key, from_ms, to_ms = arguments
+        return self._windows(from_key, to_key, from_ms, to_ms, reverse=reverse)
 
     def _windows(
         self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int, *, reverse: bool

@@ -39,6 +39,20 @@ def test_what_is_delivered() -> None:
     ]
 
 
+def test_who_looks_at_what_is_delivered_changes_it_for_nobody() -> None:
+    seen: Sent = []
+
+    def deliver(delivered: ProducerRecord[Any, Any]) -> None:
+        for _ in range(2):
+            with pytest.raises(HeadersFrozenError):
+                delivered.headers.add("observer", b"1")
+            seen.append(delivered)
+        delivered.copy().headers.add("observer", b"1")
+
+    Sender(Serdes.string(), NOTING, deliver).send(record())
+    assert [list(one.headers) for one in seen] == [[("a", b"1"), ("schema", b"7")]] * 2
+
+
 def test_the_key_is_serialised_first_and_both_see_the_topic() -> None:
     def noting(part: str) -> Serde[str]:
         def serialize(topic: str | None, headers: Any, text: str) -> bytes:

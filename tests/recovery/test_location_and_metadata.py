@@ -74,7 +74,9 @@ def test_a_changed_shard_count_is_refused(location: DurableLocation) -> None:
 def test_a_changed_store_format_is_refused_even_if_changes_are_accepted(location: DurableLocation) -> None:
     settle_metadata(location, ASKED)
     plain = StoreSpec(TOTALS.name, TOTALS.kind, StoreFormat.PLAIN)
-    with pytest.raises(StoreFormatError, match=r"totals.*timestamped with headers.*plain"):
+    with pytest.raises(
+        StoreFormatError, match=r"totals.*timestamped with headers.*plain.*downgrade \S+ TARGET --to plain"
+    ):
         settle_metadata(location, replace(ASKED, stores=(plain,)), accept_topology_change=True)
 
 

@@ -116,3 +116,15 @@ def test_without_a_record_a_timestamp_must_be_given(kind: str) -> None:
         put(kind, store, "v")
     put(kind, store, "v", timestamp_ms=3)
     assert held(kind, store).timestamp_ms == 3
+
+
+def test_a_put_of_a_version_writes_what_it_is_given_and_put_value_the_records_headers(
+    context: TaskRecordContext,
+) -> None:
+    store: Any = BUILDERS["headers versioned"]().build(MemoryByteStore("s"), context=context)
+    store.put("k", "v", 5)
+    assert list(store.get("k").headers) == [], "as in Kafka's trunk"
+    store.put_value("k", "v", timestamp_ms=5)
+    assert list(store.get("k").headers) == RECORD_HEADERS
+    store.put_value("k", "v", timestamp_ms=5, headers=Headers())
+    assert list(store.get("k").headers) == []

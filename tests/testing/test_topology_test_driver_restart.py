@@ -189,7 +189,9 @@ def test_going_back_is_refused_unless_the_local_state_is_thrown_away(older: str,
     with TopologyTestDriver(storing(newer, in_memory=in_memory)) as driver:
         topic = input_of(driver)
         topic.pipe_input("k", "1", timestamp_ms=10_000, headers=HEADERS)
-        with pytest.raises(StoreFormatError, match=r"store 's(\.0)?': is recorded as"):
+        with pytest.raises(
+            StoreFormatError, match=r"store 's(\.0)?': is recorded as.*`upgrade-tools downgrade .*--store s`"
+        ):
             driver.restart(storing(older, in_memory=in_memory))
         driver.restart()
         assert KINDS[newer].get(driver.get_state_store("s"), "k", 10_000) == KINDS[newer].held("1", 10_000, HEADERS)
