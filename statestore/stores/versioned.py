@@ -77,8 +77,11 @@ class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
         at the call. Tombstones are no versions.
         Times are milliseconds, or timedeltas, since the epoch; arguments can be given by name.
         """
-        if len(given) == 1 and not named:  # as most reads are
-            return self._record(self._rows.get(self._require_key(given[0])))
+        if not named:  # as most reads are
+            if len(given) == 1:
+                return self._record(self._rows.get(self._require_key(given[0])))
+            if len(given) == 2 and given[1].__class__ is int:
+                return self._record(self._rows.get_as_of(self._require_key(given[0]), given[1]))
         key, *arguments = _GET.arguments(given, named)
         key_bytes = self._require_key(key)
         if not arguments:
