@@ -20,8 +20,8 @@ from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
-from statestore.stores.readable_store import ReadableStore
 from statestore.stores.read_forms import ReadForms
+from statestore.stores.readable_store import ReadableStore
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore

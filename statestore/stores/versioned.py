@@ -21,8 +21,8 @@ from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
 from statestore.stores.iterator import StoreIterator
-from statestore.stores.readable_store import ReadableStore
 from statestore.stores.read_forms import ReadForms
+from statestore.stores.readable_store import ReadableStore
 from statestore.stores.supplier import Duration
 from statestore.stores.typed_store import TypedStore
 

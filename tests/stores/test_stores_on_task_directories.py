@@ -122,8 +122,8 @@ def shown(value: Any) -> dict[str, Any] | None:
     if isinstance(value, AggregationWithHeaders):
         return {"value": value.aggregation.hex(), "headers": shown_headers(value.headers)}
     found = {"value": value.value.hex(), "timestamp": value.timestamp_ms}
-    if hasattr(value, "valid_to_ms"):
-        found["validTo"] = value.valid_to_ms
+    if hasattr(value, "valid_to_ms"):  # of a store without headers: Kafka Streams has no other
+        return {**found, "validTo": value.valid_to_ms}
     return {**found, "headers": shown_headers(value.headers)} if hasattr(value, "headers") else found
 
 
