@@ -163,8 +163,10 @@ class Oracle:
         """Return whether another copy of the checkpoint was at work in a shard after this one, or has been ahead."""
         mine = driver.start.checkpoint
         fences = self._fences(shard)
+        # Its own says nothing: it asks once more when that is there.
+        fences = [fence for fence in fences if fence.run != driver.run_id]
         my_epochs = [fence.epoch for fence in fences if self._checkpoint_of(fence.run) is mine]
-        newest = max((e for e in my_epochs if e is not None), default=0)
+        newest = max(my_epochs, default=0)
         return any(self._checkpoint_of(fence.run) is not mine and fence.epoch > newest for fence in fences)
 
     def _chain(self, checkpoint: Checkpoint, shard: int) -> tuple[str, ...]:
