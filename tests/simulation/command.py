@@ -6,6 +6,7 @@ Seeds S, S + 1, ... are run. Each plan that fails is printed with its seed, and 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -58,7 +59,7 @@ def outcomes(seeds: Iterable[int], engine: str, processes: int) -> Iterator[Outc
     if processes == 1:
         yield from map(outcome, work)
         return
-    with get_context("fork").Pool(processes) as pool:
+    with get_context("fork").Pool(processes, gc.freeze) as pool:
         yield from pool.imap(outcome, work, chunksize=4)
 
 

@@ -18,10 +18,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
-from statestore.recovery import local_copy, memory_copy, snapshot_step, snapshot_upload
+from statestore.recovery import local_copy, memory_copy, restore, snapshot_step, snapshot_upload
+from statestore.recovery.delta import Delta, changelog_records
+from statestore.recovery.pointer import digest
 from tests.simulation.decisions import LOCAL_FILE, Effect
 from tests.simulation.scheduler import Killed, Scheduler
 
@@ -63,6 +65,43 @@ class _OfProcess:
 
     def __len__(self) -> int:
         return len(self._held())
+
+
+class _ReadDelta(Delta):
+    """A delta of which all is decoded when it is first read: restores read the same bytes again and again."""
+
+    known: ClassVar[dict[str, _ReadDelta]] = {}
+
+    def __init__(self, source: Any, where: str) -> None:
+        super().__init__(source, where)
+        self._read = list(super().batches())
+        self._changes: dict[Any, Any] = {}
+
+    def batches(self) -> Any:
+        return iter(self._read)
+
+    def changes(self, spec: Any, batch: Any) -> Any:
+        key = spec, id(batch)
+        if key not in self._changes:
+            self._changes[key] = list(super().changes(spec, batch))
+        return iter(self._changes[key])
+
+
+def _delta(source: Any, where: str) -> Delta:
+    key = digest(source)
+    if key not in _ReadDelta.known:
+        _ReadDelta.known[key] = _ReadDelta(source, where)
+    return _ReadDelta.known[key]
+
+
+def _changelog_records(batch: Any) -> Any:
+    known = _records.get(id(batch))
+    if known is None:
+        known = _records[id(batch)] = changelog_records(batch)
+    return known
+
+
+_records: dict[int, Any] = {}
 
 
 def unique() -> bytes:
@@ -124,12 +163,16 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (snapshot_step, "_collected", _OfProcess("collected", dict)),
             (memory_copy, "_images", _OfProcess("images", OrderedDict)),
             (local_copy, "list_families", _list_families),
+            (restore, "Delta", _delta),
+            (restore, "changelog_records", _changelog_records),
         ):
             patched.enter_context(patch.object(module, name, substitute))
         try:
             yield
         finally:
             _World.scheduler = None
+            _ReadDelta.known.clear()
+            _records.clear()
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:

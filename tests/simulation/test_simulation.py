@@ -13,6 +13,7 @@ import pytest
 
 from tests.simulation.command import outcomes
 from tests.simulation.decisions import Decision, Effect
+from tests.simulation.mutations import MUTATIONS, Mutation, mutated
 from tests.simulation.plan import Plan, Step
 from tests.simulation.shrink import shrink
 from tests.simulation.world import simulate
@@ -34,7 +35,6 @@ QUIET = Plan(
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
-@pytest.mark.xfail(strict=True, reason="to be mended")
 def test_what_was_found_once_is_mended(path: Path) -> None:
     assert simulate(Plan.from_json(path.read_text())).problem is None
 
@@ -80,18 +80,31 @@ def test_both_engines_hold_the_same_on_every_kind_of_location(engine: str, locat
 
 
 def test_a_plan_that_fails_is_shrunk_to_what_it_takes() -> None:
-    small = json.loads(PLANS[0].read_text())
-    big = replace(
-        Plan.from_json(json.dumps(small)),
-        decisions=(
-            *Plan.from_json(json.dumps(small)).decisions,
-            *(Decision("driver0.b1.s0.a1", "spark.read", n, Effect.PAUSE, 5) for n in (1, 2)),
-        ),
+    recorded = Plan.from_json((Path(__file__).parent / "plans/catch_up_was_killed_behind_a_flush.json").read_text())
+    assert recorded.decisions is not None
+    beside = (
+        Decision("driver0.b1.s0.a1", "spark.read", 1, Effect.PAUSE, 5),
+        Decision("operator", "operator", 1, Effect.PAUSE, 2),
     )
-    failed = simulate(big)
-    if failed.problem is None:
-        pytest.skip("mended")
-    assert shrink(failed.plan, failed.problem).decisions == Plan.from_json(json.dumps(small)).decisions
+    big = replace(
+        recorded,
+        machines=2,
+        story=(*recorded.story, Step("rest", amount=5)),
+        decisions=(*recorded.decisions, *beside),
+    )
+    with mutated(next(mutation for mutation in MUTATIONS if mutation.name == "versions are put again after a kill")):
+        failed = simulate(recorded)
+        assert failed.problem is not None
+        assert failed.problem.startswith("wrong content")
+        assert simulate(big).problem is not None
+        small = shrink(big, failed.problem)
+    assert (small.decisions, small.story, small.machines) == (recorded.decisions, recorded.story, 1)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_each_mutation_changes_the_code(mutation: Mutation) -> None:
+    with mutated(mutation):
+        pass
 
 
 def test_the_command_says_what_failed_and_how_to_run_it_again(tmp_path: Path) -> None:

@@ -229,16 +229,12 @@ class World:
                 else 0
             )
             least = max(before[shard], newest) - self.plan.retained
-            seen = set()
-            for batch in range(checkpoint.committed, 0, -1):
-                recorded = checkpoint.recorded(shard, batch)
-                if recorded is None or recorded in seen:
-                    continue
-                seen.add(recorded)
-                pointer = CommitPointer.from_json(recorded)
-                if pointer.version < least:
-                    break
-                for without in range(min(2, len(pointer.snapshots)) + (0 if pointer.snapshots else 1)):
+            recorded = [checkpoint.recorded(shard, batch) for batch in range(1, checkpoint.committed + 1)]
+            pointers = [CommitPointer.from_json(text) for text in dict.fromkeys(recorded) if text is not None]
+            retained = [pointer for pointer in pointers if pointer.version >= least]
+            # What is between the oldest and the newest needs nothing that neither of them needs.
+            for pointer in [retained[0], *retained[1:][-1:]]:
+                for without in range(max(1, len(pointer.snapshots[-2:]))):
                     self._restore(driver, pointer, without)
 
     def _restore(self, driver: Driver, pointer: CommitPointer, without: int) -> None:
