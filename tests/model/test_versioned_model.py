@@ -1,14 +1,20 @@
 """A versioned store does what a dict of versions does that forgets, whatever it is made of and happens to it."""
 
+from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis.stateful import rule
 
 from statestore import Headers, ResultOrder
-from statestore.bytestore.versioned_rows import NOT_PUT
+from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.segments import Segments
+from statestore.bytestore.versioned_rows import NOT_PUT, VersionedRows
+from statestore.format.window_key import MAX_TIME_MS
 from tests.conformance.stacks import HEADERS, VERSIONED
 from tests.model.machines import SETTINGS, StoreMachine
 from tests.model.models import VersionedModel, found
+from version_history import VersionHistory
 
 
 class VersionedMachine(StoreMachine):
@@ -50,3 +56,23 @@ class VersionedMachine(StoreMachine):
 
 TestVersionedMachine = VersionedMachine.TestCase
 TestVersionedMachine.settings = SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "retention_ms", "segment_ms"),
+    [((1, 2, 3), 1_000, 1_000), ((1, 2, 3), 1_000, 1), ((1, 2, 4), 2, 1)],
+    ids=["one segment", "a segment each", "expiring"],
+)
+def test_every_sequence_of_five_puts_at_three_times(
+    times_ms: tuple[int, ...], retention_ms: int, segment_ms: int
+) -> None:
+    """Of values and tombstones: versions of the same time are too rare where times are drawn."""
+    for puts in product(product(times_ms, (True, False)), repeat=5):
+        store = MemoryDatabase(["s"]).family("s")
+        rows = VersionedRows(store, Segments(store, retention_ms, segment_ms))
+        model = VersionHistory(retention_ms, segment_ms)
+        for number, (time_ms, has_value) in enumerate(puts):
+            value = bytes([number]) if has_value else None
+            assert rows.put(b"k", value, time_ms) == model.add(b"k", value, time_ms), puts
+        held = [(one.value, one.valid_from_ms, one.valid_to_ms) for one in rows.between(b"k", 0, MAX_TIME_MS)]
+        assert held == model.between(b"k", 0, MAX_TIME_MS), puts

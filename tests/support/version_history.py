@@ -23,6 +23,8 @@ class VersionHistory:
         self._retention_ms = retention_ms
         self._segment_ms = segment_ms
         self._held: dict[Any, dict[int, Any]] = {}
+        self._ends_ms: dict[Any, set[int]] = {}
+        """By key, the times at which something is known to end: a version, a tombstone, or what there was before."""
 
     @property
     def known_keys(self) -> list[Any]:
@@ -34,11 +36,15 @@ class VersionHistory:
         if self.is_too_old(time_ms):
             return NOT_PUT
         self.stream_time_ms = max(self.stream_time_ms, time_ms)
-        versions = self._held.setdefault(key, {})
+        versions, ends_ms = self._held.setdefault(key, {}), self._ends_ms.setdefault(key, set())
         later = [other for other in versions if other > time_ms]
         before = [other for other in versions if other < time_ms]
-        if held is None and not later and versions.get(time_ms) and not (before and versions[max(before)]):
-            # As in Kafka: a tombstone that replaces the latest version leaves a mark only where it ends another one.
+        if later:
+            ends_ms.add(min(later))
+        elif (before and versions[max(before)] is not None) or (held is None and versions.get(time_ms) is None):
+            ends_ms.add(time_ms)
+        if held is None and not later and time_ms not in ends_ms:
+            # As in Kafka: a tombstone that replaces the latest version leaves no mark of its own.
             del versions[time_ms]
         else:
             versions[time_ms] = held

@@ -75,6 +75,15 @@ FIXED = {
             pipe("in", "b", "y", 500),
             pipe("in", "b", "d", 500),
             pipe("in", "b", "late", 200),
+            pipe("in", "c", "d", 500),
+            pipe("in", "c", "x", 500),
+            pipe("in", "c", "d", 500),
+            pipe("in", "c", "late", 200),
+            pipe("in", "e", "x", 100),
+            pipe("in", "e", "y", 500),
+            pipe("in", "e", "d", 100),
+            pipe("in", "e", "d", 500),
+            pipe("in", "e", "late", 200),
         ),
     ),
     "stream time": Scenario(
@@ -265,6 +274,9 @@ def test_a_tombstone_that_replaces_the_latest_version_leaves_nothing_unless_it_e
         # Here it ended the version of 100, so it is known, and ends the late one.
         assert found["b", None] == found["b", 500] == [None]
         assert (found["b", 200], found["b", 100]) == (["late", 200], ["x", 100])
+        # Here a tombstone was the first of that time, or a version that is a tombstone by now ended then.
+        assert found["c", None] == found["c", 500] == found["e", None] == found["e", 500] == found["e", 100] == [None]
+        assert found["c", 200] == found["e", 200] == ["late", 200]
 
 
 def test_after_a_failure_kafka_streams_goes_on_with_what_the_failed_record_left(kafka_streams: Outcome) -> None:

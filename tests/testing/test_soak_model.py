@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fault_records import GAP_MS, START_MS, TTL_MS, WINDOW_MS, Reading, expected_contents, seeded_batches
@@ -78,7 +78,13 @@ def pairs(headers: Iterable[Any]) -> list[tuple[str, bytes | None]]:
     return [(header.key, header.value) for header in headers]
 
 
+def reading(amount: int | None, at_ms: int) -> Reading:
+    return Reading("a", amount, 0, 0, START_MS + at_ms, [])
+
+
 @settings(max_examples=60)
+@example([reading(None, 1), reading(1, 1), reading(None, 1), reading(2, 0)])
+@example([reading(1, 0), reading(2, 2), reading(None, 0), reading(None, 2), reading(3, 1)])
 @given(batches)
 def test_stores_hold_what_the_soak_expects(batch: list[Reading]) -> None:
     assert found_contents(batch) == expected_contents(batch)
