@@ -264,8 +264,8 @@ class RenamedFiles(DurableFiles):
         self.filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
         if content.size_bytes == 0:
             # To create is one step, also over another file, and there is nothing that could be half there.
-            self.filesystem.open_output_stream(path).close()
-            return
+            with self.filesystem.open_output_stream(path):
+                return
         brought = partial_name(path)
         try:
             with self.filesystem.open_output_stream(brought) as stream:
@@ -307,10 +307,10 @@ class RenamedFiles(DurableFiles):
     def _is_there(self, path: str) -> bool:
         """Return whether there is a file. On HDFS only opening it tells a missing file from a failure."""
         try:
-            self.filesystem.open_input_file(path).close()
+            with self.filesystem.open_input_file(path):
+                return True
         except _NOT_THERE:
             return False
-        return True
 
 
 class _Listed(NamedTuple):
