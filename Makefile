@@ -59,6 +59,7 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/processor.py
 	@$(BIN)/python benchmarks/test_driver.py
 	@$(BIN)/python benchmarks/memory.py
+	@$(BIN)/python benchmarks/large_values.py
 	@$(BIN)/python benchmarks/long_run.py
 	@$(BIN)/python benchmarks/scale.py
 	@$(BIN)/python benchmarks/migration.py
