@@ -1,7 +1,10 @@
 """Starts of queries and tools that make states, at once on one location, in every order of their operations."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +26,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
 from statestore.recovery.new_state import claim_target, complete_target
 from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.turn import turn
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 GOLDEN = Path(__file__).parents[1] / "golden" / "agreement-1"
@@ -147,6 +151,48 @@ def test_a_tool_that_died_in_its_turn_is_named(tmp_path: Path) -> None:
     assert location.names("starting") == []
     with pytest.raises(TargetNotEmptyError):
         claim_target(location, "something", ASKED)
+
+
+_DIES_IN_ITS_TURN = """
+import os, sys
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.turn import turn
+
+with turn(DurableLocation(sys.argv[1]), "what dies"):
+    os._exit(7)
+"""
+
+
+def test_a_tool_that_died_in_its_turn_is_followed_by_the_next_on_the_same_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = DurableLocation(tmp_path)
+    assert subprocess.run([sys.executable, "-c", _DIES_IN_ITS_TURN, str(tmp_path)], check=False).returncode == 7
+    (left,) = location.names("making")
+    fields = json.loads(location.read(left).to_pybytes())
+    with turn(location, "the next"):
+        assert location.names("making") != [left]
+    monkeypatch.setattr("statestore.recovery.turn._TRIES", 1)
+    here = fields["process"].rpartition("/")[0].rpartition("/")[0]
+    alive = f"{here}/{os.getpid()}/{_started()}"
+    for process, pid in (
+        (alive, os.getpid()),
+        (f"elsewhere{fields['process']}", fields["pid"]),
+        ("", fields["pid"]),
+        (fields["process"], "none"),
+    ):
+        location.write(left, json.dumps({**fields, "process": process, "pid": pid}).encode())
+        with pytest.raises(LocationBusyError), turn(location, "the next"):
+            pass
+    # The number was given to another process since.
+    location.write(left, json.dumps({**fields, "process": f"{alive}0", "pid": os.getpid()}).encode())
+    with turn(location, "the next"):
+        pass
+    assert location.names("making") == []
+
+
+def _started() -> str:
+    return Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
 
 
 def test_what_another_start_has_left_is_no_hindrance_once_the_state_is_there(tmp_path: Path) -> None:

@@ -151,6 +151,6 @@ def test_the_store_itself_still_refuses_the_older_format(tmp_path: Path) -> None
         assert len(list(store.range(None, None))) == len(fixture.logical["entries"])
     with (
         TaskDirectory(task, "golden") as directory,
-        pytest.raises(StoreFormatError, match="downgrade is not supported"),
+        pytest.raises(StoreFormatError, match="upgrade-tools downgrade DIR TARGET --to timestamped"),
     ):
         directory.open_store(made.the_spec())

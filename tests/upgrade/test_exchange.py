@@ -140,7 +140,7 @@ def test_what_has_expired_is_left_out(
 def test_versions_that_go_on_in_the_next_batch(
     with_expired: Path, file_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_files, "_BATCH_ROWS", 1)
+    monkeypatch.setattr(row_files, "DEFAULT_ROWS", 1)
     file = tmp_path / f"rows.{file_format}"
     of_store = ["--store", "versions", "--kind", "versioned", "--retention-ms", str(2 * INTERVAL_MS)]
     assert main(["export", str(with_expired), str(file), *of_store]) == 0
