@@ -52,7 +52,7 @@ class Plan:
     retained: int
     task_failures: int
     overwrites: bool
-    """Whether an attempt that was overtaken replaces the pointer in the checkpoint."""
+    """Whether attempts that were overtaken replace pointers: Spark's first format of checkpoints, not its second."""
     story: tuple[Step, ...]
     engine: str = "simulated"
     decisions: tuple[Decision, ...] | None = None

@@ -120,6 +120,8 @@ class Remote:
     def get_file_info(self, selector: Any) -> list[Info]:
         self.request("location.list", selector.base_dir, writes=False)
         found = list(self.stored.children(selector.base_dir))
+        if not found and not selector.allow_not_found and selector.base_dir not in self.stored.directories:
+            raise FileNotFoundError(selector.base_dir)
         if selector.recursive:
             for info in list(found):
                 if info.type == fs.FileType.Directory:
@@ -132,7 +134,7 @@ class Remote:
         there = self.stored.remove(path)
         self.answer(effect, "location.delete")
         if not there and self.renames:
-            raise FileNotFoundError(path)
+            raise OSError(f"HDFS DeleteFile failed, of {path}")  # which is all that its client says
 
     def delete_dir(self, path: str) -> None:
         effect = self.request("location.delete", f"{path}/", writes=True)
@@ -172,6 +174,9 @@ class _Input:
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         return
 
     def size(self) -> int:

@@ -5,9 +5,10 @@
     driver       one start of the query: runs batch after batch, each as one task per shard
     attempt      opens the shard at the pointer of the batch before, processes, commits, and writes its pointer
 
-An attempt that another one has overtaken goes on, and so do those of a driver that died: their pointers replace what
-is in the checkpoint for that batch, as the files of Spark's state stores do. Logs of a checkpoint are written by one
-driver only: another one at work on the same checkpoint finds that out at the next batch.
+An attempt that another one has overtaken goes on, and so do those of a driver that died. In Spark's first format of
+checkpoints the pointers of all of them replace what is there for that batch, as the files of its state stores do; in
+the second one the commit of a batch says whose pointers count. Logs of a checkpoint are written by one driver only:
+another one at work on the same checkpoint finds that out at the next batch.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from statestore.processor.context import TaskRecordContext
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.metadata import StateMetadata, new_state_id, settle_metadata
 from statestore.recovery.ownership import claim
+from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.routing import routing_numbers
 from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.shard_files import parse_delta_name
 from tests.simulation.decisions import DRIVER, TASK, Effect
 from tests.simulation.machines import SimulatedLocalDirectory
 from tests.simulation.scheduler import Actor, Process
@@ -48,13 +51,22 @@ class Checkpoint:
     committed: int = 0
     pointers: dict[tuple[int, int], str] = field(default_factory=dict)
     """By shard and number of batch."""
+    committers: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The pointers of the attempts that counted, which others may have replaced since."""
     too_old: bool = False
     """Whether it was already behind what is retained when it was copied."""
 
     def copy(self, name: str, committed: int) -> Checkpoint:
         """Return a copy as of a batch; what was planned after it is not in it."""
         kept = {at: text for at, text in self.pointers.items() if at[1] <= committed}
-        return Checkpoint(name, self.query_id, self.planned[:committed], committed, kept)
+        return Checkpoint(name, self.query_id, self.planned[:committed], committed, kept, dict(self.committers))
+
+    def is_mixed(self, shard: int) -> bool:
+        """Return whether the pointer of a batch was replaced by that of an attempt of another run."""
+        return any(
+            at[0] == shard and _epoch(text) != _epoch(self.pointers.get(at, text))
+            for at, text in self.committers.items()
+        )
 
     def recorded(self, shard: int, batch: int) -> str | None:
         """Return the pointer of a shard after a batch, None if nothing was recorded up to it."""
@@ -65,6 +77,11 @@ class Checkpoint:
         if len(self.planned) < batch:
             self.planned.append(f"{self.name}:{batch}")
         return self.planned[batch - 1]
+
+
+def _epoch(pointer: str) -> int | None:
+    made = parse_delta_name(CommitPointer.from_json(pointer).head)
+    return None if made is None else made.epoch
 
 
 @dataclass
@@ -78,6 +95,8 @@ class Task:
     failures: int = 0
     succeeded: bool = False
     error: BaseException | None = None
+    pointer: str | None = None
+    """That of the attempt that counts."""
 
 
 @dataclass
@@ -181,6 +200,12 @@ class Driver:
         if checkpoint.committed != number - 1:
             raise ConcurrentDriversError(f"batch {number} of {checkpoint.name} is committed already")
         checkpoint.committed = number
+        for task in tasks:
+            assert task.pointer is not None
+            if self.world.plan.overwrites:
+                checkpoint.committers[task.shard, number] = task.pointer
+            else:
+                checkpoint.pointers[task.shard, number] = task.pointer
         self.world.oracle.batch_committed(self, number)
 
     def _attempt(self, task: Task, number: int, batch: str) -> None:
@@ -274,7 +299,9 @@ class Attempt:
             committed = batch.commit(stream_time_ms=context.stream_time_ms)
         world.oracle.made(self, pointer, committed)
         world.scheduler.op("spark.write", f"batch {self.number}", TASK)
-        if world.plan.overwrites or (shard, self.number) not in checkpoint.pointers or not self.task.succeeded:
+        if not self.task.succeeded:
+            self.task.pointer = committed.to_json()
+        if world.plan.overwrites:
             checkpoint.pointers[shard, self.number] = committed.to_json()
 
 

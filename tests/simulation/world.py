@@ -10,10 +10,12 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from statestore.errors import LocationBusyError
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.turn import TURNS_DIRECTORY
 from tests.simulation.decisions import Decision, Decisions, DrawnDecisions, WrittenDecisions
 from tests.simulation.disks import DiskNotes, SimulatedDisk
 from tests.simulation.machines import Machine, SimulatedLocalDirectory
@@ -177,6 +179,13 @@ class World:
                 else:
                     machine.lose_unsynced(step.amount)
 
+    def _clear_turns(self) -> None:
+        """Do what the error says: remove what the starts have left that are dead for sure."""
+        if all(driver.ended or driver.run_id for driver in self.drivers):
+            with self.scheduler.silence():
+                location = self.location()
+                location.delete_all(location.names(TURNS_DIRECTORY))
+
     def _checkpoint(self, number: int) -> Checkpoint:
         return self.checkpoints[number % len(self.checkpoints)]
 
@@ -190,6 +199,8 @@ class World:
             self.scheduler.wait(lambda driver=driver: driver.ended)
             if (driver.done and driver.failure is None) or ends_for_good(driver.failure):
                 break
+            if isinstance(driver.failure, LocationBusyError):
+                self._clear_turns()
             left = wanted - start.checkpoint.committed
             if left <= 0:
                 break
@@ -199,6 +210,7 @@ class World:
     # What must be true in the end.
 
     def _finish(self) -> None:
+        self._clear_turns()
         last = self.oracle.last_committer
         checkpoint = self.checkpoints[0] if last is None else last.start.checkpoint
         before = [self.committed_pointer(checkpoint, s, checkpoint.committed).version for s in range(self.plan.shards)]
@@ -233,7 +245,7 @@ class World:
             pointers = [CommitPointer.from_json(text) for text in dict.fromkeys(recorded) if text is not None]
             retained = [pointer for pointer in pointers if pointer.version >= least]
             # What is between the oldest and the newest needs nothing that neither of them needs.
-            for pointer in [retained[0], *retained[1:][-1:]]:
+            for pointer in [*retained[:1], *retained[1:][-1:]]:
                 for without in range(max(1, len(pointer.snapshots[-2:]))):
                     self._restore(driver, pointer, without)
 
