@@ -207,7 +207,7 @@ class Oracle:
         if isinstance(failure, ShardCountChangedError) and any(other.start.shards for other in self.world.drivers):
             return
         with self.world.scheduler.silence():
-            # Another start is slow, or has died and left its file: see `World._clear_turns`.
+            # Others may have asked with higher ballots all the time.
             if isinstance(failure, LocationBusyError) and len(self.world.drivers) > 1:
                 return
             if self._is_injected(failure):

@@ -10,12 +10,10 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from statestore.errors import LocationBusyError
 from statestore.recovery.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
-from statestore.recovery.turn import TURNS_DIRECTORY
 from tests.simulation.decisions import Decision, Decisions, DrawnDecisions, WrittenDecisions
 from tests.simulation.disks import DiskNotes, SimulatedDisk
 from tests.simulation.machines import Machine, SimulatedLocalDirectory
@@ -179,13 +177,6 @@ class World:
                 else:
                     machine.lose_unsynced(step.amount)
 
-    def _clear_turns(self) -> None:
-        """Do what the error says: remove what the starts have left that are dead for sure."""
-        if all(driver.ended or driver.run_id for driver in self.drivers):
-            with self.scheduler.silence():
-                location = self.location()
-                location.delete_all(location.names(TURNS_DIRECTORY))
-
     def _checkpoint(self, number: int) -> Checkpoint:
         return self.checkpoints[number % len(self.checkpoints)]
 
@@ -199,8 +190,6 @@ class World:
             self.scheduler.wait(lambda driver=driver: driver.ended)
             if (driver.done and driver.failure is None) or ends_for_good(driver.failure):
                 break
-            if isinstance(driver.failure, LocationBusyError):
-                self._clear_turns()
             left = wanted - start.checkpoint.committed
             if left <= 0:
                 break
@@ -210,7 +199,6 @@ class World:
     # What must be true in the end.
 
     def _finish(self) -> None:
-        self._clear_turns()
         last = self.oracle.last_committer
         checkpoint = self.checkpoints[0] if last is None else last.start.checkpoint
         before = [self.committed_pointer(checkpoint, s, checkpoint.committed).version for s in range(self.plan.shards)]
@@ -220,8 +208,8 @@ class World:
             driver = self._run(Start(checkpoint, 1, accept_older=True), wait=True)
         if type(driver.failure).__name__ in ("DurableFileMissingError", "VersionCollectedError"):
             return  # it was judged: given up
-        if driver.failure is not None or last is None:
-            if driver.failure is not None and last is not None:
+        if driver.failure is not None or last is None or last.start.shards:
+            if driver.failure is not None and last is not None and not last.start.shards:
                 self.scheduler.fail(f"the last start, without faults, failed: {driver.failure!r}")
             return
         self._wait_for_all()
