@@ -20,9 +20,10 @@ from statestore.errors import (
     RunFencedError,
     ShardCountChangedError,
     StoreError,
+    TopologyChangedError,
 )
 from statestore.recovery.fence import read_fences
-from statestore.recovery.metadata import StateMetadata
+from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata
 from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_files import delta_directory, parse_delta_name, parse_fence_name
 from tests.simulation.workload import Reference, differences, live
@@ -44,6 +45,7 @@ class Oracle:
         """What a shard must hold at the version that a delta made."""
         self.roots = [Reference(world.workload, shard) for shard in range(world.plan.shards)]
         self.claims: set[str] = set()
+        self.recorded_changes = 0
         self.last_committer: Driver | None = None
         self.must_refuse: dict[tuple[int, str], str] = {}
         """By shard and run: why the run must not have entered."""
@@ -83,6 +85,8 @@ class Oracle:
         if committed.head != opened.head:
             self.heads[shard, committed.head] = reference.after(attempt.batch)
             self._check_entry(attempt)
+            if attempt.fenced_by is not None:
+                self._fail(f"{attempt.name} has committed, although {attempt.fenced_by} had taken over before")
         elif self.world.workload.records(attempt.batch, shard):
             self._fail(f"{attempt.name}: the batch wrote, and made no version")
 
@@ -106,6 +110,8 @@ class Oracle:
 
     def on_written(self, name: str) -> None:
         """Look at a file that has become visible; called by the location."""
+        if name == METADATA_NAME or name.endswith(f"/{METADATA_NAME}"):
+            self._check_recorded()
         fence = parse_fence_name(name)
         if fence is None or fence.run not in self.runs:
             return
@@ -113,6 +119,29 @@ class Oracle:
         reason = self._history_given_up(shard, self.runs[fence.run])
         if reason is not None:
             self.must_refuse.setdefault((shard, fence.run), reason)
+
+    def _check_recorded(self) -> None:
+        """Fail if what is recorded goes back: nobody asks for an older topology once a newer one was recorded."""
+        with self.world.scheduler.silence():
+            recorded = read_metadata(self.world.location())
+        if recorded is None:
+            return
+        changes = len(recorded.topology) - 2
+        # A slow start that accepts changes may go back.
+        asked = (d.start.topology for d in self.world.drivers if d.start.accept_change)
+        if changes < self.recorded_changes and changes not in asked:
+            self._fail(f"the topology of change {self.recorded_changes} was recorded, and now it is that of {changes}")
+        self.recorded_changes = changes
+
+    def taken_over(self, attempt: Attempt) -> str | None:
+        """Return which run has a fence in the shard that is newer than that of an attempt's own run, if that has one.
+
+        Asked before an attempt commits: then it must not.
+        """
+        fences = self._fences(attempt.task.shard)
+        mine = attempt.driver.run_id
+        entered = any(fence.run == mine for fence in fences)
+        return fences[-1].run if entered and fences[-1].run != mine else None
 
     def _check_entry(self, attempt: Attempt) -> None:
         """Fail if a run goes on that should have been refused."""
@@ -205,6 +234,10 @@ class Oracle:
     def judge_start(self, driver: Driver, failure: BaseException) -> None:
         """Fail unless a start had a reason to fail."""
         if isinstance(failure, ShardCountChangedError) and any(other.start.shards for other in self.world.drivers):
+            return
+        # It was changed while this start was slow, or the start that was to change it failed.
+        differs = driver.start.topology != self.recorded_changes and not driver.start.accept_change
+        if isinstance(failure, TopologyChangedError) and differs:
             return
         with self.world.scheduler.silence():
             # Others may have asked with higher ballots all the time.

@@ -20,7 +20,7 @@ class Step:
     """One thing that an operator does."""
 
     do: str
-    """"run", "copy", "foreign", "reshard", "lose", "power" or "rest"."""
+    """"run", "change", "copy", "foreign", "reshard", "lose", "power" or "rest"."""
     checkpoint: int = 0
     batches: int = 0
     accept: bool = False
@@ -31,7 +31,7 @@ class Step:
 
     def describe(self) -> str:
         """Return the step in words."""
-        if self.do in ("run", "foreign", "reshard"):
+        if self.do in ("run", "change", "foreign", "reshard"):
             accepted = ", accepting an older checkpoint" if self.accept else ""
             waited = "" if self.wait else ", not waiting for it"
             return f"{self.do} checkpoint {self.checkpoint} for {self.batches} batches{accepted}{waited}"
@@ -139,7 +139,8 @@ def _story(rng: random.Random) -> tuple[Step, ...]:
         steps.append(Step("run", 0, batches(), wait=rng.random() < 0.8))
     for _ in range(rng.choice((0, 1, 1, 2, 3, 4))):
         do = rng.choices(
-            ("again", "copy", "older", "foreign", "reshard", "lose", "power", "rest"), (6, 3, 4, 1, 1, 2, 2, 2)
+            ("again", "copy", "older", "foreign", "reshard", "change", "lose", "power", "rest"),
+            (6, 3, 4, 1, 1, 2, 2, 2, 2),
         )[0]
         wait = rng.random() < 0.75
         if do == "again":
@@ -151,7 +152,7 @@ def _story(rng: random.Random) -> tuple[Step, ...]:
             )
             steps.append(Step("run", checkpoints, batches(), do == "older" and rng.random() < 0.7, wait))
             checkpoints += 1
-        elif do in ("foreign", "reshard"):
+        elif do in ("foreign", "reshard", "change"):
             steps.append(Step(do, 0, 1, wait=wait))
             checkpoints += do == "foreign"
         elif do == "lose":

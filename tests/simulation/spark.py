@@ -14,7 +14,7 @@ another one at work on the same checkpoint finds that out at the next batch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from statestore.errors import StateStoreError
 from statestore.processor.context import TaskRecordContext
@@ -108,6 +108,18 @@ class Start:
     accept_older: bool = False
     shards: int = 0
     """0 are those of the plan."""
+    topology: int = 0
+    """How often the topology was changed before."""
+    accept_change: bool = False
+
+
+def topology(changes: int) -> tuple[dict[str, Any], ...]:
+    """Return the nodes of the query after so many changes."""
+    added = (f"p{number}" for number in range(changes))
+    return (
+        {"name": "source", "type": "source"},
+        *({"name": name, "type": "processor", "parents": ["source"]} for name in ("p", *added)),
+    )
 
 
 class Driver:
@@ -146,10 +158,10 @@ class Driver:
             "key",
             routing_numbers(start.shards or world.plan.shards, 1),
             world.workload.specs,
-            ({"name": "source", "type": "source"}, {"name": "p", "type": "processor", "parents": ["source"]}),
+            topology(start.topology),
         )
         try:
-            metadata = settle_metadata(location, asked)
+            metadata = settle_metadata(location, asked, accept_topology_change=start.accept_change)
         except FAILURE as failure:
             world.oracle.judge_start(self, failure)
             raise
@@ -233,6 +245,8 @@ class Attempt:
         self.name = name
         self.process = process
         self.ended = False
+        self.fenced_by: str | None = None
+        """Which run had taken over when it was about to commit."""
 
     def watch(self) -> None:
         """Have the driver learn of the death of the process."""
@@ -296,6 +310,7 @@ class Attempt:
                 if store.stream_time_ms is not None:
                     batch.stream_times_ms[name] = store.stream_time_ms
             world.scheduler.op("task.processed", "", TASK)
+            self.fenced_by = world.oracle.taken_over(self)
             committed = batch.commit(stream_time_ms=context.stream_time_ms)
         world.oracle.made(self, pointer, committed)
         world.scheduler.op("spark.write", f"batch {self.number}", TASK)

@@ -7,7 +7,7 @@ import random
 import shutil
 import tempfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from statestore.recovery.local_directory import LocalDirectory
@@ -76,6 +76,7 @@ class World:
         self.drivers: list[Driver] = []
         self.oracle = Oracle(self)
         self._spares = 0
+        self.topology = 0
         (home / "location").mkdir()
         scheduler.on_kill = self._on_kill
         self.stored.on_set = lambda path: self.oracle.on_written(path.removeprefix(f"{ROOT}/"))
@@ -153,10 +154,15 @@ class World:
         scheduler = self.scheduler
         scheduler.op("operator", step.describe())
         if step.do == "run":
-            self._run(Start(self._checkpoint(step.checkpoint), step.batches, step.accept), step.wait)
+            start = Start(self._checkpoint(step.checkpoint), step.batches, step.accept, topology=self.topology)
+            self._run(start, step.wait)
+        elif step.do == "change":
+            self.topology += 1
+            start = Start(self._checkpoint(step.checkpoint), step.batches, topology=self.topology, accept_change=True)
+            self._run(start, step.wait)
         elif step.do == "foreign":
             self.checkpoints.append(Checkpoint(f"c{len(self.checkpoints)}", f"query-{len(self.checkpoints)}"))
-            self._run(Start(self.checkpoints[-1], step.batches), step.wait)
+            self._run(Start(self.checkpoints[-1], step.batches, topology=self.topology), step.wait)
         elif step.do == "reshard":
             self._run(Start(self._checkpoint(step.checkpoint), step.batches, shards=self.plan.shards + 1), step.wait)
         elif step.do == "copy":
@@ -193,7 +199,7 @@ class World:
             left = wanted - start.checkpoint.committed
             if left <= 0:
                 break
-            start = Start(start.checkpoint, left, start.accept_older, start.shards)
+            start = replace(start, batches=left)
         return driver
 
     # What must be true in the end.
@@ -202,10 +208,10 @@ class World:
         last = self.oracle.last_committer
         checkpoint = self.checkpoints[0] if last is None else last.start.checkpoint
         before = [self.committed_pointer(checkpoint, s, checkpoint.committed).version for s in range(self.plan.shards)]
-        driver = self._run(Start(checkpoint, 1), wait=True)
+        driver = self._run(Start(checkpoint, 1, topology=self.topology, accept_change=True), wait=True)
         if type(driver.failure).__name__ in ("CheckpointBehindError", "CheckpointAbandonedError"):
             # It was judged: another copy was at work.
-            driver = self._run(Start(checkpoint, 1, accept_older=True), wait=True)
+            driver = self._run(replace(driver.start, accept_older=True), wait=True)
         if type(driver.failure).__name__ in ("DurableFileMissingError", "VersionCollectedError"):
             return  # it was judged: given up
         if driver.failure is not None or last is None or last.start.shards:
@@ -238,8 +244,6 @@ class World:
                     self._restore(driver, pointer, without)
 
     def _restore(self, driver: Driver, pointer: CommitPointer, without: int) -> None:
-        from dataclasses import replace
-
         from statestore.recovery.snapshot_restore import note_damaged_snapshot
 
         assert driver.state is not None
