@@ -85,13 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
     if asked.plan is not None:
-        return _one(Plan.from_json(asked.plan.read_text()), shrinks=False)
+        return run_one(Plan.from_json(asked.plan.read_text()), shrinks=False)
     if asked.runs == 1:
-        return _one(Plan.draw(asked.seed, asked.engine), shrinks=not asked.no_shrink)
+        return run_one(Plan.draw(asked.seed, asked.engine), shrinks=not asked.no_shrink)
     return _many(asked)
 
 
-def _one(plan: Plan, *, shrinks: bool) -> int:
+def run_one(plan: Plan, *, shrinks: bool) -> int:
+    """Run a plan, print its trace and what came of it, shrunk if it failed; return the exit code."""
     result = simulate(plan, keep_trace=True)
     print("\n".join(result.trace))
     print(result.plan.describe())
