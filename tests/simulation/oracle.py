@@ -235,9 +235,9 @@ class Oracle:
         """Fail unless a start had a reason to fail."""
         if isinstance(failure, ShardCountChangedError) and any(other.start.shards for other in self.world.drivers):
             return
-        # It was changed while this start was slow, or the start that was to change it failed.
-        differs = driver.start.topology != self.recorded_changes and not driver.start.accept_change
-        if isinstance(failure, TopologyChangedError) and differs:
+        # It was changed while this start was slow, or who was to change it has not done so yet, or has failed.
+        accepts = driver.start.accept_change
+        if isinstance(failure, TopologyChangedError) and self.world.topology > 0 and not accepts:
             return
         with self.world.scheduler.silence():
             # Others may have asked with higher ballots all the time.
