@@ -43,16 +43,18 @@ class Result:
 
 def simulate(plan: Plan, *, keep_trace: bool = False) -> Result:
     """Run a plan: with the decisions that it has, or with drawn ones."""
-    logging.disable(logging.CRITICAL)
     decisions: Decisions
     decisions = DrawnDecisions(plan.seed) if plan.decisions is None else WrittenDecisions(plan.decisions)
     scheduler = Scheduler(decisions, keep_trace=keep_trace)
     home = tempfile.mkdtemp(prefix="simulation-", dir=SCRATCH)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # it warns of what is done to it, thousands of times
     try:
         world = World(plan, scheduler, Path(home))
         with substituted(scheduler, plan.seed, f"{home}/machines", world.power_off_here):
             scheduler.run("operator", Process("operator"), world.operate)
     finally:
+        logging.disable(disabled)
         shutil.rmtree(home)
     taken: tuple[Decision, ...] = tuple(decisions.taken)
     commits = sum(checkpoint.committed for checkpoint in world.checkpoints)
