@@ -1,17 +1,18 @@
 """Agreement on one content for `statestore.json` among all who want to record one, whoever of them is killed.
 
-    starting/STEP-BALLOT-promised-ID     empty: ID asks
-    starting/STEP-BALLOT-accepted-ID     the content that ID asks for with that ballot
+    starting/GENERATION-BALLOT-promised-ID     empty: ID asks
+    starting/GENERATION-BALLOT-accepted-ID     the content that ID asks for with that ballot
 
-STEP says what is replaced: agreement is on what comes after that. No filesystem that we write to can compare and set; a
+Agreement is on the content of one generation: 0 is the first. No filesystem that we write to can compare and set; a
 listing shows what was written before it began. That is enough for Disk Paxos on a single disk. Ballots are ordered by
 number, then by ID. Whoever asks promises a ballot, and lists. If somebody has a higher one, it waits and asks again
 with one above. Else it accepts, with its ballot, what was accepted with the highest one so far, or its own if there is
 none, and lists again. If nobody has a higher ballot by then, that content is agreed on. For whoever promises a higher
 one after that finds it accepted when it lists, and can only accept the same.
 
-So nobody waits for one that was killed, or is slow. Files are removed when the content is recorded. Who has listed
-after that asks whether it was, and takes what is recorded.
+So nobody waits for one that was killed, or is slow. The files of the last generations stay when their content is
+recorded: one that was slow may record what it agreed on long ago over what came after. Whoever reads it then finds that
+a content was accepted for the next generation, asks as well, and learns what was agreed on.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from statestore.errors import LocationBusyError
 from statestore.recovery.location import DurableLocation
 
 AGREEMENT_DIRECTORY: Final = "starting"
-_NAME: Final = re.compile(r"([0-9a-z]+)-(\d{8})-(promised|accepted)-([0-9a-f]{32})")
+_NAME: Final = re.compile(r"(\d{8})-(\d{8})-(promised|accepted)-([0-9a-f]{32})")
+_KEPT_GENERATIONS: Final = 16
 _FIRST_WAIT_S: Final = 0.1
 _TRIES: Final = 8
 """Waits double, with jitter: some 6 s to 13 s in all."""
@@ -38,19 +40,19 @@ class _Ballot(NamedTuple):
     asker: str
 
 
-def agree(location: DurableLocation, step: str, content: bytes, is_recorded: Callable[[], bool]) -> bytes | None:
-    """Return the content that is agreed on after `step`, which is to be recorded; None if `is_recorded` says it was.
+def agree(location: DurableLocation, generation: int, content: bytes, is_recorded: Callable[[], bool]) -> bytes | None:
+    """Return the content of a generation that is agreed on, to be recorded; None if `is_recorded` says that it was.
 
     Raises LocationBusyError if others kept asking with higher ballots for many seconds, and LocationNotWritableError.
     """
     asker = uuid.uuid4().hex
     number, wait_s = 0, _FIRST_WAIT_S
     for _ in range(_TRIES):
-        seen = _ballots(location, step)
+        seen = _ballots(location, generation)
         number = max([number, *(ballot.number for ballot in seen)]) + 1
         mine = _Ballot(number, asker)
-        location.write(_name(step, mine, "promised"), b"")
-        seen = _ballots(location, step)
+        location.write(_name(generation, mine, "promised"), b"")
+        seen = _ballots(location, generation)
         if is_recorded():
             return None
         if max(seen, default=mine) == mine:
@@ -58,38 +60,48 @@ def agree(location: DurableLocation, step: str, content: bytes, is_recorded: Cal
             name = None if accepted is None else seen[accepted]
             found = None if name is None else location.read(name)
             value = content if name is None else None if found is None else found.to_pybytes()
-            # One that is gone by now was removed after the content was recorded, which the next round finds.
+            # One that is gone by now was removed long after the content was recorded, which the next round finds.
             if value is not None:
-                location.write(_name(step, mine, "accepted"), value)
-                highest = max(_ballots(location, step), default=mine)
+                location.write(_name(generation, mine, "accepted"), value)
+                highest = max(_ballots(location, generation), default=mine)
                 if is_recorded():
                     return None
                 if highest == mine:
                     return value
         time.sleep(random.uniform(wait_s / 2, wait_s))
         wait_s *= 2
-    highest = max(_ballots(location, step), default=mine)
+    highest = max(_ballots(location, generation), default=mine)
     raise LocationBusyError(
-        str(location), file=location.path(_name(step, highest, "promised")), by="others that start at the same time"
+        str(location),
+        file=location.path(_name(generation, highest, "promised")),
+        by="others that start at the same time",
     )
 
 
-def end_agreement(location: DurableLocation, step: str) -> None:
-    """Remove what was needed to agree on what comes after `step`. Only once that is recorded."""
+def may_be_agreed(location: DurableLocation, generation: int) -> bool:
+    """Return whether anybody has accepted a content for a generation: without that, none is agreed on yet."""
+    return any(name is not None for name in _ballots(location, generation).values())
+
+
+def forget_agreements(location: DurableLocation, generation: int) -> None:
+    """Remove the files of generations long before this one, which is recorded."""
+    if generation < _KEPT_GENERATIONS:
+        return
     names = location.names(AGREEMENT_DIRECTORY)
-    location.delete_all(name for name in names if (found := _parsed(name)) is not None and found[1] == step)
+    parsed = ((name, _parsed(name)) for name in names)
+    location.delete_all(name for name, at in parsed if at is not None and int(at[1]) <= generation - _KEPT_GENERATIONS)
 
 
-def _name(step: str, ballot: _Ballot, kind: str) -> str:
-    return f"{AGREEMENT_DIRECTORY}/{step}-{ballot.number:08d}-{kind}-{ballot.asker}"
+def _name(generation: int, ballot: _Ballot, kind: str) -> str:
+    return f"{AGREEMENT_DIRECTORY}/{generation:08d}-{ballot.number:08d}-{kind}-{ballot.asker}"
 
 
-def _ballots(location: DurableLocation, step: str) -> dict[_Ballot, str | None]:
+def _ballots(location: DurableLocation, generation: int) -> dict[_Ballot, str | None]:
     """Return the ballots that were promised, and where each has what was accepted with it: None if nothing was."""
     seen: dict[_Ballot, str | None] = {}
     for name in location.names(AGREEMENT_DIRECTORY):
         found = _parsed(name)
-        if found is not None and found[1] == step:
+        if found is not None and int(found[1]) == generation:
             ballot = _Ballot(int(found[2]), found[4])
             seen[ballot] = name if found[3] == "accepted" else seen.get(ballot)
     return seen

@@ -5,7 +5,8 @@
  "stores": [StoreSpec as JSON, ...],
  "topology": [node as JSON, ...],       empty until the first start, if the state was made by a tool
  "wall_clock": bool,                    whether Spark's timers are in use; not there means false
- "initial_state": true}                 format 2: shards start from their initial pointers, see `initial_state`
+ "initial_state": true,                 format 2: shards start from their initial pointers, see `initial_state`
+ "generation": int}                     how often this was replaced; not there means 0, as do releases without it
 
 Format 2 is written for a state that has initial pointers, and for no other: releases that know format 1 alone would
 start such a state empty, so they must refuse it.
@@ -19,7 +20,6 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 from statestore.bytestore.families import older_formats
@@ -33,7 +33,7 @@ from statestore.errors import (
     StoreFormatError,
     TopologyChangedError,
 )
-from statestore.recovery.agreement import agree, end_agreement
+from statestore.recovery.agreement import agree, forget_agreements, may_be_agreed
 from statestore.recovery.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.recorded_names import path_part
@@ -62,6 +62,8 @@ class StateMetadata:
     wall_clock: bool = False
     initial_state: bool = False
     """Whether a shard of which Spark's state has recorded nothing starts from `initial_pointer`, not from nothing."""
+    generation: int = 0
+    """How often what is recorded was replaced."""
 
     @property
     def global_stores(self) -> frozenset[str]:
@@ -82,6 +84,7 @@ class StateMetadata:
             "topology": self.topology,
             "wall_clock": self.wall_clock,
             **({"initial_state": True} if self.initial_state else {}),
+            **({"generation": self.generation} if self.generation else {}),
         }
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
@@ -104,6 +107,7 @@ class StateMetadata:
                 tuple(_node(node) for node in fields["topology"]),
                 fields.get("wall_clock", False) is True,
                 initial_state is True,
+                whole_number(fields.get("generation", 0), 0),
             )
         except (*MALFORMED, FormatError) as cause:
             raise DurableFileCorruptedError(where, problem=f"is not readable state metadata ({cause!r})") from cause
@@ -140,19 +144,27 @@ def settle_metadata(
     Raises LocationNotWritableError, LocationBusyError, StateUnfinishedError, ShardCountChangedError, StoreFormatError,
     TopologyChangedError.
     """
+    is_writable = False
     while True:
         recorded = read_metadata(location)
-        if recorded is not None:
-            location.check_writable()
-        settled = _settled(location, recorded, asked, accept_topology_change=accept_topology_change)
-        if settled == recorded:
-            return recorded
-        step = "first" if recorded is None else blake2b(recorded.to_json().encode(), digest_size=16).hexdigest()
-        agreed = agree(location, step, settled.to_json().encode(), partial(_is_changed, location, recorded))
+        generation = 0 if recorded is None else recorded.generation + 1
+        if recorded is not None and may_be_agreed(location, generation):
+            # What is recorded may be out of date: a start that was slow has recorded again what came before. So what
+            # was accepted is asked for, and nothing new.
+            settled = recorded
+        else:
+            settled = _settled(location, recorded, asked, accept_topology_change=accept_topology_change)
+            if settled == recorded:
+                if not is_writable:
+                    location.check_writable()
+                return recorded
+        content = replace(settled, generation=generation).to_json().encode()
+        agreed = agree(location, generation, content, partial(_is_changed, location, recorded))
         # If it was recorded meanwhile, or is what another start has asked for, that is looked at like any other.
         if agreed is not None:
             location.write(METADATA_NAME, agreed)
-            end_agreement(location, step)
+            is_writable = True
+            forget_agreements(location, generation)
 
 
 def _is_changed(location: DurableLocation, recorded: StateMetadata | None) -> bool:
@@ -179,7 +191,12 @@ def _settled(
         added = {spec.name for spec in asked.stores} - {spec.name for spec in recorded.stores}
         if added:
             _LOG.warning("%s: a tool made this state without the stores %s: they begin empty", location, sorted(added))
-        return replace(asked, state_id=recorded.state_id, initial_state=recorded.initial_state)
+        return replace(
+            asked,
+            state_id=recorded.state_id,
+            initial_state=recorded.initial_state,
+            generation=recorded.generation,
+        )
     _check_wall_clock(location, recorded, asked)
     _check_stores(location, recorded, asked)
     differences = _differences(recorded, asked)

@@ -71,6 +71,8 @@ def claim_target(location: DurableLocation, made_from: str, new: StateMetadata, 
     }
     if request is not None:
         marker["request"] = request
+    # Before anything is written: it may be somebody's directory of other things.
+    _refuse_taken(location, _left_behind(location))
     with turn(location, f"what makes a state of {made_from}"):
         left_behind = _left_behind(location)
         _refuse_taken(location, left_behind)

@@ -19,6 +19,7 @@ from statestore.errors import (
     NewStateError,
     StateUnfinishedError,
     TargetNotEmptyError,
+    TopologyChangedError,
 )
 from statestore.recovery import agreement
 from statestore.recovery import turn as turns
@@ -84,7 +85,7 @@ def test_all_that_ask_at_once_agree_on_one(monkeypatch: pytest.MonkeyPatch, aske
     monkeypatch.setattr(agreement, "_TRIES", tries)
 
     def asks(content: bytes) -> Callable[[DurableLocation], bytes | None]:
-        return lambda location: agreement.agree(location, "first", content, lambda: False)
+        return lambda location: agreement.agree(location, 0, content, lambda: False)
 
     agreed: set[bytes] = set()
     for state in Interleavings([asks(b"%d" % number) for number in range(askers)]).states():
@@ -145,10 +146,10 @@ def test_a_tool_that_died_in_its_turn_is_named(tmp_path: Path) -> None:
     with pytest.raises(LocationBusyError, match="can't be told any more"):
         claim_target(location, "something", ASKED)
     location.delete(left)
-    with pytest.raises(TargetNotEmptyError, match="starting/first-00000003-accepted"):
+    with pytest.raises(TargetNotEmptyError, match="starting/00000000-00000003-accepted"):
         claim_target(location, "something", ASKED)
     assert settle_metadata(location, ASKED).state_id == "golden", "what was accepted before may have been agreed on"
-    assert location.names("starting") == []
+    assert len(location.names("starting")) == 4, "a start that is slow may record it again"
     with pytest.raises(TargetNotEmptyError):
         claim_target(location, "something", ASKED)
 
@@ -193,6 +194,27 @@ def test_a_tool_that_died_in_its_turn_is_followed_by_the_next_on_the_same_machin
 
 def _started() -> str:
     return Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def test_what_a_slow_start_has_taken_back_is_found_by_the_next(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN.with_name("agreement-2"), tmp_path, dirs_exist_ok=True)
+    location = DurableLocation(tmp_path)
+    taken_back = read_metadata(location)
+    assert taken_back is not None
+    changed = replace(taken_back, topology=(*TOPOLOGY, {**TOPOLOGY[0], "name": "more"}), generation=1)
+    assert settle_metadata(location, replace(changed, state_id="other")) == changed == read_metadata(location)
+    with pytest.raises(TopologyChangedError):
+        settle_metadata(location, taken_back)
+
+
+def test_agreements_of_long_ago_are_forgotten(tmp_path: Path) -> None:
+    location = DurableLocation(tmp_path)
+    for number in range(20):
+        asked = replace(ASKED, topology=({**TOPOLOGY[0], "name": f"source-{number}"},))
+        assert settle_metadata(location, asked, accept_topology_change=True).generation == number
+    assert {name.split("/")[1].split("-")[0] for name in location.names("starting")} == {
+        f"{generation:08d}" for generation in range(4, 20)
+    }
 
 
 def test_what_another_start_has_left_is_no_hindrance_once_the_state_is_there(tmp_path: Path) -> None:

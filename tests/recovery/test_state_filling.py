@@ -197,7 +197,7 @@ class TestFirstStart:
         self, location: DurableLocation, made: StateMetadata, asked: StateMetadata
     ) -> None:
         settled = settle_metadata(location, asked)
-        assert settled == replace(asked, state_id=made.state_id, initial_state=True)
+        assert settled == replace(asked, state_id=made.state_id, initial_state=True, generation=1)
         assert read_metadata(location) == settled
         assert settle_metadata(location, replace(asked, routing=(1, 2, 3))) == settled, (
             "the second start changes nothing"

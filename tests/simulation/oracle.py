@@ -45,7 +45,8 @@ class Oracle:
         """What a shard must hold at the version that a delta made."""
         self.roots = [Reference(world.workload, shard) for shard in range(world.plan.shards)]
         self.claims: set[str] = set()
-        self.recorded_changes = 0
+        self.recorded_generation = -1
+        """The newest that anybody has seen recorded, whatever a slow start has written since."""
         self.last_committer: Driver | None = None
         self.must_refuse: dict[tuple[int, str], str] = {}
         """By shard and run: why the run must not have entered."""
@@ -100,8 +101,14 @@ class Oracle:
         if len(self.claims) > 1:
             self._fail(f"two queries own the location: {sorted(self.claims)}")
 
-    def started(self, driver: Driver, metadata: StateMetadata) -> None:
-        """Take note of what a start found or recorded; fail if it should have been refused."""
+    def started(self, driver: Driver, metadata: StateMetadata, recorded_before: int) -> None:
+        """Take note of what a start found or recorded; fail if it should have been refused, or takes something back.
+
+        `recorded_before` is the newest generation that was recorded before it began.
+        """
+        if metadata.generation < recorded_before:
+            told = f"{driver.name} goes on with generation {metadata.generation} of what is recorded"
+            self._fail(f"{told}, and {recorded_before} was recorded before it began")
         asked = driver.start.shards
         if asked and asked != metadata.shards:
             self._fail(f"{driver.name} was started with {asked} shards, and {metadata.shards} are recorded")
@@ -111,7 +118,7 @@ class Oracle:
     def on_written(self, name: str) -> None:
         """Look at a file that has become visible; called by the location."""
         if name == METADATA_NAME or name.endswith(f"/{METADATA_NAME}"):
-            self._check_recorded()
+            self._note_recorded()
         fence = parse_fence_name(name)
         if fence is None or fence.run not in self.runs:
             return
@@ -120,18 +127,11 @@ class Oracle:
         if reason is not None:
             self.must_refuse.setdefault((shard, fence.run), reason)
 
-    def _check_recorded(self) -> None:
-        """Fail if what is recorded goes back: nobody asks for an older topology once a newer one was recorded."""
+    def _note_recorded(self) -> None:
         with self.world.scheduler.silence():
             recorded = read_metadata(self.world.location())
-        if recorded is None:
-            return
-        changes = len(recorded.topology) - 2
-        # A slow start that accepts changes may go back.
-        asked = (d.start.topology for d in self.world.drivers if d.start.accept_change)
-        if changes < self.recorded_changes and changes not in asked:
-            self._fail(f"the topology of change {self.recorded_changes} was recorded, and now it is that of {changes}")
-        self.recorded_changes = changes
+        if recorded is not None:
+            self.recorded_generation = max(self.recorded_generation, recorded.generation)
 
     def taken_over(self, attempt: Attempt) -> str | None:
         """Return which run has a fence in the shard that is newer than that of an attempt's own run, if that has one.

@@ -160,12 +160,13 @@ class Driver:
             world.workload.specs,
             topology(start.topology),
         )
+        recorded_before = world.oracle.recorded_generation
         try:
             metadata = settle_metadata(location, asked, accept_topology_change=start.accept_change)
         except FAILURE as failure:
             world.oracle.judge_start(self, failure)
             raise
-        world.oracle.started(self, metadata)
+        world.oracle.started(self, metadata, recorded_before)
         self.run_id = new_state_id()
         self.state = ShardedState(
             metadata.state_id,

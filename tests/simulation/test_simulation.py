@@ -21,15 +21,6 @@ from tests.simulation.world import simulate
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
 
 
-OPEN = {"a_slow_first_start_takes_back_what_was_recorded"}
-"""What is not mended yet."""
-
-
-def known(path: Path):
-    marks = [pytest.mark.xfail(strict=True)] if path.stem in OPEN else []
-    return pytest.param(path, id=path.stem, marks=marks)
-
-
 QUIET = Plan(
     seed=3,
     shards=1,
@@ -45,7 +36,7 @@ QUIET = Plan(
 )
 
 
-@pytest.mark.parametrize("path", [known(path) for path in PLANS])
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_what_was_found_once_is_mended(path: Path) -> None:
     assert simulate(Plan.from_json(path.read_text())).problem is None
 
