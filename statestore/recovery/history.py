@@ -122,21 +122,23 @@ class Histories:
 
         The lines of later runs are looked at, newest first, and then that of `head` itself. A run that went on from
         `head` or before it in the usual way, and of which nothing is known to be committed, decides nothing: it may
-        have crashed, or not have seen a commit that was on its way.
+        have crashed, or not have seen a commit that was on its way. Nor does one that went back and wrote nothing: it
+        may have been refused for files that are gone.
         """
         own = self.line(head.epoch)
         later = {epoch for epoch in (*self._by_epoch, *(delta.epoch for delta in deltas)) if epoch > head.epoch}
         for epoch in sorted(later, reverse=True):
             line, tip = self.line(epoch), self.fence(epoch)
+            has_written = any(delta.epoch == epoch for delta in deltas)
             proven = line.proven(deltas)
             if line.holds(head):
                 if proven.version > head.version:
                     return Behind(*proven)
-                if tip is not None and tip.gives_up:
+                if tip is not None and tip.gives_up and (has_written or tip.went_back is None):
                     return None
                 continue
             since = own.shared_with(line, head.version)
-            has_gone_back = tip is not None and tip.went_back is True and any(delta.epoch == epoch for delta in deltas)
+            has_gone_back = tip is not None and tip.went_back is True and has_written
             if proven.version > since or has_gone_back:
                 # The oldest of them took over; those after it may be restarts.
                 return Abandoned(since, next((f for f in reversed(line.fences) if f.epoch > head.epoch), tip))

@@ -97,6 +97,13 @@ def test_a_run_that_has_gone_back_and_crashed_before_its_first_commit(shard: Sha
     assert advance(run(shard, "run4"), first[3], 5)[-1].version == 5, "its batch was not committed, and comes again"
 
 
+def test_a_run_that_has_gone_back_and_written_nothing_speaks_for_no_other(shard: Shard) -> None:
+    first = advance(shard, shard.start(), 6)
+    RunFences(shard.state.location, "run2", accept_older_checkpoint=True).hold(first[3])
+    with pytest.raises(CheckpointBehindError, match="version 5 was committed here by run run1"):
+        advance(run(shard, "run3"), first[3], 4)
+
+
 def test_a_commit_that_the_next_run_did_not_see_is_no_abandoned_history(shard: Shard) -> None:
     """Two drivers on one checkpoint: the first one commits its batch after the second has left its fence."""
     first = advance(shard, shard.start(), 2)

@@ -67,6 +67,8 @@ class Commit:
 class Run:
     fences: RunFences
     at: Commit
+    gives_up: list[Commit] = field(default_factory=list)
+    """What it leaves behind on purpose, once it has written something."""
 
 
 class World:
@@ -91,16 +93,14 @@ class World:
             elsewhere = [c for c in self.commits if c not in history and c is not self.commits[0]]
             # What an attempt wrote that Spark did not take looks like a commit.
             assert elsewhere or self.failed, "refused although there is nothing else"
-            assert not self.entered or self.entered[-1].at is not at, "the newest commit can always be gone on from"
+            is_newest = self.entered and self.entered[-1].at is at and not self.entered[-1].gives_up
+            assert not is_newest, "the newest commit can always be gone on from"
             return
         assert accept or not lost, "what was committed was given up in silence"
         self.runs.append(run)
         self.entered.append(run)
-        for commit in self.commits:
-            if commit in history:
-                commit.is_given_up = False
-            elif accept:
-                commit.is_given_up = True
+        if accept:
+            run.gives_up = [commit for commit in self.commits if commit not in history]
         at.is_proven = True
 
     def commit(self, run: Run, *, counts: bool) -> None:
@@ -113,6 +113,11 @@ class World:
         assert run is self.entered[-1]
         name = new_delta_name(0, pointer.version + 1, epoch)
         self.location.write(name, b"")
+        for commit in run.gives_up:
+            commit.is_given_up = True
+        for commit in run.at.history():
+            commit.is_given_up = False
+        run.gives_up = []
         if not counts:
             self.failed = True
             return
