@@ -68,8 +68,10 @@ class RunFences:
         epoch = self._epoch(names)
         known: dict[str, Fence] = {}
         while epoch is None or _is_shared(names, epoch, self.run):
-            epoch = self._leave_fence(pointer, head, names, known)
+            left = self._leave_fence(pointer, head, names, known)
             names = self._names(pointer)
+            # Another attempt of this run may have left a later one meanwhile.
+            epoch = max(left, self._epoch(names) or 0)
         if max(_fence_names(names), default=FenceName(0, "")) > FenceName(epoch, self.run):
             newest = read_fences(self.location, names)[-1]
             raise RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=newest.describe())
