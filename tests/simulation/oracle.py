@@ -156,7 +156,7 @@ class Oracle:
         """Return which commits are given up by a run that enters, in words; None if none are that can be known."""
         mine = driver.start.checkpoint
         chain = self._chain(mine, shard)
-        fences = self._fences(shard)
+        fences, writers = self._fences(shard), self._writers(shard)
         since = self._since(mine, shard, [fence for fence in fences if fence.run != driver.run_id])
         for other in self.world.checkpoints:
             if other is mine:
@@ -178,7 +178,7 @@ class Oracle:
                     fence.epoch > delta.epoch
                     and fence.from_version is not None
                     and fence.from_version < version
-                    and (shard, fence.run) in self.entered
+                    and ((shard, fence.run) in self.entered or fence.epoch in writers)
                     for fence in fences
                 )
                 count += not given_up
@@ -196,17 +196,25 @@ class Oracle:
         # Its own says nothing: it asks once more when that is there.
         fences = [fence for fence in fences if fence.run != driver.run_id]
         since = self._since(mine, shard, fences)
-        return any(self._checkpoint_of(fence.run) is not mine and fence.epoch >= since for fence in fences)
+        if any(self._checkpoint_of(fence.run) is not mine and fence.epoch >= since for fence in fences):
+            return True
+        # A driver that was told to go back, and slept, goes back from what its own checkpoint has committed since.
+        made = self._made_by(mine, shard)
+        return any(fence.went_back and fence.epoch > made for fence in fences)
 
     def _since(self, checkpoint: Checkpoint, shard: int, fences: list[Any]) -> int:
         """Return from which epoch on others may have gone on without a checkpoint."""
-        # Who has made what is in a copy may have gone on after it was copied.
-        heads = (self.world.committed_pointer(checkpoint, shard, n).head for n in range(1, checkpoint.committed + 1))
-        made = [written.epoch for head in heads if (written := parse_delta_name(head)) is not None]
         # A run that was refused after it had left its fence has decided nothing.
         entered = [fence for fence in fences if (shard, fence.run) in self.entered]
         own = [fence.epoch + 1 for fence in entered if self._checkpoint_of(fence.run) is checkpoint]
-        return max((*made, *own), default=0)
+        # Who has made what is in a copy may have gone on after it was copied.
+        return max((self._made_by(checkpoint, shard), *own))
+
+    def _made_by(self, checkpoint: Checkpoint, shard: int) -> int:
+        """Return the last epoch that has made what is committed in a checkpoint; 0 if nothing is."""
+        heads = (self.world.committed_pointer(checkpoint, shard, n).head for n in range(1, checkpoint.committed + 1))
+        made = (written.epoch for head in heads if (written := parse_delta_name(head)) is not None)
+        return max(made, default=0)
 
     def _chain(self, checkpoint: Checkpoint, shard: int) -> tuple[str, ...]:
         pointer = self.world.committed_pointer(checkpoint, shard, checkpoint.committed)
@@ -224,6 +232,12 @@ class Oracle:
         with self.world.scheduler.silence():
             location = self.world.location()
             return read_fences(location, location.names(delta_directory(shard)))
+
+    def _writers(self, shard: int) -> set[int]:
+        """Return the epochs that have written deltas: their runs have entered, even if nobody was told of it yet."""
+        with self.world.scheduler.silence():
+            names = self.world.location().names(delta_directory(shard))
+        return {written.epoch for name in names if (written := parse_delta_name(name)) is not None}
 
     def _checkpoint_of(self, run: str) -> Checkpoint | None:
         driver = self.runs.get(run)
