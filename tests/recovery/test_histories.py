@@ -20,7 +20,7 @@ from statestore.recovery.garbage import collect_garbage
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.pointer import CommitPointer, DurableFile, SnapshotRef, digest
 from statestore.recovery.run_fences import RunFences
-from statestore.recovery.shard_files import new_delta_name
+from statestore.recovery.shard_files import new_delta_name, parse_fence_name
 from statestore.recovery.snapshot import Manifest, SnapshotFile
 
 
@@ -142,6 +142,10 @@ def test_no_start_gives_up_in_silence_what_was_committed(data: st.DataObject) ->
         else:
             run = data.draw(st.sampled_from(world.runs)) if kind == "zombie" else world.entered[-1]
             world.commit(run, counts=kind != "fail")
+    # What the steps must not do is asserted in them. In the end, the run that entered last holds the shard.
+    fences = [fence for name in world.location.names("shards/0000/deltas") if (fence := parse_fence_name(name))]
+    assert max(fences).run == world.entered[-1].fences.run
+    assert {fence.run for fence in fences} == {run.fences.run for run in world.runs}
 
 
 def _snapshot(version: int, table: DurableFile, delta: str) -> tuple[SnapshotRef, Manifest]:

@@ -149,11 +149,18 @@ def test_a_name_that_could_lead_elsewhere_is_refused_where_it_is_read(tmp_path: 
     assert [path.name for path in home.parent.iterdir()] == ["b"]
 
 
-def test_the_same_readers_take_what_is_ours(tmp_path: Path) -> None:
-    for number, (reader, (read, _)) in enumerate(READERS.items()):
-        home = tmp_path / str(number)
-        home.mkdir()
+@pytest.mark.parametrize("reader", READERS)
+def test_the_same_readers_take_what_is_ours(tmp_path: Path, reader: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    read, error = READERS[reader]
+    refused: Exception | None = None
+    try:
         read(home, {"file of plan.json": "CURRENT", "run": "run1"}.get(reader, "state-1"))
+    except error as refusal:
+        refused = refusal
+    assert refused is None
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
 def test_a_hostile_state_makes_and_deletes_nothing_outside(tmp_path: Path) -> None:

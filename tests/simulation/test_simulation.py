@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,8 +103,28 @@ def test_a_plan_that_fails_is_shrunk_to_what_it_takes() -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_each_mutation_changes_the_code(mutation: Mutation) -> None:
+    before = function_of(mutation)
     with mutated(mutation):
-        pass
+        changed = function_of(mutation)
+        assert changed is not before
+        assert code_of(changed) != code_of(before)
+    assert function_of(mutation) is before
+
+
+def function_of(mutation: Mutation) -> Any:
+    *path, last = mutation.function.split(".")
+    owner: Any = importlib.import_module(f"statestore.recovery.{mutation.module}")
+    for name in path:
+        owner = getattr(owner, name)
+    return inspect.getattr_static(owner, last)
+
+
+def code_of(found: Any) -> tuple[Any, ...]:
+    """Return what a function does, wherever it stands: its instructions, and what they refer to."""
+    inner = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+    code = inspect.unwrap(inner).__code__
+    inside = tuple(const.co_code if hasattr(const, "co_code") else const for const in code.co_consts)
+    return code.co_code, inside, code.co_names
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
