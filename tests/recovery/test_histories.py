@@ -69,6 +69,8 @@ class Run:
     at: Commit
     gives_up: list[Commit] = field(default_factory=list)
     """What it leaves behind on purpose, once it has written something."""
+    has_decided: bool = True
+    """Whether it speaks for the next one from there: not if it went back, and has written nothing."""
 
 
 class World:
@@ -93,13 +95,14 @@ class World:
             elsewhere = [c for c in self.commits if c not in history and c is not self.commits[0]]
             # What an attempt wrote that Spark did not take looks like a commit.
             assert elsewhere or self.failed, "refused although there is nothing else"
-            is_newest = self.entered and self.entered[-1].at is at and not self.entered[-1].gives_up
+            is_newest = self.entered and self.entered[-1].at is at and self.entered[-1].has_decided
             assert not is_newest, "the newest commit can always be gone on from"
             return
         assert accept or not lost, "what was committed was given up in silence"
         self.runs.append(run)
         self.entered.append(run)
         if accept:
+            run.has_decided = False
             run.gives_up = [commit for commit in self.commits if commit not in history]
         at.is_proven = True
 
@@ -117,7 +120,7 @@ class World:
             commit.is_given_up = True
         for commit in run.at.history():
             commit.is_given_up = False
-        run.gives_up = []
+        run.gives_up, run.has_decided = [], True
         if not counts:
             self.failed = True
             return
