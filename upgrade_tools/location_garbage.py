@@ -69,14 +69,13 @@ class _Collection:
 
     def find(self) -> list[GarbageFile]:
         """Return what can be removed. Raises PointersOutdatedError."""
-        head = head_written(self.pointer)
-        return find_garbage(self.location, self.pointer, head.epoch, self._retained(self._names()))
+        retained = self._retained(self._names())
+        return find_garbage(self.location, self.pointer, head_written(self.pointer).epoch, retained)
 
     def remove(self, garbage: list[GarbageFile]) -> None:
         """Remove what was found. Raises PointersOutdatedError, and removes nothing, if a run has entered meanwhile."""
-        head = head_written(self.pointer)
         retained = self._retained(self._names())
-        with announced_collection(self.location, self.pointer, head.epoch, retained) as names:
+        with announced_collection(self.location, self.pointer, head_written(self.pointer).epoch, retained) as names:
             self._retained(names)
             remove_garbage(self.location, garbage)
 
