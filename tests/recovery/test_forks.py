@@ -64,8 +64,7 @@ from statestore.recovery.file_lock import FileLock
 lock = FileLock(Path(sys.argv[1]))
 assert lock.acquire()
 if os.fork() == 0:
-    signal.pause()
-print("held", flush=True)
+    print("held", flush=True)  # the fork says it: only then has it closed what it inherited
 signal.pause()
 """
 
