@@ -16,7 +16,7 @@ import rocksdict
 from statestore import Headers, ValueTimestampHeaders
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import OnDeserializationError
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.pack import Pack

@@ -25,16 +25,16 @@ import pyarrow as pa
 
 from memory import MIB, watched
 from statestore import AggregationWithHeaders, Processor, ProcessorContext, Record, Serdes, Stores, Topology, Windowed
-from statestore.bytestore.memory_budget import MemoryBudget
+from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.processor.task import OnDeserializationError
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata, new_state_id, read_metadata, settle_metadata
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import rescale
+from statestore.recovery.making.rescale import rescale
+from statestore.recovery.metadata.state_metadata import StateMetadata, new_state_id, read_metadata, settle_metadata
 from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.datasource.change_feed import ChangeScan, ShardChanges
 from statestore.spark.datasource.store_scan import StoreScan
 from statestore.spark.pack import Pack

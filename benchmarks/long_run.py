@@ -17,13 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from statestore import LocalDirectory, RecoveryOptions
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
+from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
-from statestore.recovery.snapshot import read_manifest
 
 KEYS = 20_000
 CHANGES = 2_000

@@ -22,15 +22,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from statestore.bytestore.memory_budget import MemoryBudget
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.engines.memory_budget import MemoryBudget
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import encode_headers
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.stores.changelogging import ChangeLoggingLayer
 

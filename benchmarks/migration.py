@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change
-from statestore.bytestore.segments import segment_prefix
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
 from upgrade_tools.kinds import Kind

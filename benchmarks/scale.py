@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from statestore import LocalDirectory, RecoveryOptions
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import encode_headers
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
+from statestore.recovery.commit.manifest import read_manifest
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
-from statestore.recovery.snapshot import read_manifest
 
 SHARDS = 8
 UPDATES = 100_000

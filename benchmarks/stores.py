@@ -25,10 +25,10 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
-from statestore.bytestore.opening import open_store
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.segments import SEGMENT_ID_SIZE
-from statestore.bytestore.shard_layout import column_family
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
+from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.bytestore.upgrades.opening import open_store
 from statestore.format.header_bytes import parse_count
 from statestore.format.store_format import StoreFormat
 from statestore.stores.builder import StoreBuilder

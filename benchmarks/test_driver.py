@@ -27,7 +27,7 @@ from statestore import (
     Topology,
     ValueTimestampHeaders,
 )
-from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.format.header_bytes import parse_count
 from statestore.testing import TestInputTopic, TestRecord, TopologyTestDriver
 

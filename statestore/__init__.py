@@ -4,7 +4,7 @@ Records keep their Kafka headers inside state. Formats, names and semantics are 
 The Spark side is `statestore.spark.stateful` and `statestore.spark.reader`; everything else is here.
 """
 
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.errors import StateStoreError
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord, TimestampType
@@ -17,10 +17,10 @@ from statestore.processor.processor import Processor
 from statestore.processor.punctuation import Cancellable, PunctuationType
 from statestore.processor.record import Record, RecordMetadata
 from statestore.processor.topology import Topology
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.restore_progress import StateRestoreListener
+from statestore.recovery.restore.progress import StateRestoreListener
+from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.headers_bytes_store import HeaderBytesStore, HeadersBytesStore
 from statestore.stores.holders import (

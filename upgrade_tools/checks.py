@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from statestore.bytestore.directory_view import accessible
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.table_files import unreadable_tables
+from statestore.bytestore.engines.table_files import unreadable_tables
+from statestore.bytestore.kafka_streams.directory_view import accessible
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DirectoryDamagedError, LocalStateCorruptedError, RecoveryError
 from upgrade_tools.kinds import Kind
 from upgrade_tools.location_check import location_problems

@@ -15,17 +15,17 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from statestore.bytestore.prefix_scan import pairs_with_prefix
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
+from statestore.bytestore.kinds.contents import StoredEntry, entry_parts
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
-from statestore.bytestore.steps import steps
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.errors import StoreFormatError, UnknownKindError
 from statestore.format.header_bytes import decode_headers
 from statestore.format.stored_value import split_stored
-from statestore.recovery.contents import StoredEntry, entry_parts
-from statestore.recovery.logical_writes import LogicalWrite, intervals_by_key
-from statestore.recovery.tally import Tally
+from statestore.recovery.making.logical_writes import LogicalWrite, intervals_by_key
+from statestore.recovery.making.tally import Tally
 from upgrade_tools.kinds import Kind
 from upgrade_tools.states import OpenStore, State
 from upgrade_tools.states.location import LocationState

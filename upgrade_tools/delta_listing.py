@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from statestore.errors import DurableFileMissingError
-from statestore.recovery.delta import Delta, decode_delta
+from statestore.recovery.commit.delta import Delta, decode_delta
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.byte_text import shown
 from upgrade_tools.entry_lines import printable

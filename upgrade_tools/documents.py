@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.contents import StoredEntry
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import decode_headers
-from statestore.recovery.contents import StoredEntry
 from upgrade_tools.selection import EVERYTHING, Found, Selection, selected
 from upgrade_tools.states import OpenStore
 

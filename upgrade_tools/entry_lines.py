@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.contents import StoredEntry
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import decode_headers
-from statestore.recovery.contents import StoredEntry
 from upgrade_tools.byte_text import shown
 
 

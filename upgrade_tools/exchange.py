@@ -10,14 +10,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import FormatError, RowFileError
 from statestore.format.partitioner import partition_column
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.logical_writes import LogicalWrite, logical_writes, plain_key
-from statestore.recovery.metadata import metadata_of_stores
-from statestore.recovery.new_state import claim_target
-from statestore.recovery.state_filling import StateFiller, check_filled, complete_filled
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes, plain_key
+from statestore.recovery.making.new_state import claim_target
+from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
+from statestore.recovery.metadata.state_metadata import metadata_of_stores
 from upgrade_tools.row_expiry import LatestTimes, Unexpired
 from upgrade_tools.row_files import FileFormat, RowFileHead, read_head, read_rows, write_rows
 from upgrade_tools.rows import by_store, to_rows, to_writes

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from statestore.bytestore.families import FAMILIES
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.kinds.families import FAMILIES
+from statestore.bytestore.kinds.segments import is_latest_key
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.bytestore.segments import is_latest_key
-from statestore.bytestore.steps import steps
-from statestore.bytestore.store_spec import StoreKind
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.versioned_row import decode_latest_row, decode_segment_row

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
 
+from statestore.bytestore.kafka_streams.task_contents import RecordedOffsets, recorded_offsets
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.task_contents import RecordedOffsets, recorded_offsets
 from statestore.errors import DirectoryDamagedError, FormatError, StoreNotFoundError, StoreUndecodableError
 from statestore.format.position import Position, merge_positions
 from upgrade_tools.family_figures import FamilyFigures

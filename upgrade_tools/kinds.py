@@ -1,5 +1,5 @@
 """What the command line calls kinds of stores; the data source has the same names."""
 
-from statestore.bytestore.kind_names import Kind, Meaning
+from statestore.bytestore.kinds.kind_names import Kind, Meaning
 
 __all__ = ["Kind", "Meaning"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from statestore.bytestore.segments import Segments
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.segments import Segments
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.session_key import split_session_key
 from statestore.format.window_key import split_window_key
-from statestore.recovery.logical_writes import LogicalWrite
+from statestore.recovery.making.logical_writes import LogicalWrite
 
 
 def expiry_time_of(spec: StoreSpec) -> Callable[[bytes], int]:

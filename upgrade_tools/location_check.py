@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, StateStoreError
-from statestore.recovery.delta import decode_delta
+from statestore.recovery.commit.delta import decode_delta
+from statestore.recovery.commit.manifest import Manifest, read_manifest
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content, file_digest
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata
-from statestore.recovery.pointer import CommitPointer, DurableFile, check_content, file_digest
-from statestore.recovery.shard_files import (
+from statestore.recovery.location.shard_files import (
     MANIFEST_NAME,
     delta_directory,
     parse_delta_name,
     parse_snapshot_name,
     snapshot_directory,
 )
-from statestore.recovery.snapshot import Manifest, read_manifest
+from statestore.recovery.metadata.state_metadata import StateMetadata
 from upgrade_tools.location_files import ShardFiles, files_of_shard
 from upgrade_tools.states.location import LocationState
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from statestore.recovery.fence import read_fences
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.fences.fence import read_fences
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.shard_files import (
+from statestore.recovery.location.shard_files import (
     MANIFEST_NAME,
     delta_directory,
     parse_delta_name,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from statestore.errors import LocationMismatchError, PointersOutdatedError
-from statestore.recovery.fence import Fence, read_fences
-from statestore.recovery.garbage import GarbageFile, announced_collection, find_garbage, remove_garbage
-from statestore.recovery.history import Histories, Line
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.fences.fence import Fence, read_fences
+from statestore.recovery.fences.history import Histories, Line
+from statestore.recovery.fences.run_fences import head_written
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.run_fences import head_written
-from statestore.recovery.shard_files import Written, delta_directory, parse_delta_name
+from statestore.recovery.location.shard_files import Written, delta_directory, parse_delta_name
+from statestore.recovery.snapshots.garbage import GarbageFile, announced_collection, find_garbage, remove_garbage
 from upgrade_tools.states.location import metadata_at
 
 

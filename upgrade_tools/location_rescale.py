@@ -6,10 +6,10 @@ import sys
 from typing import Any
 
 from statestore.operators.record_keys import record_keys
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import committed_pointers, rescale
-from statestore.recovery.rescale_report import RescaleProgress, RescaleReport
+from statestore.recovery.making.rescale import committed_pointers, rescale
+from statestore.recovery.making.rescale_report import RescaleProgress, RescaleReport
 from upgrade_tools.states.location import metadata_at
 
 

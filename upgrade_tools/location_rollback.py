@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import committed_pointers, rescale
-from statestore.recovery.rescale_report import OnProgress, RescaleReport
+from statestore.recovery.making.rescale import committed_pointers, rescale
+from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
 from upgrade_tools.states.location import metadata_at
 
 

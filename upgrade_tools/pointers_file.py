@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from statestore.errors import StatePointersError
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 
 
 def read_pointers_file(location: str, file: str) -> list[CommitPointer]:

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.memory import MemoryByteStore
-from statestore.bytestore.segments import NO_STREAM_TIME, Segments
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.partitioner import partition_column
-from statestore.recovery.logical_writes import LogicalWrite
+from statestore.recovery.making.logical_writes import LogicalWrite
 from upgrade_tools.live_entries import LiveVersions, expiry_time_of
 
 _TIMES: Final = {StoreKind.WINDOW: "start_ms", StoreKind.SESSION: "end_ms", StoreKind.VERSIONED: "start_ms"}

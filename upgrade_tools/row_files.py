@@ -24,11 +24,11 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statestore.bytestore.steps import DEFAULT_ROWS, slices, steps
+from statestore.bytestore.chunks import DEFAULT_ROWS, slices, steps
 from statestore.errors import RowFileError, RowFileExistsError
 from statestore.format.binary_columns import row_sizes
-from statestore.recovery.json_fields import MALFORMED, whole_number
-from statestore.recovery.routing import MAX_SHARDS
+from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.recovery.metadata.routing import MAX_SHARDS
 from upgrade_tools.rows import ROWS
 
 _FORMAT: Final = 1

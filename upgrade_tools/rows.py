@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import FormatError
 from statestore.format.header_columns import decode_header_column, encode_header_column
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.stored_value import join_stored, split_stored
 from statestore.format.window_key import MAX_TIME_MS, encode_window_key, split_window_key
-from statestore.recovery.logical_writes import LogicalWrite
+from statestore.recovery.making.logical_writes import LogicalWrite
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 ROWS: Final = pa.schema(

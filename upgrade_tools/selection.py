@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from statestore.bytestore.prefix_scan import pairs_with_prefix
+from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
+from statestore.bytestore.kinds.contents import StoredEntry, entry_parts
+from statestore.bytestore.kinds.segments import LATEST_SEGMENT, Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.bytestore.segments import LATEST_SEGMENT, Segments, segment_prefix
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import decode_headers
 from statestore.format.session_key import SESSION_SUFFIX_SIZE
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.versioned_row import decode_latest_row, decode_segment_row
 from statestore.format.window_key import WINDOW_SUFFIX_SIZE
-from statestore.recovery.contents import StoredEntry, entry_parts
-from statestore.recovery.logical_writes import Interval, intervals_by_key
+from statestore.recovery.making.logical_writes import Interval, intervals_by_key
 from upgrade_tools.states import OpenStore
 
 _MAX_SEGMENT_ID: Final = 2**63 - 1

@@ -9,12 +9,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from statestore.bytestore.families import DEFAULT_FAMILY, FAMILIES, older_formats
-from statestore.bytestore.opening import refuse_downgrade
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.kinds.families import FAMILIES, older_formats
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, is_latest_key, segment_of
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.segments import SEGMENT_ID_SIZE, is_latest_key, segment_of
-from statestore.bytestore.steps import steps
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import FormatError, UnknownColumnFamilyError
 from statestore.format.header_bytes import decode_headers, encode_headers
 from statestore.format.header_columns import decode_header_column, encode_header_column
@@ -23,7 +24,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.versioned_row import SegmentRow, decode_latest_row, decode_segment_row
 from statestore.format.window_key import split_window_key
-from statestore.recovery.logical_writes import intervals_by_key
+from statestore.recovery.making.logical_writes import intervals_by_key
 from upgrade_tools.byte_text import shown
 from upgrade_tools.states.state import READ_AS_IT_IS
 

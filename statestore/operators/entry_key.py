@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from statestore.bytestore.prefix_scan import prefix_end
+from statestore.bytestore.engines.prefix_scan import prefix_end
 from statestore.errors import TruncatedError
 
 VALUE_KEYS: Final = "value"

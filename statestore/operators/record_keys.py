@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from statestore.bytestore.store_spec import StoreKind
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.store_format import StoreFormat
 from statestore.operators.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS, key_at_front
 from statestore.operators.timers import TIMER_KEYS, timer_key
-from statestore.recovery.metadata import ENTRY_KEYS, StateMetadata
-from statestore.recovery.placement import KeyOf
+from statestore.recovery.making.placement import KeyOf
+from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, StateMetadata
 from statestore.stores.expiring import EXPIRY_SUFFIX, expiring_key
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from operator import index
 from typing import Final
 
-from statestore.bytestore.prefix_scan import prefix_end
+from statestore.bytestore.engines.prefix_scan import prefix_end
 from statestore.errors import FormatError
 from statestore.format.serde import Serdes
 from statestore.operators.entry_key import key_at_front, sized

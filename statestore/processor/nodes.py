@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.record import Record, RecordMetadata
-from statestore.recovery.metadata import ENTRY_KEYS
+from statestore.recovery.metadata.state_metadata import ENTRY_KEYS
 
 TopicNameExtractor: TypeAlias = "Callable[[Record[Any, Any], RecordMetadata | None], str]"
 """Chooses the topic of a record that a sink writes. Source: Kafka's TopicNameExtractor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 from statestore.processor.topology import Topology

@@ -27,7 +27,7 @@ from statestore.processor.receivers import (
 )
 from statestore.processor.task_stores import expire_entries
 from statestore.processor.topology import Topology
-from statestore.recovery.punctuations import RecordedPunctuation, RecordedPunctuations
+from statestore.recovery.commit.punctuations import RecordedPunctuation, RecordedPunctuations
 from statestore.stores.typed_store import TypedStore
 
 _LOG = logging.getLogger(__name__)

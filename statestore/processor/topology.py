@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from statestore.bytestore.store_spec import StoreSpec, checked_store_name
+from statestore.bytestore.kinds.store_spec import StoreSpec, checked_store_name
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
 from statestore.processor.describe import describe

@@ -14,35 +14,35 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from statestore.bytestore.local_disk_errors import local_disk_errors
-from statestore.bytestore.spilling import SpillSpace
-from statestore.bytestore.spilling_write_set import SpillingWriteSet
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.upgrading import sum_of, upgradable
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.upgrades.upgrading import sum_of, upgradable
+from statestore.bytestore.write_sets.spilling import SpillSpace
+from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import (
     CommitPointerError,
     LocalStateLockedError,
     LocationMismatchError,
     SpilledDeltaCorruptedError,
 )
-from statestore.recovery.batch_delta import BatchDelta, FinishedDelta
-from statestore.recovery.changelog import BatchChangelog, batch_changelog
-from statestore.recovery.delta import DeltaInfo
-from statestore.recovery.figures import CommitFigures, DeltaFigures, UpgradeFigures
-from statestore.recovery.file_lock import locked
-from statestore.recovery.initial_state import initial_pointer
-from statestore.recovery.local_copy import LocalCopy, open_local_copy
-from statestore.recovery.local_directory import LocalDirectory, make_shard_directory
+from statestore.recovery.commit.batch_delta import BatchDelta, FinishedDelta
+from statestore.recovery.commit.changelog import BatchChangelog, batch_changelog
+from statestore.recovery.commit.delta import DeltaInfo
+from statestore.recovery.commit.figures import CommitFigures, DeltaFigures, UpgradeFigures
+from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, file_digest
+from statestore.recovery.commit.punctuations import RecordedPunctuations
+from statestore.recovery.fences.run_fences import RunFences
+from statestore.recovery.local.file_lock import locked
+from statestore.recovery.local.local_copy import LocalCopy, open_local_copy
+from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
+from statestore.recovery.local.memory_copy import open_memory_image, take_memory_image
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.memory_copy import open_memory_image, take_memory_image
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer, DurableFile, file_digest
-from statestore.recovery.punctuations import RecordedPunctuations
-from statestore.recovery.restore import CommittedStore
-from statestore.recovery.run_fences import RunFences
-from statestore.recovery.shard_files import new_delta_name
-from statestore.recovery.snapshot_step import SnapshotStep, snapshot_is_due
+from statestore.recovery.location.shard_files import new_delta_name
+from statestore.recovery.restore.from_deltas import CommittedStore
+from statestore.recovery.snapshots.options import RecoveryOptions
+from statestore.recovery.snapshots.step import SnapshotStep, snapshot_is_due
 
 _LOG = logging.getLogger(__name__)
 _MAX_ATTEMPTS_AT_ONCE: Final = 16

@@ -13,9 +13,9 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.local_disk_errors import local_disk_errors
-from statestore.bytestore.spilling import SpillSpace
-from statestore.bytestore.steps import DEFAULT_BYTES
+from statestore.bytestore.chunks import DEFAULT_BYTES
+from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.format.binary_columns import Integers, row_sizes
 from statestore.processor.receivers import SinkRecord
 

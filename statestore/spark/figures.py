@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from statestore.recovery.figures import (
+from statestore.recovery.commit.figures import (
     CommitFigures,
     DeltaFigures,
     RestoreFigures,

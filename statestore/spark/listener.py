@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from statestore.recovery.figures import StoreFigures, total
+from statestore.recovery.commit.figures import StoreFigures, total
 from statestore.spark.figures import BatchFigures, batch_figures
 
 if TYPE_CHECKING:

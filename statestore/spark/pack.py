@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from statestore.bytestore.steps import slices
+from statestore.bytestore.chunks import slices
 from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.partitioner import partition_column

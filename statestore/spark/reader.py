@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from statestore.errors import RecoveryError
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import committed_pointers
+from statestore.recovery.making.rescale import committed_pointers
 from statestore.spark.datasource.committed import state_in
 from statestore.spark.datasource.store_scan import STORE_SCHEMA, StoreScan
 from statestore.spark.drivers import POINTER_VARIABLE

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from statestore.bytestore.steps import DEFAULT_BYTES, DEFAULT_ROWS, slices
+from statestore.bytestore.chunks import DEFAULT_BYTES, DEFAULT_ROWS, slices
 from statestore.format.binary_columns import Integers
 from statestore.processor.receivers import SourceRecord
 from statestore.spark.blobs import decode_blob, record_sizes

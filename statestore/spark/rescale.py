@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from statestore.errors import StatePointersError
 from statestore.operators.record_keys import record_keys
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.placement import KeyOf
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import DEFAULT_MEMORY_BYTES, committed_pointers, state_to_rescale
-from statestore.recovery.rescale import rescale as rescale_location
-from statestore.recovery.rescale_report import OnProgress, RescaleReport
-from statestore.recovery.routing import routing_numbers
+from statestore.recovery.making.placement import KeyOf
+from statestore.recovery.making.rescale import DEFAULT_MEMORY_BYTES, committed_pointers, state_to_rescale
+from statestore.recovery.making.rescale import rescale as rescale_location
+from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
+from statestore.recovery.metadata.routing import routing_numbers
 from statestore.spark.reader import read_pointers
 from statestore.spark.source_offsets import SourceOffsets, read_source_offsets
 

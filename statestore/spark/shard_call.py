@@ -15,9 +15,9 @@ from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import build_stores, settle_stores
 from statestore.processor.topology import Topology
-from statestore.recovery.figures import Stopwatch
-from statestore.recovery.ownership import claim
-from statestore.recovery.punctuations import RecordedPunctuations
+from statestore.recovery.commit.figures import Stopwatch
+from statestore.recovery.commit.punctuations import RecordedPunctuations
+from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.blobs import BlobSpool, OutputBlobs
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from statestore.bytestore.memory_budget import DEFAULT_TASK_BYTES, MemoryBudget
+from statestore.bytestore.engines.memory_budget import DEFAULT_TASK_BYTES, MemoryBudget
 from statestore.errors import InputError, TopologyError
 from statestore.processor.ingest import IngestHook
 from statestore.processor.rehearsal import uses_wall_clock
 from statestore.processor.task import OnDeserializationError
 from statestore.processor.topology import Topology
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata, new_state_id, settle_metadata
-from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
-from statestore.recovery.routing import routing_numbers
+from statestore.recovery.metadata.routing import routing_numbers
+from statestore.recovery.metadata.state_metadata import StateMetadata, new_state_id, settle_metadata
 from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.spark.blobs import BLOB
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.figures import observed

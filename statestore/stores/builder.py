@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import NoRecord, RecordContext
-from statestore.bytestore.segments import NO_STREAM_TIME, Segments
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.serde import Serde, Serdes
 from statestore.format.store_format import StoreFormat
-from statestore.recovery.changelog import Changelog
+from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.record_context import RecordContext
-from statestore.bytestore.segments import SEGMENT_ID_SIZE
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.recovery.changelog import Changelog
+from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.layer import ByteStoreLayer
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from statestore.bytestore.prefix_scan import prefix_end
+from statestore.bytestore.engines.prefix_scan import prefix_end
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.errors import FormatError
 from statestore.stores.layer import ByteStoreLayer

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from statestore.bytestore.prefix_scan import pairs_with_prefix
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.protocol import Pair
-from statestore.bytestore.steps import steps
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.serde import Serde
 from statestore.headers import Headers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from statestore.bytestore.kinds.segments import Segments, segment_of
 from statestore.bytestore.protocol import ByteStore, Change
-from statestore.bytestore.segments import Segments, segment_of
 from statestore.errors import StoreClosedError
 from statestore.stores.layer import ByteStoreLayer
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from statestore.bytestore.prefix_scan import prefix_end
+from statestore.bytestore.engines.prefix_scan import prefix_end
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.errors import StoreClosedError
 
 Parsed = tuple[bytes, int, int]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec, checked_store_name, require_milliseconds
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, checked_store_name, require_milliseconds
 from statestore.format.store_format import StoreFormat
 
 Duration = timedelta | int

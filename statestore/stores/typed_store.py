@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.record_context import RecordContext
-from statestore.bytestore.upgrading import UpgradeProgress, upgradable
+from statestore.bytestore.upgrades.upgrading import UpgradeProgress, upgradable
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
 from statestore.stores.caching import CachingLayer

@@ -10,13 +10,13 @@ from collections.abc import Generator, Iterator
 from enum import Enum
 from typing import Any, Generic, TypeVar, overload
 
+from statestore.bytestore.kinds.segments import Segments
+from statestore.bytestore.kinds.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import RecordContext
-from statestore.bytestore.segments import Segments
-from statestore.bytestore.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
 from statestore.format.window_key import check_time
 from statestore.headers import Headers
-from statestore.recovery.changelog import Changelog
+from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders

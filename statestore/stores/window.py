@@ -10,9 +10,9 @@ from collections.abc import Generator
 from operator import index
 from typing import Any, Generic, TypeVar, overload
 
+from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.segments import Segments, segment_prefix
-from statestore.bytestore.store_spec import StoreSpec
 from statestore.format.window_key import (
     MAX_SEQUENCE,
     MAX_TIME_MS,

@@ -14,17 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from statestore.bytestore.kind_record import refuse_other_kind
-from statestore.bytestore.memory import MemoryByteStore
-from statestore.bytestore.opening import refuse_skipped_step
+from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.kafka_streams.kind_record import refuse_other_kind
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.task_directory import TaskDirectory
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.upgrades.opening import refuse_skipped_step
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import IncompleteChangelogError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import expire_entries
 from statestore.processor.topology import Topology
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.typed_store import TypedStore

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from statestore.errors import RecoveryError
-from statestore.recovery.json_fields import MALFORMED, whole_number
-from statestore.recovery.punctuations import RecordedPunctuations, punctuations_from_json
+from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.recovery.commit.punctuations import RecordedPunctuations, punctuations_from_json
 
 _FILE = "statestore.driver.json"
 _FORMAT = 1

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from statestore.bytestore.kinds.segments import Segments
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.segments import Segments
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.versioned_rows import VersionedRows
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.session_key import split_session_key
 from statestore.format.stored_value import restore_stored, upgrade_between
 from statestore.format.window_key import split_window_key
-from statestore.recovery.changelog import restored_changes
+from statestore.recovery.commit.changelog import restored_changes
 from statestore.testing.topic_logs import StoreLog
 
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.stores.codec import ValueCodec

@@ -8,12 +8,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Protocol, TypeAlias
 
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.record_context import RecordContext
-from statestore.bytestore.store_spec import StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.processor.receivers import SinkRecord
-from statestore.recovery.changelog import ChangelogRecord, LoggedWrite, changelog_record
+from statestore.recovery.commit.changelog import ChangelogRecord, LoggedWrite, changelog_record
 
 _Write: TypeAlias = "tuple[StoreFormat, bytes, bytes | None, int, bytes]"
 """Format, key, stored bytes or None, and the record's timestamp and header bytes, where the stored bytes have none."""

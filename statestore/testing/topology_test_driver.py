@@ -16,13 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-from statestore.bytestore.store_spec import StoreSpec, checked_store_name
+from statestore.bytestore.kinds.store_spec import StoreSpec, checked_store_name
 from statestore.errors import DriverClosedError, DriverFailedError
 from statestore.format.serde import Serde
 from statestore.processor.ingest import IngestHook
 from statestore.processor.task import OnDeserializationError
 from statestore.processor.topology import Topology
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.typed_store import TypedStore
 from statestore.testing.driver_run import DriverRun
 from statestore.testing.driver_state import DriverState

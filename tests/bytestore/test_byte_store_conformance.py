@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from statestore import Serdes, Stores
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.memory_budget import MemoryBudget
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.engines.memory_budget import MemoryBudget
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change, Pair
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.segments import Segments, segment_prefix
-from statestore.bytestore.spilling import SpillSpace
-from statestore.bytestore.spilling_write_set import SpilledWrites, SpillingWriteSet
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
-from statestore.bytestore.upgrading import UpgradingByteStore
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.upgrades.upgrading import UpgradingByteStore
+from statestore.bytestore.write_sets.spilling import SpillSpace
+from statestore.bytestore.write_sets.spilling_write_set import SpilledWrites, SpillingWriteSet
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import StoreClosedError
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kafka_streams_golden import load_fixture
-from statestore.bytestore.segments import segment_prefix
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StoreError, StoreFormatError
 from task_directories import APPLICATION, families, spec_of, tree
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.bytestore.memory_budget import MIN_TASK_BYTES, DatabaseMemory, MemoryBudget
-from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.memory_budget import MIN_TASK_BYTES, DatabaseMemory, MemoryBudget
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 
 MIB = 1 << 20
 

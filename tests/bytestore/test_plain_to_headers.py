@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_streams_golden import FIXTURES, load_fixture
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.errors import StoreFormatError
 from task_directories import APPLICATION, families, logical_entries, spec_of, tree
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.bytestore.rocksdb import RocksDBDatabase, list_families
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase, list_families
 from statestore.errors import LocalStateCorruptedError, LocalStateLockedError
 
 FAMILY = "store:family"

@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from statestore.bytestore.kafka_streams.segment_directories import SegmentDirectories
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.protocol import Pair
-from statestore.bytestore.segment_directories import SegmentDirectories
-from statestore.bytestore.segments import segment_prefix
-from statestore.bytestore.task_directory import TaskDirectory
 from statestore.errors import StoreClosedError, StoreError
 from task_directories import APPLICATION, SEGMENT_MS, families, spec_of
 

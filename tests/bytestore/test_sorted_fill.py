@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.sorted_fill import SortedFill
 from statestore.bytestore.protocol import Pair
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.sorted_fill import SortedFill
 from statestore.errors import StoreError
 
 FAMILY = "entries"

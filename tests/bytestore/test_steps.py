@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.bytestore.steps import key_and_value_sizes, slices, steps
+from statestore.bytestore.chunks import key_and_value_sizes, slices, steps
 
 ROWS = st.lists(st.tuples(st.binary(max_size=4), st.none() | st.binary(max_size=40)), max_size=400)
 

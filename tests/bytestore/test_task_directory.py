@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from kafka_streams_golden import FIXTURES, dump_task_directory, facts, load_fixture
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.segments import segment_prefix
-from statestore.bytestore.store_spec import StoreKind
-from statestore.bytestore.task_directory import TaskDirectory
 from statestore.errors import (
     LocalStateLockedError,
     StoreClosedError,
@@ -342,8 +342,8 @@ def test_a_file_in_place_of_the_segments_is_refused(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from statestore.bytestore.segments import segment_prefix
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from task_directories import spec_of
 
 directory = TaskDirectory(sys.argv[1], "golden")

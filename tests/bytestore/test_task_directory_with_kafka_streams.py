@@ -10,11 +10,11 @@ import pytest
 
 from java_reader import ReadRequest, read_with_kafka_streams
 from kafka_streams_golden import FIXTURES, load_fixture
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.segments import Segments, segment_prefix
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
-from statestore.bytestore.versioned_rows import VersionedRows
 from statestore.format.header_bytes import encode_headers
 from statestore.format.session_key import encode_session_key
 from statestore.format.store_format import StoreFormat

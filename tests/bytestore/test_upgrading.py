@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from statestore.bytestore.opening import open_store
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_prefix
+from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.segments import LATEST_SEGMENT, segment_prefix
-from statestore.bytestore.shard_layout import column_family
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.upgrading import UpgradeProgress, UpgradingByteStore, upgradable
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.upgrades.opening import open_store
+from statestore.bytestore.upgrades.upgrading import UpgradeProgress, UpgradingByteStore, upgradable
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import StoreClosedError, StoreError, StoreFormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp import encode_value_timestamp
@@ -328,8 +328,8 @@ def test_two_older_formats_at_once_are_refused(tmp_path: Path) -> None:
 # Kills itself in the middle: as the parent asks, after so many slices and puts. What was put is said aloud.
 VICTIM = """
 import os, signal, sys
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.upgrading import UpgradingByteStore
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.upgrades.upgrading import UpgradingByteStore
 
 path, steps = sys.argv[1], int(sys.argv[2])
 database = RocksDBDatabase(path, ["store:older", "store:newer"], write_ahead_log=True)

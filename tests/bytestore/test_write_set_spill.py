@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from spilling import run_on_small_disk, small_space
-from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.spilling import ENTRY_BYTES, SpillSpace
-from statestore.bytestore.spilling_write_set import SpillingWriteSet
-from statestore.bytestore.upgrading import UpgradingByteStore, upgradable
+from statestore.bytestore.upgrades.upgrading import UpgradingByteStore, upgradable
+from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
+from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
 from statestore.errors import StoreClosedError
 
 LIMIT_BYTES = 50 * (ENTRY_BYTES + 10)
@@ -194,8 +194,8 @@ FILL = """
 import sys
 from pathlib import Path
 from spilling import small_space
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.spilling_write_set import SpillingWriteSet
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
 from statestore.errors import LocalDiskFullError
 
 directory = Path(sys.argv[1], "copy-0.spill")

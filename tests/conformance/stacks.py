@@ -27,17 +27,17 @@ from statestore import (
     VersionedRecord,
     Windowed,
 )
-from statestore.bytestore.families import older_formats
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.opening import open_store
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.families import older_formats
+from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.shard_layout import column_family
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.upgrades.opening import open_store
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.changelog import ChangelogRecord, EveryWrite
+from statestore.recovery.commit.changelog import ChangelogRecord, EveryWrite
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.supplier import BytesStoreSupplier
 

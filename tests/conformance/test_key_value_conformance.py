@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Serdes, StoreIterator, ValueAndTimestamp, ValueTimestampHeaders
-from statestore.bytestore.key_order import KeyOrder
+from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.errors import SerializationError, StoreClosedError, StoreError
 from statestore.format.header_bytes import parse_count
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogRecord
 from tests.conformance.stacks import (
     HEADERS,
     KEY_VALUE,

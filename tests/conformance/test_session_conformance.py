@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statestore import AggregationWithHeaders, Headers, StoreIterator, Windowed
-from statestore.bytestore.segments import segment_of
+from statestore.bytestore.kinds.segments import segment_of
 from statestore.errors import StoreClosedError, StoreError
 from statestore.format.header_bytes import parse_count
 from statestore.format.session_key import encode_session_key

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from statestore import Headers, ResultOrder, VersionedRecord, VersionedRecordWithHeaders
-from statestore.bytestore.segments import LATEST_SEGMENT, segment_of
-from statestore.bytestore.versioned_rows import NOT_PUT
+from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_of
+from statestore.bytestore.kinds.versioned_rows import NOT_PUT
 from statestore.errors import StoreClosedError, StoreError
 from statestore.format.header_bytes import parse_count
 from tests.conformance.stacks import HEADERS, RECORD_HEADERS, VERSIONED, Stack, cases, stack_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statestore import Headers, StoreIterator, Windowed
-from statestore.bytestore.segments import segment_of
+from statestore.bytestore.kinds.segments import segment_of
 from statestore.errors import StoreClosedError, StoreError
 from statestore.format.header_bytes import parse_count
 from statestore.format.window_key import encode_window_key

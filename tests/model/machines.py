@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from statestore import Headers
-from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.segments import Segments, segment_prefix
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.versioned_rows import VersionedRows
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
-from statestore.recovery.changelog import ChangelogRecord, restored_changes
+from statestore.recovery.commit.changelog import ChangelogRecord, restored_changes
 from tests.conformance.stacks import NAME, PLAIN, SCRATCH, TIMESTAMP_MS, Entry, Kind, Stack, cases
 from tests.model.models import Model
 

@@ -21,11 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from statestore import Headers, StoreBuilder
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.conformance.stacks import (
     HEADERS,
     KEY_VALUE,

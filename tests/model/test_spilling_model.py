@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spilling import small_space
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.spilling import ENTRY_BYTES
-from statestore.bytestore.spilling_write_set import SpillingWriteSet
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.write_sets.spilling import ENTRY_BYTES
+from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
 
 KEYS = st.binary(max_size=2)  # short, so that they collide
 VALUES = st.one_of(st.none(), st.binary(max_size=3))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis.stateful import rule
 
 from statestore import Headers, ResultOrder
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.segments import Segments
-from statestore.bytestore.versioned_rows import NOT_PUT, VersionedRows
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.kinds.segments import Segments
+from statestore.bytestore.kinds.versioned_rows import NOT_PUT, VersionedRows
 from statestore.format.window_key import MAX_TIME_MS
 from tests.conformance.stacks import HEADERS, VERSIONED
 from tests.model.machines import SETTINGS, StoreMachine

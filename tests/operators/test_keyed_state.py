@@ -20,8 +20,8 @@ from statestore import (
     ValueTimestampHeaders,
     keyed_state_store,
 )
-from statestore.bytestore.memory import MemoryByteStore
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import SerializationError, StateHandleError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.punctuation import Punctuations

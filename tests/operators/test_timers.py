@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.bytestore.memory import MemoryByteStore
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.operators.timers import Timers, timer_store
 
 KEYS = st.lists(st.sampled_from([0, 1, 107, 116, 255]), max_size=3).map(bytes)

@@ -9,7 +9,7 @@ from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topo
 from statestore.errors import TopologyError
 from statestore.processor.receivers import SourceRecord
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
 from task_batches import TaskBatches
 
 TTL_MS = 100

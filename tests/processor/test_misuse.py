@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
-from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import ProcessorError, SerializationError, TopologyError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task

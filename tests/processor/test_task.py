@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError, UnknownTopicError
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SourceRecord, serialize_by_type
 from statestore.processor.task import OnDeserializationError, Task
-from statestore.recovery.changelog import batch_changelog
+from statestore.recovery.commit.changelog import batch_changelog
 
 HEADERS = encode_headers([("h", b"1"), ("h", None)])
 

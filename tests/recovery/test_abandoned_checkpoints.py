@@ -7,11 +7,11 @@ import pytest
 
 from shards import Shard, stored, wait_for_uploads
 from statestore.errors import CheckpointAbandonedError, CheckpointBehindError, VersionCollectedError
-from statestore.recovery.garbage import collect_garbage
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.run_fences import RunFences
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.fences.run_fences import RunFences
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.snapshots.garbage import collect_garbage
+from statestore.recovery.snapshots.options import RecoveryOptions
 
 OPTIONS = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=2)
 

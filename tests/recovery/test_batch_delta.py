@@ -10,15 +10,15 @@ import pytest
 
 from shards import TOTALS, stored
 from spilling import small_space
-from statestore.bytestore.spilling import SpillSpace
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import DurableFileCorruptedError, LocalDirectoryError, LocalDiskFullError
 from statestore.format.header_bytes import encode_headers
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.batch_delta import BatchDelta
-from statestore.recovery.changelog import batch_changelog
-from statestore.recovery.delta import (
+from statestore.recovery.commit.batch_delta import BatchDelta
+from statestore.recovery.commit.changelog import batch_changelog
+from statestore.recovery.commit.delta import (
     METADATA_KEY,
     SCHEMA,
     Delta,
@@ -27,7 +27,7 @@ from statestore.recovery.delta import (
     decode_delta,
     encode_delta,
 )
-from statestore.recovery.pointer import digest
+from statestore.recovery.commit.pointer import digest
 
 INFO = DeltaInfo("state-1", 3, 7)
 VERSIONS = StoreSpec("versions", StoreKind.VERSIONED, StoreFormat.WITH_HEADERS, 10_000, 1_000)

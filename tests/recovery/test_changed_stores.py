@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Serdes, Stores, Topology, ValueAndTimestamp, ValueTimestampHeaders
-from statestore.bytestore.rocksdb import list_families
+from statestore.bytestore.engines.rocksdb import list_families
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import build_stores, settle_stores
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 
 STRING = Serdes.string()
@@ -137,7 +137,7 @@ def test_upgraded_in_place_and_restored_from_deltas_are_the_same(tmp_path: Path,
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 from tests.recovery.test_changed_stores import HEADED, KEYS, Shard
 
 shard = Shard(Path(sys.argv[1]), HEADED)

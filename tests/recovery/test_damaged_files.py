@@ -15,9 +15,9 @@ from statestore.errors import (
     LocalStateCorruptedError,
     StateStoreError,
 )
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.snapshot import read_manifest
+from statestore.recovery.commit.manifest import read_manifest
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.snapshots.options import RecoveryOptions
 
 OPTIONS = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000)
 MANY = {b"%05d" % number: stored(b"v" * 50) for number in range(2_000)}

@@ -15,11 +15,11 @@ from statestore.errors import (
     LocationError,
     RunFencedError,
 )
-from statestore.recovery.fence import read_fences
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.fences.fence import read_fences
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.shard_files import delta_directory, parse_delta_name, parse_fence_name
+from statestore.recovery.location.shard_files import delta_directory, parse_delta_name, parse_fence_name
+from statestore.recovery.snapshots.options import RecoveryOptions
 
 
 @pytest.fixture(params=[DurableLocation, HdfsLikeLocation])

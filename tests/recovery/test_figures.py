@@ -12,13 +12,13 @@ import pytest
 from shards import TOTALS, LoggedBatch, Shard, stored, wait_for_uploads
 from spilling import SMALL
 from statestore import Headers
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.changelog import batch_changelog
-from statestore.recovery.delta import DeltaInfo, encode_counted_delta
-from statestore.recovery.figures import (
+from statestore.recovery.commit.changelog import batch_changelog
+from statestore.recovery.commit.delta import DeltaInfo, encode_counted_delta
+from statestore.recovery.commit.figures import (
     CommitFigures,
     DeltaFigures,
     RestoreFigures,
@@ -29,10 +29,10 @@ from statestore.recovery.figures import (
     UpgradeFigures,
     total,
 )
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.snapshot import read_manifest
+from statestore.recovery.commit.manifest import read_manifest
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.snapshots.options import RecoveryOptions
 
 TRACE = Headers([("trace-id", b"0123456789abcdef"), ("tenant", None)])
 TRACE_BYTES = TRACE.to_bytes()
@@ -225,7 +225,7 @@ def test_an_upgrade_is_counted_until_it_is_through(tmp_path: Path) -> None:
 
 def test_a_stopwatch_leaves_out_what_goes_by_in_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     times_ns = iter([0, 2_000_000, 5_000_000, 6_000_000, 7_500_000])
-    monkeypatch.setattr("statestore.recovery.figures.time.perf_counter_ns", lambda: next(times_ns))
+    monkeypatch.setattr("statestore.recovery.commit.figures.time.perf_counter_ns", lambda: next(times_ns))
     watch = Stopwatch()
     with watch.paused():
         pass

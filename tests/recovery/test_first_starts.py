@@ -21,13 +21,13 @@ from statestore.errors import (
     TargetNotEmptyError,
     TopologyChangedError,
 )
-from statestore.recovery import agreement
-from statestore.recovery import turn as turns
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
-from statestore.recovery.new_state import claim_target, complete_target
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.turn import turn
+from statestore.recovery.making.new_state import claim_target, complete_target
+from statestore.recovery.metadata import agreement
+from statestore.recovery.metadata import turn as turns
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
+from statestore.recovery.metadata.turn import turn
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 GOLDEN = Path(__file__).parents[1] / "golden" / "agreement-1"
@@ -157,7 +157,7 @@ def test_a_tool_that_died_in_its_turn_is_named(tmp_path: Path) -> None:
 _DIES_IN_ITS_TURN = """
 import os, sys
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.turn import turn
+from statestore.recovery.metadata.turn import turn
 
 with turn(DurableLocation(sys.argv[1]), "what dies"):
     os._exit(7)
@@ -173,7 +173,7 @@ def test_a_tool_that_died_in_its_turn_is_followed_by_the_next_on_the_same_machin
     fields = json.loads(location.read(left).to_pybytes())
     with turn(location, "the next"):
         assert location.names("making") != [left]
-    monkeypatch.setattr("statestore.recovery.turn._TRIES", 1)
+    monkeypatch.setattr("statestore.recovery.metadata.turn._TRIES", 1)
     here = fields["process"].rpartition("/")[0].rpartition("/")[0]
     alive = f"{here}/{os.getpid()}/{_started()}"
     for process, pid in (

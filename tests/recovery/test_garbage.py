@@ -9,12 +9,12 @@ import pytest
 
 from shards import Shard, stored, wait_for_uploads
 from statestore.errors import DurableFileMissingError
-from statestore.recovery.garbage import collect_garbage, find_garbage
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.local_disk import partial_name
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.shard_files import new_delta_name
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.location.local_disk import partial_name
+from statestore.recovery.location.shard_files import new_delta_name
+from statestore.recovery.snapshots.garbage import collect_garbage, find_garbage
+from statestore.recovery.snapshots.options import RecoveryOptions
 
 RETAINED = 6
 OPTIONS = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=RETAINED)

@@ -8,16 +8,16 @@ import pytest
 
 from golden_state import sharded_state
 from shards import Shard, stored
+from statestore.bytestore.kinds.contents import stored_entries
 from statestore.errors import CommitPointerError
 from statestore.format.header_bytes import encode_headers
-from statestore.recovery.contents import stored_entries
-from statestore.recovery.fence import read_fences
-from statestore.recovery.history import Histories
-from statestore.recovery.metadata import read_metadata
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.punctuations import RecordedPunctuation
-from statestore.recovery.run_fences import head_written
-from statestore.recovery.shard_files import delta_directory, parse_collection_name
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.punctuations import RecordedPunctuation
+from statestore.recovery.fences.fence import read_fences
+from statestore.recovery.fences.history import Histories
+from statestore.recovery.fences.run_fences import head_written
+from statestore.recovery.location.shard_files import delta_directory, parse_collection_name
+from statestore.recovery.metadata.state_metadata import read_metadata
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "state-1"
 FIRST = {

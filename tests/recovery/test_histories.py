@@ -15,13 +15,13 @@ from statestore.errors import (
     RunFencedError,
     VersionCollectedError,
 )
-from statestore.recovery.durable_files import DurableEntry
-from statestore.recovery.garbage import collect_garbage
+from statestore.recovery.commit.manifest import Manifest, SnapshotFile
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef, digest
+from statestore.recovery.fences.run_fences import RunFences
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, DurableFile, SnapshotRef, digest
-from statestore.recovery.run_fences import RunFences
-from statestore.recovery.shard_files import new_delta_name, parse_fence_name
-from statestore.recovery.snapshot import Manifest, SnapshotFile
+from statestore.recovery.location.durable_files import DurableEntry
+from statestore.recovery.location.shard_files import new_delta_name, parse_fence_name
+from statestore.recovery.snapshots.garbage import collect_garbage
 
 
 class MemoryLocation(DurableLocation):

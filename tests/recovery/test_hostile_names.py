@@ -20,20 +20,20 @@ from statestore.errors import (
     StateStoreError,
     UnsafeNameError,
 )
-from statestore.recovery.delta import Delta, DeltaInfo, encode_delta
-from statestore.recovery.initial_state import initial_pointer, write_initial_pointer
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.local_json import write_checked_json
-from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
+from statestore.recovery.commit.delta import Delta, DeltaInfo, encode_delta
+from statestore.recovery.commit.initial_state import initial_pointer, write_initial_pointer
+from statestore.recovery.commit.manifest import Manifest
+from statestore.recovery.commit.pointer import CommitPointer, digest
+from statestore.recovery.fences.run_fences import RunFences
+from statestore.recovery.local.checked_json import write_checked_json
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.local.marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
-from statestore.recovery.new_state import resume_target
-from statestore.recovery.ownership import claim
-from statestore.recovery.planned_snapshot import PlannedSnapshot, UploadPlan
-from statestore.recovery.pointer import CommitPointer, digest
-from statestore.recovery.recorded_names import is_relative_name, path_part
-from statestore.recovery.run_fences import RunFences
-from statestore.recovery.snapshot import Manifest
+from statestore.recovery.location.recorded_names import is_relative_name, path_part
+from statestore.recovery.making.new_state import resume_target
+from statestore.recovery.metadata.ownership import claim
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
+from statestore.recovery.snapshots.planned import PlannedSnapshot, UploadPlan
 
 HOSTILE: list[Any] = ["../..", "/etc", "", ".", "..", "a/b", "a\\b", "a\0b", "a\nb", "x" * 129, "~", "ä", 7, None]
 METADATA = StateMetadata("state-1", 1, "key", (0,), (TOTALS,), ())

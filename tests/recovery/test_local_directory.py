@@ -10,7 +10,7 @@ import pytest
 
 from shards import Shard, stored
 from statestore.errors import LocalDirectoryError
-from statestore.recovery.local_directory import LocalDirectory, make_shard_directory
+from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 
 from golden_tool_made import TOTALS, WINDOWS
 from shards import Shard, stored
-from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.errors import FormatError
-from statestore.recovery import local_copy
-from statestore.recovery.local_marker import LocalMarker, read_marker, write_marker
+from statestore.recovery.local import local_copy
+from statestore.recovery.local.marker import LocalMarker, read_marker, write_marker
 
 CHAIN = ["", "d1", "d2", "d3"]
 

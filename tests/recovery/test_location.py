@@ -14,9 +14,9 @@ from pyarrow import fs
 from hdfs_like import HdfsLikeLocation
 from power_loss import DiskThatLosesPower, PowerLost
 from statestore.errors import LocalDirectoryError, LocalDiskFullError, LocationError, LocationNotWritableError
-from statestore.recovery.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.retrying import Retrying, is_transient
+from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
+from statestore.recovery.location.retrying import Retrying, is_transient
 
 NAME = "shards/0001/deltas/x"
 

@@ -7,7 +7,7 @@ import pytest
 
 from hdfs_like import HdfsLikeLocation
 from shards import TOTALS
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import (
     DurableFileCorruptedError,
     FormatError,
@@ -20,8 +20,8 @@ from statestore.errors import (
 )
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
-from statestore.recovery.ownership import claim
+from statestore.recovery.metadata.ownership import claim
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
 
 SOURCE = {"type": "source", "name": "in", "topics": None}
 SINK = {"type": "sink", "name": "out", "topic": "out", "parents": ["in"]}

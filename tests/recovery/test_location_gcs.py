@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from statestore.errors import LocationError, LocationNotWritableError
-from statestore.recovery.location import DurableLocation
-from statestore.recovery.retrying import Retrying
+from statestore.recovery.location import DurableLocation, Retrying
 
 SERVE = """
 import sys

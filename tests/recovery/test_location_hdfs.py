@@ -9,9 +9,8 @@ import pytest
 
 from hdfs_like import Died, HdfsLikeLocation
 from statestore.errors import LocationError, LocationInUseError, LocationNotWritableError
-from statestore.recovery.location import DurableLocation
-from statestore.recovery.ownership import claim
-from statestore.recovery.retrying import Retrying
+from statestore.recovery.location import DurableLocation, Retrying
+from statestore.recovery.metadata.ownership import claim
 
 NAME = "statestore.json"
 QUICK = Retrying(total_s=5, first_wait_s=0.001)

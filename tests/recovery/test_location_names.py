@@ -7,8 +7,8 @@ import pytest
 
 from shards import Shard, stored
 from statestore.errors import LocationError
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
 
 OPERATIONS: dict[str, Callable[[DurableLocation, str], object]] = {
     "read": DurableLocation.read,

@@ -6,11 +6,11 @@ import pytest
 
 from shards import LoggedBatch, Shard, stored
 from spilling import SMALL
-from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery import memory_copy
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local import memory_copy
+from statestore.recovery.local.local_directory import LocalDirectory
 
 MIB = 1 << 20
 SHARDS = 8

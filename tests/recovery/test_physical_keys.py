@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.bytestore.segments import segment_prefix
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import FormatError
 from statestore.format.session_key import encode_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
-from statestore.recovery.changelog import physical_key, physical_keys
+from statestore.recovery.commit.changelog import physical_key, physical_keys
 
 TIMES = st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 1)), max_size=20)
 """Numbers of segments, and how far from their beginning."""

@@ -8,8 +8,8 @@ import pytest
 
 from shards import Shard, stored
 from statestore.errors import CommitPointerError, UnreadableCommitError
-from statestore.recovery.pointer import CommitPointer, DurableFile
-from statestore.recovery.punctuations import RecordedPunctuation
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.punctuations import RecordedPunctuation
 
 RETAINED = 100
 

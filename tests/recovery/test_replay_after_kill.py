@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from statestore import Serdes, Stores, ValueAndTimestamp, Windowed
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.recovery import local_copy
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local import local_copy
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.recovery.test_changed_stores import HEADED, Shard
 
 STRING = Serdes.string()
@@ -71,9 +71,9 @@ def version_at_125(shard: Shard, pointer: CommitPointer) -> Any:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from statestore.recovery import local_copy
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.snapshot_upload import SnapshotUpload
+from statestore.recovery.local import local_copy
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.snapshots.upload import SnapshotUpload
 from tests.recovery.test_replay_after_kill import PLAIN_VERSIONS, Shard, begin, every_delta, nothing
 
 def die(*arguments, **named):

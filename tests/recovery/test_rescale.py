@@ -12,10 +12,10 @@ from statestore.errors import (
     TargetNotEmptyError,
     UnknownRecordKeyError,
 )
-from statestore.recovery import rescale as rescale_module
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import METADATA_NAME, read_metadata
-from statestore.recovery.new_state import MARKER_NAME
+from statestore.recovery.making import rescale as rescale_module
+from statestore.recovery.making.new_state import MARKER_NAME
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
 
 GLOBAL = "rates"
 

@@ -7,9 +7,9 @@ import pytest
 
 from golden_rescaled import KEYS
 from rescaling import Contents, States, every_kind
-from statestore.recovery.contents import StoredEntry
+from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "rescaled-1"
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from rescaling import KEYS, Idle, States
 from statestore import Serdes, Topology
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.segments import Segments
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.versioned_rows import VersionedRows
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.kinds.segments import Segments
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
@@ -24,14 +24,14 @@ from statestore.operators.entry_key import list_entry_key, map_entry_key, sized
 from statestore.operators.keyed_state import keyed_state_store
 from statestore.operators.record_keys import record_keys
 from statestore.operators.timers import Timers, timer_key, timer_store
-from statestore.recovery.carried_over import carried_over, punctuations
-from statestore.recovery.initial_state import initial_name, initial_pointer, write_initial_pointer
+from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.punctuations import RecordedPunctuation
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.metadata import StateMetadata, read_metadata, settle_metadata
-from statestore.recovery.pointer import CommitPointer, DurableFile
-from statestore.recovery.punctuations import RecordedPunctuation
-from statestore.recovery.tally import Tally
+from statestore.recovery.making.carried_over import carried_over, punctuations
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.making.tally import Tally
+from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata, settle_metadata
 
 POINTER = CommitPointer("s", 3, 1, (DurableFile("shards/0003/deltas/x.arrow", 7, "00"),), 2, 99, {"w": 5})
 

@@ -17,7 +17,7 @@ from statestore.errors import (
 )
 from statestore.format.header_bytes import encode_headers
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 
 
 def three_batches(shard: Shard) -> CommitPointer:

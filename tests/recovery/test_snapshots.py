@@ -20,11 +20,11 @@ from statestore.errors import (
     LocationNotWritableError,
     SnapshotFormatError,
 )
+from statestore.recovery.commit.manifest import read_manifest
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.planned_snapshot import PlannedSnapshot
-from statestore.recovery.pointer import CommitPointer, DurableFile, digest
-from statestore.recovery.snapshot import read_manifest
+from statestore.recovery.snapshots.options import RecoveryOptions
+from statestore.recovery.snapshots.planned import PlannedSnapshot
 
 EVERY_3 = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=4)
 
@@ -222,8 +222,8 @@ import os, signal, sys
 from pathlib import Path
 from shards import Shard, wait_for_uploads
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.planned_snapshot import PlannedSnapshot
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.snapshots.planned import PlannedSnapshot
+from statestore.recovery.commit.pointer import CommitPointer
 from tests.recovery.test_snapshots import EVERY_3, run_batches
 import dataclasses
 

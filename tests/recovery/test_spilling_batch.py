@@ -10,11 +10,11 @@ import pytest
 from shards import LoggedBatch, Shard, stored
 from spilling import SMALL, run_on_small_disk
 from statestore import Headers, Serdes, Stores
-from statestore.bytestore.memory_budget import MemoryBudget
+from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.errors import LocalDirectoryError, SpilledDeltaCorruptedError
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 
 VALUE = b"v" * 1_000
 MANY = 3 * SMALL.pending_bytes // len(VALUE)
@@ -148,7 +148,7 @@ from pathlib import Path
 from shards import Shard, stored
 from spilling import SMALL
 from statestore.errors import LocalDiskFullError
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local.local_directory import LocalDirectory
 
 shard = Shard(Path(sys.argv[2]))
 shard.state = replace(shard.state, local=LocalDirectory(Path(sys.argv[1], "local"), memory=SMALL))

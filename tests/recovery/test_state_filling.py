@@ -16,20 +16,20 @@ from statestore.errors import (
     TopologyChangedError,
 )
 from statestore.format.store_format import StoreFormat
-from statestore.recovery.initial_state import initial_pointer
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.metadata import (
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.making.new_state import MARKER_NAME, claim_target, resume_target
+from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
+from statestore.recovery.metadata.state_metadata import (
     METADATA_NAME,
     StateMetadata,
     metadata_of_stores,
     read_metadata,
     settle_metadata,
 )
-from statestore.recovery.new_state import MARKER_NAME, claim_target, resume_target
 from statestore.recovery.shard_batch import ShardedState
-from statestore.recovery.state_filling import StateFiller, check_filled, complete_filled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tool-made-1"
 NODE = {"name": "node", "type": "processor", "parents": [], "stores": [spec.name for spec in STORES]}

@@ -14,12 +14,12 @@ import pytest
 
 from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.format.store_format import StoreFormat
-from statestore.recovery import local_copy
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.planned_snapshot import PlannedSnapshot
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.snapshot_upload import SnapshotUpload
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local import local_copy
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.snapshots.options import RecoveryOptions
+from statestore.recovery.snapshots.planned import PlannedSnapshot
+from statestore.recovery.snapshots.upload import SnapshotUpload
 from tests.recovery.test_snapshots import EVERY_3, content_after, rewrite_manifest, run_batches
 
 OTHER = dataclasses.replace(TOTALS, name="other")
@@ -27,9 +27,9 @@ PREAMBLE = """
 import dataclasses, os, sys
 from pathlib import Path
 from shards import TOTALS, Shard, stored
-from statestore.recovery import local_copy
+from statestore.recovery.local import local_copy
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 from tests.recovery.test_snapshots import EVERY_3, run_batches
 from tests.recovery.test_worst_moments import OTHER, with_stores
 

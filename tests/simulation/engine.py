@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.protocol import Change, Pair
-from statestore.bytestore.rocksdb import RocksDBDatabase
 from statestore.errors import LocalDiskFullError, LocalStateCorruptedError, LocalStateLockedError, StoreClosedError
 from tests.simulation.decisions import DB_CHECKPOINT, DB_CLOSE, DB_OPEN, DB_WRITE, Effect
 from tests.simulation.scheduler import Process, Scheduler

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase, list_families
+from statestore.bytestore.engines.table_files import unreadable_tables
 from statestore.bytestore.protocol import Change
-from statestore.bytestore.rocksdb import RocksDBByteStore, RocksDBDatabase, list_families
-from statestore.bytestore.table_files import unreadable_tables
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local.local_directory import LocalDirectory
 from tests.simulation.decisions import DB_CHECKPOINT, DB_CLOSE, DB_OPEN, DB_WRITE, JOIN, Effect
 from tests.simulation.disks import Unsynced
 from tests.simulation.engine import EngineFaults, SimulatedDatabase, families_of, unreadable

@@ -22,10 +22,10 @@ from statestore.errors import (
     StoreError,
     TopologyChangedError,
 )
-from statestore.recovery.fence import read_fences
-from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.shard_files import delta_directory, parse_delta_name, parse_fence_name
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.fences.fence import read_fences
+from statestore.recovery.location.shard_files import delta_directory, parse_delta_name, parse_fence_name
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
 from tests.simulation.workload import Reference, differences, live
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import random
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from statestore.recovery.options import RecoveryOptions
+from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.simulation.decisions import Decision, Effect
 
 

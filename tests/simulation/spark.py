@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from statestore.errors import StateStoreError
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.metadata import StateMetadata, new_state_id, settle_metadata
-from statestore.recovery.ownership import claim
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.routing import routing_numbers
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.location.shard_files import parse_delta_name
+from statestore.recovery.metadata.ownership import claim
+from statestore.recovery.metadata.routing import routing_numbers
+from statestore.recovery.metadata.state_metadata import StateMetadata, new_state_id, settle_metadata
 from statestore.recovery.shard_batch import ShardedState
-from statestore.recovery.shard_files import parse_delta_name
 from tests.simulation.decisions import DRIVER, TASK, Effect
 from tests.simulation.machines import SimulatedLocalDirectory
 from tests.simulation.scheduler import Actor, Process

@@ -21,9 +21,12 @@ from hashlib import blake2b
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from statestore.recovery import local_copy, memory_copy, restore, snapshot_step, snapshot_upload
-from statestore.recovery.delta import Delta, changelog_records
-from statestore.recovery.pointer import digest
+from statestore.recovery.commit.delta import Delta, changelog_records
+from statestore.recovery.commit.pointer import digest
+from statestore.recovery.local import local_copy, memory_copy
+from statestore.recovery.restore import from_deltas
+from statestore.recovery.snapshots import step as snapshot_step
+from statestore.recovery.snapshots import upload as snapshot_upload
 from tests.simulation.decisions import LOCAL_FILE, Effect
 from tests.simulation.scheduler import Killed, Scheduler
 
@@ -163,8 +166,8 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (snapshot_step, "_collected", _OfProcess("collected", dict)),
             (memory_copy, "_images", _OfProcess("images", OrderedDict)),
             (local_copy, "list_families", _list_families),
-            (restore, "Delta", _delta),
-            (restore, "changelog_records", _changelog_records),
+            (from_deltas, "Delta", _delta),
+            (from_deltas, "changelog_records", _changelog_records),
         ):
             patched.enter_context(patch.object(module, name, substitute))
         try:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from statestore import Headers, Serdes, StoreBuilder, Stores, ValueTimestampHeaders, Windowed
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.segments import Segments, segment_of
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.kinds.segments import Segments, segment_of
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.processor.context import TaskRecordContext
 
 RETENTION_MS = 40

@@ -10,9 +10,9 @@ import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
 from tests.simulation.decisions import Decision, Decisions, DrawnDecisions, WrittenDecisions
 from tests.simulation.disks import DiskNotes, SimulatedDisk
@@ -246,7 +246,7 @@ class World:
                     self._restore(driver, pointer, without)
 
     def _restore(self, driver: Driver, pointer: CommitPointer, without: int) -> None:
-        from statestore.recovery.snapshot_restore import note_damaged_snapshot
+        from statestore.recovery.restore.from_snapshots import note_damaged_snapshot
 
         assert driver.state is not None
         self._spares += 1

@@ -23,7 +23,7 @@ from statestore.errors import (
     TopologyChangedError,
     TopologyError,
 )
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import read_pointers, read_store, stateful
 
 ORDERS = seeded_orders(60)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spilling import SMALL
-from statestore.bytestore.spilling import SpillSpace
+from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.format.header_columns import HEADERS_TYPE

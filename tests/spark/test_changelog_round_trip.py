@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from page_commands import PageCommands
 from statestore.errors import GroupOffsetsError
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import stateful
 from statestore.testing.kafka_broker import KafkaBroker
 from totals_application import Amount, Model, run_in_kafka_streams, send, topology

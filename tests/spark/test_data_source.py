@@ -16,7 +16,7 @@ from orders import START_MS, expected_totals, seeded_orders
 from queries import SHARDS, OrderQuery
 from statestore.errors import InputSchemaError, RecoveryError, StateStoreError, TargetNotEmptyError
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark import (
     __main__ as command_line,
 )

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.kind_names import Kind
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.errors import (
     ChangesUnavailableError,
     DataFrameReusedError,
@@ -24,8 +24,8 @@ from statestore.errors import (
     RecoveryError,
     StateStoreError,
 )
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.spark.datasource.change_feed import shard_changes
 from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
 from statestore.spark.datasource.options import ReadOptions, WriteOptions

@@ -28,13 +28,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.kind_names import Kind
+from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.recovery.initial_state import initial_pointer
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.datasource.selection import Condition, Selection, condition_of
 from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource

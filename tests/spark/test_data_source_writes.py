@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, MapType, StringType
 
-from statestore.bytestore.kind_names import Kind
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.errors import (
     DataSourceOptionError,
     InputSchemaError,
@@ -19,7 +19,7 @@ from statestore.errors import (
     TargetNotEmptyError,
 )
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark.datasource.writer import StateWriter
 from store_rows import (
     ROW_SCHEMA,

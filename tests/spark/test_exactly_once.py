@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from orders import RunningTotal, expected_totals, running_total_topology, seeded_orders
 from queries import OrderQuery
 from statestore import Record, Topology
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import read_pointers, stateful
 
 ORDERS = seeded_orders(150)

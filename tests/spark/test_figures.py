@@ -17,7 +17,14 @@ from orders import Order, running_total_topology, seeded_orders, write_orders
 from queries import KAFKA_ROWS, SHARDS
 from statestore import Headers
 from statestore.format.partitioner import partition_column
-from statestore.recovery.figures import DeltaFigures, RestoreFigures, SnapshotFigures, SpillFigures, StoreFigures, total
+from statestore.recovery.commit.figures import (
+    DeltaFigures,
+    RestoreFigures,
+    SnapshotFigures,
+    SpillFigures,
+    StoreFigures,
+    total,
+)
 from statestore.spark import BatchFigures, StateStoreListener, batch_figures, stateful
 from statestore.spark.figures import RecordFigures
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
-from statestore.recovery.figures import (
+from statestore.recovery.commit.figures import (
     CommitFigures,
     DeltaFigures,
     RestoreFigures,

@@ -12,7 +12,7 @@ import pytest
 from orders import expected_totals, running_total_topology, seeded_orders
 from queries import OrderQuery
 from statestore import RecoveryOptions, Stores, Topology
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import read_pointers
 
 ORDERS = seeded_orders(160)

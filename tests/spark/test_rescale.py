@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from orders import expected_totals, seeded_orders
 from queries import SHARDS, OrderQuery
 from statestore.errors import RecoveryError, StatePointersError
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import METADATA_NAME, read_metadata
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
 from statestore.spark import __main__ as command_line
 from statestore.spark import read_pointers, read_source_offsets, read_store, rescale
 

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from statestore.recovery.routing import routing_numbers, spark_hash
+from statestore.recovery.metadata.routing import routing_numbers, spark_hash
 
 
 def test_the_hash_is_sparks(spark: SparkSession) -> None:

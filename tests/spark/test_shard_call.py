@@ -17,9 +17,9 @@ from spilling import run_on_small_disk
 from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
 from statestore.processor.task import OnDeserializationError
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark import shard_call as shard_call_module
 from statestore.spark.blobs import INPUT, decode_blob, encode_blob

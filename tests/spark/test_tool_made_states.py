@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from orders import Order, expected_totals, seeded_orders
 from queries import SHARDS, OrderQuery
 from statestore import Serdes
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.partitioner import partition_column
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp import encode_value_timestamp

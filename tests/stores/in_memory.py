@@ -14,7 +14,7 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
-from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.engines.memory import MemoryDatabase
 
 MAX_MS = 2**63 - 1
 NAME = "store"

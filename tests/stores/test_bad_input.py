@@ -15,7 +15,7 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
-from statestore.bytestore.segments import LATEST_SEGMENT, segment_prefix
+from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_prefix
 from statestore.errors import FormatError, SerializationError, StateStoreError, StoreClosedError, StoreError
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.value_headers import encode_value_headers, split_value_headers

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from statestore import Serdes, StoreBuilder, Stores
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.store_format import StoreFormat
 from statestore.stores.expiring import ExpiringLayer, ExpiryTimes
 from tests.conformance.stacks import KEY_VALUE, SCRATCH, hold

@@ -24,14 +24,14 @@ from golden_replay import (
     versions_of,
 )
 from kafka_streams_golden import facts, load_fixture
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.segments import segment_of
-from statestore.bytestore.shard_layout import column_family
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.segments import segment_of
+from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.format.serde import Serdes
 from statestore.format.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.changelog import EveryWrite, restored_changes
+from statestore.recovery.commit.changelog import EveryWrite, restored_changes
 from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.stores import Stores
 

@@ -26,9 +26,9 @@ from golden_replay import (
     versions_of,
 )
 from kafka_streams_golden import FIXTURES, load_fixture
-from statestore.bytestore.store_spec import StoreKind
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.changelog import EveryWrite
+from statestore.recovery.commit.changelog import EveryWrite
 from statestore.stores.iterator import Windowed
 
 REPLAYABLE = [name for name in FIXTURES if not name.startswith("old-")]

@@ -7,10 +7,10 @@ import pytest
 
 from golden_replay import ENGINES, Engine, Families, families_of, family_of, records_of, spec_of
 from kafka_streams_golden import FIXTURES, Fixture, load_fixture
-from statestore.bytestore.memory_budget import MemoryBudget
-from statestore.bytestore.segments import Segments, segment_prefix
-from statestore.bytestore.spilling import SpillSpace
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.engines.memory_budget import MemoryBudget
+from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.format.session_key import split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored, split_stored
@@ -18,11 +18,11 @@ from statestore.format.versioned_row import decode_segment_row
 from statestore.format.window_key import split_window_key
 from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.changelog import ChangelogRecord, batch_changelog, restored_changes
-from statestore.recovery.delta import DeltaInfo, encode_delta
+from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog, restored_changes
+from statestore.recovery.commit.delta import DeltaInfo, encode_delta
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer, DurableFile, digest
-from statestore.recovery.restore import CommittedStore, restore
+from statestore.recovery.restore.from_deltas import CommittedStore, restore
 
 RESTORED = [name for name in FIXTURES if load_fixture(name).restored is not None]
 VERSIONED = "versioned"

@@ -18,7 +18,7 @@ from statestore import (
     VersionedRecord,
     VersionedRecordWithHeaders,
 )
-from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.format.header_bytes import encode_headers
 
 PAIRS = [("a", b"1"), ("a", None)]

@@ -16,11 +16,11 @@ from statestore import (
     Topology,
     ValueTimestampHeaders,
 )
-from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import SerializationError
 from statestore.format.header_bytes import parse_count
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.changelog import ChangelogRecord, EveryWrite
+from statestore.recovery.commit.changelog import ChangelogRecord, EveryWrite
 from statestore.stores.stores import StoreBuilder
 from statestore.testing import TopologyTestDriver
 from tests.stores.in_memory import NAME, builder, content, put, store_of

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from statestore import Windowed
-from statestore.bytestore.memory import MemoryDatabase
+from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.processor.context import TaskRecordContext
 from statestore.stores.metrics import StoreMetrics
 from tests.stores.in_memory import GOOD, HEADERS, NAME, builder, put, store_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statestore import Headers, Serdes, StoreBuilder, Stores, Windowed
-from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.processor.context import TaskRecordContext
 

@@ -1,7 +1,7 @@
 """How far ahead values are read that are asked for without their keys."""
 
 from statestore import Serde, Stores
-from statestore.bytestore.memory import MemoryByteStore
+from statestore.bytestore.engines.memory import MemoryByteStore
 
 
 def test_large_values_are_read_ahead_some_megabytes_at_a_time() -> None:

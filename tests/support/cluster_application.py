@@ -18,7 +18,7 @@ from pyspark.sql import Row, SparkSession
 from cluster_faults import Fault, FaultyLocation, MachineDisk, faulty_topology
 from queries import KAFKA_ROWS, SHARDS, spark_settings
 from statestore import Serdes
-from statestore.recovery.options import RecoveryOptions
+from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark import read_pointers, read_store, stateful
 
 

@@ -23,9 +23,9 @@ from pyspark import TaskContext
 
 from orders import RunningTotal, running_total_topology
 from statestore import Record, Topology
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.local_disk import LocalDisk
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.local_disk import LocalDisk
 
 DISK_VARIABLE: Final = "CLUSTER_TEST_DISK"
 """Names the disk of a worker's machine; without it, each executor has one of its own, in its working directory."""

@@ -12,9 +12,9 @@ from typing import Any
 
 from shards import TOTALS, LoggedBatch, stored
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardedState
 from statestore.testing.faults import Contents, FaultEnvironment
 

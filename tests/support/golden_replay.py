@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kafka_streams_golden import Fixture
-from statestore.bytestore.families import FAMILIES
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.opening import open_store
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.families import FAMILIES
+from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import RecordContext
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.segments import segment_prefix
-from statestore.bytestore.shard_layout import column_family
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.write_set import WriteSet
+from statestore.bytestore.upgrades.opening import open_store
+from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.header_bytes import encode_headers
 from statestore.format.serde import Serdes
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.changelog import ChangelogRecord, EveryWrite, batch_changelog
+from statestore.recovery.commit.changelog import ChangelogRecord, EveryWrite, batch_changelog
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.holders import (
     AggregationWithHeaders,

@@ -23,13 +23,13 @@ from statestore import (
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import build_stores, settle_stores
 from statestore.processor.topology import Topology
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata, settle_metadata
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.location.shard_files import new_collection_name
+from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
 from statestore.recovery.shard_batch import ShardedState
-from statestore.recovery.shard_files import new_collection_name
+from statestore.recovery.snapshots.options import RecoveryOptions
 
 STRING = Serdes.string()
 BUILDERS = (

@@ -6,17 +6,17 @@ Run once for each format, never again for one that was released: `python tests/s
 import sys
 from pathlib import Path
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import encode_headers
 from statestore.format.session_key import encode_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.logical_writes import LogicalWrite
-from statestore.recovery.metadata import StateMetadata, metadata_of_stores
-from statestore.recovery.new_state import claim_target
-from statestore.recovery.state_filling import FilledShard, StateFiller, check_filled, complete_filled
+from statestore.recovery.making.logical_writes import LogicalWrite
+from statestore.recovery.making.new_state import claim_target
+from statestore.recovery.making.state_filling import FilledShard, StateFiller, check_filled, complete_filled
+from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores
 
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
 WINDOWS = StoreSpec("windows", StoreKind.WINDOW, StoreFormat.TIMESTAMPED_WITH_HEADERS, 120_000, 60_000, 10_000)

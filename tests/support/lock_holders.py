@@ -10,7 +10,7 @@ from pathlib import Path
 
 _OPEN = """
 import sys
-from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 try:
     database = RocksDBDatabase(sys.argv[1], [], compacting=False)
 except Exception as error:

@@ -20,21 +20,21 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
+from statestore.bytestore.kinds.contents import StoredEntry, stored_entries
 from statestore.format.partitioner import partition_column
 from statestore.operators.record_keys import record_keys
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import build_stores, expire_entries, settle_stores
-from statestore.recovery.contents import StoredEntry, stored_entries
-from statestore.recovery.initial_state import initial_pointer
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.punctuations import RecordedPunctuations
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata, read_metadata, settle_metadata
-from statestore.recovery.placement import KeyOf
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.punctuations import RecordedPunctuations
-from statestore.recovery.rescale import committed_pointers, rescale
-from statestore.recovery.rescale_report import RescaleReport
-from statestore.recovery.routing import routing_numbers
+from statestore.recovery.making.placement import KeyOf
+from statestore.recovery.making.rescale import committed_pointers, rescale
+from statestore.recovery.making.rescale_report import RescaleReport
+from statestore.recovery.metadata.routing import routing_numbers
+from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata, settle_metadata
 from statestore.recovery.shard_batch import ShardedState
 
 STRING = Serdes.string()

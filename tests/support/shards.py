@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.changelogging import ChangeLoggingLayer
 
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)

@@ -19,12 +19,12 @@ from orders import KAFKA_SHAPE
 from queries import KAFKA_ROWS
 from soak_topology import INT, STORES, topology
 from statestore import Headers
-from statestore.recovery.contents import stored_entries
-from statestore.recovery.local_directory import LocalDirectory
-from statestore.recovery.metadata import read_metadata
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
+from statestore.bytestore.kinds.contents import stored_entries
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark import read_pointers, read_store, stateful
 from statestore.testing.faults import Contents, Effect, FaultEnvironment, MakeQuery
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.bytestore.memory_budget import MIN_TASK_BYTES, MemoryBudget
-from statestore.bytestore.spilling import SpillSpace
+from statestore.bytestore.engines.memory_budget import MIN_TASK_BYTES, MemoryBudget
+from statestore.bytestore.write_sets.spilling import SpillSpace
 
 SMALL = MemoryBudget(MIN_TASK_BYTES)
 _ON_SMALL_DISK = 'mount -t tmpfs -o size="$2" none "$1" || exit 77; shift 2; exec "$@"'

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import Filter
 from pyspark.sql.types import ArrayType, StructType
 
-from statestore.bytestore.kind_names import Kind
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
 from statestore.spark.datasource.writer import StateWriter

@@ -13,7 +13,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import build_stores, settle_stores
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 

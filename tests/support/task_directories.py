@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kafka_streams_golden import dump_task_directory
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.segments import SEGMENT_ID_SIZE
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import decode_headers
 from statestore.format.session_key import split_session_key
 from statestore.format.store_format import StoreFormat

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
-from statestore.bytestore.versioned_rows import NOT_PUT
+from statestore.bytestore.kinds.versioned_rows import NOT_PUT
 
 Found = tuple[Any, int, int | None]
 """A version: what is held of it, and from when and until when it was valid; None for the latest."""

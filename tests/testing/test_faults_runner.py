@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from fold_query import FoldQuery
+from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase
 from statestore.bytestore.protocol import Change
-from statestore.bytestore.rocksdb import RocksDBByteStore, RocksDBDatabase
 from statestore.errors import LocationError
 from statestore.recovery.location import DurableLocation
 from statestore.testing.faults import (

@@ -32,7 +32,7 @@ from statestore import (
     Headers,
     ValueTimestampHeaders,
 )
-from statestore.bytestore.families import FAMILIES
+from statestore.bytestore.kinds.families import FAMILIES
 from statestore.errors import (
     IncompleteChangelogError,
     LocalStateLockedError,

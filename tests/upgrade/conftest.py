@@ -9,7 +9,7 @@ import pytest
 
 from changelog_application import Application, Refused
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.testing.kafka_broker import KafkaBroker
 from upgrade_tools.cli.exit_codes import ExitCode
 

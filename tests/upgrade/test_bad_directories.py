@@ -13,8 +13,8 @@ import pytest
 
 from kafka_streams_golden import load_fixture
 from shards import TOTALS, Shard, stored
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.recovery.metadata import METADATA_NAME, StateMetadata, settle_metadata
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, settle_metadata
 from tool_runs import Ended, Tools, everything_below
 
 DATABASE = "rocksdb/store"
@@ -62,7 +62,7 @@ def all_end_with(code: int, ended: list[Ended], *said: str) -> int:
 
 HOLD_DATABASE = """
 import sys
-from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 database = RocksDBDatabase(sys.argv[1], [])
 print("ready", flush=True)
 sys.stdin.read()

@@ -16,8 +16,8 @@ from changelog_application import COMPACT, WINDOWED, Application, Message, Refus
 from kafka_streams_golden import load_fixture
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
-from statestore.recovery.new_state import MARKER_NAME
+from statestore.recovery.making.new_state import MARKER_NAME
+from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
 

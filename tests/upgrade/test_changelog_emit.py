@@ -14,12 +14,12 @@ import pytest
 from changelog_application import COMPACT, WINDOWED, Application, Message, Refused
 from golden_replay import records_of, spec_of
 from kafka_streams_golden import load_fixture
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.header_bytes import parse_headers
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.window_key import encode_window_key
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 from upgrade_tools.changelogs.restoring import restore_task_directory
 from upgrade_tools.changelogs.topic_setup import existing_topic

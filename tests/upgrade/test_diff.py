@@ -12,15 +12,15 @@ import pytest
 from kafka_streams_golden import load_fixture
 from rescaling import KEYS, States, every_kind
 from shards import Shard, stored
-from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.format.header_bytes import encode_headers
 from statestore.format.window_key import encode_window_key
-from statestore.recovery.initial_state import initial_pointer
+from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.logical_writes import logical_writes
-from statestore.recovery.metadata import metadata_of_stores
-from statestore.recovery.new_state import claim_target
-from statestore.recovery.state_filling import StateFiller, check_filled, complete_filled
+from statestore.recovery.making.logical_writes import logical_writes
+from statestore.recovery.making.new_state import claim_target
+from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
+from statestore.recovery.metadata.state_metadata import metadata_of_stores
 from tool_runs import Tools, everything_below, kind_options
 from upgrade_tools.kinds import Kind
 from upgrade_tools.states import StateOptions, open_state

@@ -13,17 +13,17 @@ from rich.console import Console
 from golden_state import HEADERS
 from kafka_streams_golden import FIXTURES, load_fixture
 from rescaling import KEYS, States, every_kind
-from statestore.bytestore.segments import Segments, segment_prefix
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
-from statestore.bytestore.versioned_rows import VersionedRows
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.errors import RowFileExistsError
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key, split_window_key
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools import row_files
 from upgrade_tools.cli import main
 from upgrade_tools.kinds import Kind

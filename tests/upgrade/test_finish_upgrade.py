@@ -9,9 +9,9 @@ import pytest
 
 from kafka_streams_golden import dump_task_directory, load_fixture
 from migrations import documents_of, said_of, tree
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
-from statestore.bytestore.upgrading import upgradable
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.upgrades.upgrading import upgradable
 from statestore.errors import MigrationRefusedError
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from shards import TOTALS, Shard, stored, wait_for_uploads
-from statestore.recovery.metadata import StateMetadata, settle_metadata
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.snapshots.options import RecoveryOptions
 from upgrade_tools.cli import main
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)

@@ -7,7 +7,7 @@ import pytest
 from golden_state import BUILDERS
 from kafka_streams_golden import load_fixture
 from rescaling import KEYS, States, every_kind
-from statestore.bytestore.rocksdb import RocksDBByteStore
+from statestore.bytestore.engines.rocksdb import RocksDBByteStore
 from statestore.recovery import shard_batch
 from statestore.stores.expiring import EXPIRY_SUFFIX
 from tool_runs import Tools, everything_below, kind_options

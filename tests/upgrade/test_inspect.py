@@ -10,8 +10,8 @@ from kafka_streams_golden import FIXTURES, load_fixture
 from rescaling import KEYS, States, every_kind
 from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.format.header_bytes import encode_headers
-from statestore.recovery.metadata import StateMetadata, settle_metadata
-from statestore.recovery.options import RecoveryOptions
+from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.snapshots.options import RecoveryOptions
 from tool_runs import Tools, everything_below
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)

@@ -11,8 +11,8 @@ import pytest
 
 from kafka_streams_golden import load_fixture
 from migrations import tree
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
@@ -74,8 +74,8 @@ def test_a_store_that_was_not_closed_cleanly_is_named(
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from statestore.bytestore.task_directory import TaskDirectory\n"
-        "from statestore.bytestore.store_spec import StoreKind, StoreSpec\n"
+        "from statestore.bytestore.kafka_streams.task_directory import TaskDirectory\n"
+        "from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec\n"
         "from statestore.format.store_format import StoreFormat\n"
         "task = TaskDirectory(Path(sys.argv[1]), 'golden')\n"
         "task.open_store(StoreSpec('store', StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)).put(b'late', bytes(9))\n"

@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from statestore.bytestore.segments import segment_prefix
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
-from statestore.bytestore.upgrading import upgradable
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.upgrades.upgrading import upgradable
 from statestore.format.partitioner import partition_column
 from statestore.format.session_key import encode_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
-from statestore.recovery.initial_state import initial_pointer
+from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.cli import main
 
 GUIDE = Path(__file__).parents[2] / "docs" / "migrating-state.md"

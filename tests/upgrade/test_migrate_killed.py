@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from killed_migrations import Killer
-from statestore.bytestore.rocksdb import list_families
-from statestore.bytestore.segments import segment_prefix
-from statestore.bytestore.sorted_fill import SortedFill
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.engines.rocksdb import list_families
+from statestore.bytestore.engines.sorted_fill import SortedFill
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import UnknownLayoutError
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.documents import Document, entry_documents
 from upgrade_tools.migration import MigrationRequest, TargetFormat, migrate
 from upgrade_tools.states import open_state

@@ -15,8 +15,8 @@ import pytest
 from kafka_streams_golden import load_fixture
 from lock_holders import database_opened_elsewhere, file_locked_elsewhere
 from migrations import documents_of, said_of, to_newest, tree
-from statestore.bytestore.kafka_streams_layout import segments_directory
-from statestore.bytestore.sorted_fill import SortedFill
+from statestore.bytestore.engines.sorted_fill import SortedFill
+from statestore.bytestore.kafka_streams.layout import segments_directory
 from statestore.errors import (
     DirectoryDamagedError,
     DirectoryInUseError,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import NoRoomError
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate

@@ -12,12 +12,12 @@ import pytest
 
 from migrations import tree
 from rescaling import KEYS, States, every_kind
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.segments import Segments, segment_prefix
-from statestore.bytestore.shard_layout import column_family
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
-from statestore.bytestore.versioned_rows import VersionedRows
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.errors import (
     DurableFileMissingError,
     MigrationRefusedError,
@@ -29,9 +29,9 @@ from statestore.errors import (
 from statestore.format.partitioner import partition_column
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
-from statestore.recovery.local_marker import LocalMarker, write_marker
+from statestore.recovery.local.marker import LocalMarker, write_marker
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.documents import Document, entry_documents
 from upgrade_tools.kinds import Kind
 from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetFormat, TargetLayout, migrate

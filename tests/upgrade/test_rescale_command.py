@@ -9,7 +9,7 @@ import pytest
 from kafka_streams_golden import load_fixture
 from rescaling import KEYS, States, every_kind
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import METADATA_NAME, read_metadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata, settle_metadata
 from upgrade_tools.cli import main
 
 

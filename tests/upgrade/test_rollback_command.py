@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rescaling import KEYS, States, every_kind
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.cli import main
 
 

@@ -16,7 +16,7 @@ from rescaling import KEYS, States, every_kind
 from shards import TOTALS, Shard, stored
 from statestore import Headers, ValueTimestampHeaders
 from statestore.format.header_bytes import encode_headers, parse_count
-from statestore.recovery.metadata import StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
 from tool_runs import Tools, everything_below, kind_options
 
 Entry = dict[str, Any]

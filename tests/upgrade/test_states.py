@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafka_streams_golden import load_fixture
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import UnknownKindError
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.kinds import Kind

@@ -7,10 +7,10 @@ from documentation import ROOT
 from kafka_streams_golden import load_fixture
 from page_commands import PageCommands
 from shards import TOTALS, Shard, stored
-from statestore.bytestore.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.format.header_bytes import encode_headers
-from statestore.recovery.metadata import StateMetadata, settle_metadata
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
 from upgrade_tools.cli.exit_codes import ExitCode
 
 PAGE = ROOT / "docs/tools.md"

@@ -10,14 +10,14 @@ import pytest
 from kafka_streams_golden import FIXTURES, load_fixture
 from rescaling import KEYS, States, every_kind
 from shards import TOTALS, Shard, stored, wait_for_uploads
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.segments import segment_prefix
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.format.versioned_row import SegmentRow, Version
 from statestore.format.window_key import encode_window_key
-from statestore.recovery.metadata import StateMetadata, settle_metadata
-from statestore.recovery.options import RecoveryOptions
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.snapshot import read_manifest
+from statestore.recovery.commit.manifest import read_manifest
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.snapshots.options import RecoveryOptions
 from tool_runs import Tools, everything_below, kind_options
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)

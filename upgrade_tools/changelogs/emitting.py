@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from statestore.bytestore.steps import steps
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import (
     ChangelogNotEmptyError,
     ChangelogPartitionsError,
     ChangelogWriteError,
     UnknownKindError,
 )
-from statestore.recovery.changelog import ChangelogRecord, record_sizes
+from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.reading import changelog_topic, read_log_ends

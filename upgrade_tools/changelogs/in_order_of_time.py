@@ -14,11 +14,10 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from statestore.bytestore.families import DEFAULT_FAMILY
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase
 from statestore.bytestore.protocol import Change
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.steps import steps
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogRecord
 
 _KEY: Final = struct.Struct(">qq")
 _HEAD: Final = struct.Struct(">?II")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from statestore.errors import ChangelogIncompleteError, ChangelogRecordError
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogRecord
 
 
 class LogRecord(NamedTuple):

@@ -19,9 +19,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from statestore.bytestore.kafka_streams_layout import changelog_partition
-from statestore.bytestore.steps import steps
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.kafka_streams.layout import changelog_partition
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import (
     ChangelogConfigError,
     ChangelogIncompleteError,
@@ -30,7 +30,7 @@ from statestore.errors import (
     KafkaUnavailableError,
 )
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, LogEnds, TopicSettings, described
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 

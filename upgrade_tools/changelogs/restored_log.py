@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.steps import steps
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
-from statestore.recovery.changelog import ChangelogRecord, record_sizes
+from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
 from upgrade_tools.changelogs.restoring import Restorer, restore_store

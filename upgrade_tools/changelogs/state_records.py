@@ -20,12 +20,12 @@ from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from statestore.bytestore.kinds.segments import Segments
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.segments import Segments
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.write_set import WriteSet
-from statestore.recovery.changelog import ChangelogRecord, LoggedWrite, changelog_record, physical_key
-from statestore.recovery.logical_writes import LogicalWrite, logical_writes
+from statestore.bytestore.write_sets.write_set import WriteSet
+from statestore.recovery.commit.changelog import ChangelogRecord, LoggedWrite, changelog_record, physical_key
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from upgrade_tools.changelogs.restoring import time_of
 
 UNKNOWN_TIMESTAMP_MS: Final = 1

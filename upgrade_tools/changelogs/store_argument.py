@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import BytesStoreSupplier
 from upgrade_tools.kinds import Kind

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from statestore.bytestore.store_spec import StoreKind
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.errors import ChangelogNotEmptyError, ChangelogVersionError
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.restored_log import RestoredLog
 from upgrade_tools.changelogs.restoring import time_of

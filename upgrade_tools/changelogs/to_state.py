@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from statestore.bytestore.segments import NO_STREAM_TIME
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.bytestore.task_directory import TaskDirectory
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import ChangelogPlacementError, KeyPlacementError
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.metadata import StateMetadata, metadata_of_stores
-from statestore.recovery.new_state import claim_target
-from statestore.recovery.placement import Placement
-from statestore.recovery.state_filling import FilledShard, StateFiller, check_filled, complete_filled
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.making.new_state import claim_target
+from statestore.recovery.making.placement import Placement
+from statestore.recovery.making.state_filling import FilledShard, StateFiller, check_filled, complete_filled
+from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
 from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, refuse_live_deleted, restore_store

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from statestore.errors import ChangelogWriteError
 from statestore.format.header_bytes import parse_headers
-from statestore.recovery.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, described
 
 _FLUSH_S: Final = 60.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.changelogs.store_argument import parse_store
 from upgrade_tools.cli import options as o

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.recovery.contents import StoredEntry
+from statestore.bytestore.kinds.contents import StoredEntry
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from upgrade_tools.byte_text import shown
 from upgrade_tools.comparison import Comparison, Difference
 from upgrade_tools.documents import entry_fields

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from upgrade_tools.cli.progress import counted
 from upgrade_tools.cli.selecting import checked_selection
 from upgrade_tools.documents import Document, document_of

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from statestore.bytestore.families import DEFAULT_FAMILY
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from upgrade_tools.cli.output import console_on, say
 from upgrade_tools.family_figures import FamilyFigures
 from upgrade_tools.inspection import StateReport, StoreReport

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.options import DEFAULT_RETAINED_VERSIONS
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import print_json, results, say
 from upgrade_tools.location_garbage import collect_location, garbage_document

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.format.window_key import MAX_TIME_MS
-from statestore.recovery.json_fields import MALFORMED, whole_number
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results
 from upgrade_tools.migration import (

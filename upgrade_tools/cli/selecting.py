@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from upgrade_tools.byte_text import bytes_of
 from upgrade_tools.selection import HeaderCondition, Selection
 from upgrade_tools.states import State

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from statestore.bytestore.opening import entry_conversion
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Pair
-from statestore.bytestore.store_spec import StoreKind
+from statestore.bytestore.upgrades.opening import entry_conversion
 from statestore.errors import StoreFormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored, split_stored, upgrade_between
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
-from statestore.recovery.logical_writes import LogicalWrite, logical_write
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_write
 from upgrade_tools.migration.plan import StorePlan
 
 _FIRST: Final = bytes(4)

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from statestore.bytestore.kafka_streams_layout import (
+from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
+from statestore.bytestore.kafka_streams.layout import (
     database_directory,
     has_segment_directories,
     segment_name,
     segments_directory,
 )
-from statestore.bytestore.prefix_scan import pairs_with_prefix
+from statestore.bytestore.kafka_streams.segment_directories import SegmentDirectories
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.bytestore.segment_directories import SegmentDirectories
-from statestore.bytestore.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.errors import UnknownKindError
 from upgrade_tools.migration.conversions import converted_pairs
 from upgrade_tools.migration.plan import Plan, StorePlan

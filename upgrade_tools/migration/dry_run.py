@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.new_state import refuse_taken
+from statestore.recovery.making.new_state import refuse_taken
 from upgrade_tools.migration.databases import databases_of
 from upgrade_tools.migration.fingerprints import request_fingerprint
 from upgrade_tools.migration.places import Place, places_of

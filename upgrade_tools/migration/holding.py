@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from statestore.bytestore.directory_view import LOCK_FILE, refuse_if_in_use
+from statestore.bytestore.kafka_streams.directory_view import LOCK_FILE, refuse_if_in_use
 from statestore.errors import DirectoryInUseError, DirectoryNotAccessibleError
 from upgrade_tools.migration.publishing import writing
 from upgrade_tools.states.task import APPLICATION_LOCK

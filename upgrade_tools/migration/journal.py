@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from statestore.errors import DirectoryDamagedError
-from statestore.recovery.json_fields import MALFORMED, whole_number
+from statestore.format.json_fields import MALFORMED, whole_number
 
 JOURNAL_FILE: Final = "statestore.migration.json"
 _UNFINISHED: Final = f"{JOURNAL_FILE}.tmp"

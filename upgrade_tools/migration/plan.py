@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import MigrationRefusedError, StoreFormatError, StoreNotFoundError, UnknownKindError
 from upgrade_tools.kinds import Kind
 from upgrade_tools.migration.formats import target_kind

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 from upgrade_tools.states import StateOptions
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from statestore.bytestore.kafka_streams_layout import changelog_partition
+from statestore.bytestore.kafka_streams.layout import changelog_partition
 from statestore.errors import MigrationRefusedError
 from statestore.format.offset_checkpoint import TopicPartition
 from upgrade_tools.migration.places import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from statestore.bytestore.store_spec import require_milliseconds
+from statestore.bytestore.kinds.store_spec import require_milliseconds
 from upgrade_tools.kinds import Kind
 from upgrade_tools.states import StateOptions
 

@@ -12,7 +12,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from statestore.bytestore.kafka_streams_layout import (
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.sorted_fill import SortedFill
+from statestore.bytestore.kafka_streams.kind_record import write_record
+from statestore.bytestore.kafka_streams.layout import (
     OFFSETS_FAMILY,
     POSITION_KEY,
     STATUS_CLOSED,
@@ -22,11 +25,8 @@ from statestore.bytestore.kafka_streams_layout import (
     column_family,
     offset_key,
 )
-from statestore.bytestore.kind_record import write_record
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Pair
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.sorted_fill import SortedFill
-from statestore.bytestore.store_spec import StoreKind
 from statestore.errors import MigrationCheckError
 from statestore.format.position import OFFSET_UNKNOWN, Position, encode_long, encode_position
 from upgrade_tools.migration.databases import DatabaseSource, databases_of

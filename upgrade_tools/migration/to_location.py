@@ -9,24 +9,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from statestore.bytestore.steps import key_and_value_sizes
+from statestore.bytestore.chunks import key_and_value_sizes
 from statestore.errors import KeyPlacementError, MigrationRefusedError
-from statestore.recovery.carried_over import carried_over
-from statestore.recovery.initial_state import write_initial_pointer
+from statestore.recovery.commit.initial_state import write_initial_pointer
+from statestore.recovery.commit.pointer import CommitPointer, digest
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.logical_writes import LogicalWrite
-from statestore.recovery.metadata import StateMetadata, metadata_of_stores, new_state_id
-from statestore.recovery.new_state import (
+from statestore.recovery.making.carried_over import carried_over
+from statestore.recovery.making.logical_writes import LogicalWrite
+from statestore.recovery.making.new_state import (
     claim_target,
     complete_target,
     finished_shards,
     refuse_taken,
     resume_target,
 )
-from statestore.recovery.placement import Placement
-from statestore.recovery.pointer import CommitPointer, digest
-from statestore.recovery.routing import refuse_too_many_shards
-from statestore.recovery.state_filling import FilledShard, StateFiller, check_filled
+from statestore.recovery.making.placement import Placement
+from statestore.recovery.making.state_filling import FilledShard, StateFiller, check_filled
+from statestore.recovery.metadata.routing import refuse_too_many_shards
+from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores, new_state_id
 from upgrade_tools.migration.conversions import converted_writes
 from upgrade_tools.migration.expiry import unexpired
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from statestore.bytestore.kafka_streams_layout import (
+from statestore.bytestore.kafka_streams.layout import (
     CHECKPOINT_FILE,
     changelog_partition,
     database_directory,
     position_file,
     segments_directory,
 )
-from statestore.bytestore.task_directory import read_offsets
-from statestore.bytestore.upgrading import upgradable
+from statestore.bytestore.kafka_streams.task_directory import read_offsets
+from statestore.bytestore.upgrades.upgrading import upgradable
 from statestore.errors import (
     DirectoryDamagedError,
     FormatError,

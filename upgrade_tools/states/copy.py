@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from statestore.bytestore.directory_view import accessible, families_in, tables_in, view_of
-from statestore.bytestore.families import DEFAULT_FAMILY
-from statestore.bytestore.opening import open_store, refuse_downgrade
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
+from statestore.bytestore.kafka_streams.directory_view import accessible, families_in, tables_in, view_of
+from statestore.bytestore.kinds.shard_layout import column_family, split_column_family
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.rocksdb import RocksDBDatabase, list_families
-from statestore.bytestore.shard_layout import column_family, split_column_family
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
-from statestore.recovery.local_marker import LocalMarker
-from statestore.recovery.shard_files import parse_delta_name
+from statestore.bytestore.upgrades.opening import open_store, refuse_downgrade
+from statestore.recovery.local.marker import LocalMarker
+from statestore.recovery.location.shard_files import parse_delta_name
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.families import kinds_by_families
 from upgrade_tools.states.state import (

@@ -6,9 +6,9 @@ import os
 import stat
 from pathlib import Path
 
-from statestore.bytestore.directory_view import accessible
-from statestore.bytestore.kafka_streams_layout import CHECKPOINT_FILE, database_directory
-from statestore.bytestore.task_contents import task_stores
+from statestore.bytestore.kafka_streams.directory_view import accessible
+from statestore.bytestore.kafka_streams.layout import CHECKPOINT_FILE, database_directory
+from statestore.bytestore.kafka_streams.task_contents import task_stores
 from statestore.errors import (
     DirectoryDamagedError,
     DirectoryNotAccessibleError,
@@ -16,9 +16,9 @@ from statestore.errors import (
     UnknownKindError,
     UnknownLayoutError,
 )
-from statestore.recovery.local_marker import files_digest, is_damaged, read_marker
+from statestore.recovery.local.marker import files_digest, is_damaged, read_marker
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import Layout, State, StateOptions

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from statestore.bytestore.families import DEFAULT_FAMILY, FAMILIES
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.kinds.families import FAMILIES
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from upgrade_tools.kinds import Kind, Meaning
 
 

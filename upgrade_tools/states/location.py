@@ -9,16 +9,16 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError, StatePointersError, UnknownLayoutError
 from statestore.format.partitioner import partition_column
 from statestore.operators.record_keys import record_keys
-from statestore.recovery.initial_state import initial_pointer
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import METADATA_NAME, StateMetadata, read_metadata
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import committed_pointers
+from statestore.recovery.making.rescale import committed_pointers
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from upgrade_tools.kinds import Kind
 from upgrade_tools.states.copy import families_by_store

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from statestore.bytestore.families import FAMILIES, older_formats
-from statestore.bytestore.opening import refuse_downgrade
+from statestore.bytestore.kinds.families import FAMILIES, older_formats
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import (
     FormatError,
     StoreFormatError,
@@ -21,7 +21,7 @@ from statestore.errors import (
     UnknownKindError,
 )
 from statestore.format.position import Position
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.stores.supplier import default_segment_interval_ms
 from upgrade_tools.kinds import Kind
 from upgrade_tools.states.database import Database

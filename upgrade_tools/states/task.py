@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from statestore.bytestore.directory_view import accessible, refuse_if_in_use, tables_in, view_of
-from statestore.bytestore.kafka_streams_layout import (
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kafka_streams.directory_view import accessible, refuse_if_in_use, tables_in, view_of
+from statestore.bytestore.kafka_streams.layout import (
     CHECKPOINT_FILE,
     OFFSETS_FAMILY,
     database_directory,
@@ -21,11 +22,15 @@ from statestore.bytestore.kafka_streams_layout import (
     segment_start_ms,
     segments_directory,
 )
+from statestore.bytestore.kafka_streams.task_contents import (
+    RecordedOffsets,
+    TaskStoreFiles,
+    changelog_topics,
+    task_stores,
+)
+from statestore.bytestore.kafka_streams.task_directory import TaskDirectory, read_offsets
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, is_store_name
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.rocksdb import RocksDBDatabase
-from statestore.bytestore.store_spec import StoreKind, StoreSpec, is_store_name
-from statestore.bytestore.task_contents import RecordedOffsets, TaskStoreFiles, changelog_topics, task_stores
-from statestore.bytestore.task_directory import TaskDirectory, read_offsets
 from statestore.format.position import Position
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.families import kinds_by_families

@@ -14,16 +14,16 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import ChangesUnavailableError, DurableFileCorruptedError, FormatError
 from statestore.format.session_key import split_session_key
 from statestore.format.window_key import MAX_TIME_MS, split_window_key
-from statestore.recovery.delta import DeltaInfo
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.commit.delta import DeltaInfo
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata
-from statestore.recovery.pointer import CommitPointer, DurableFile
-from statestore.recovery.restore import open_delta
+from statestore.recovery.metadata.state_metadata import StateMetadata
+from statestore.recovery.restore.from_deltas import open_delta
 from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.store_columns import ENTRY_FIELDS
 from statestore.spark.schema import HEADERS

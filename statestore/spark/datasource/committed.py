@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from statestore.bytestore.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError, FormatError, RecoveryError
 from statestore.format.partitioner import partition_column
 from statestore.operators.record_keys import record_keys
-from statestore.recovery.initial_state import initial_pointer
+from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, read_metadata
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import committed_pointers, where_it_began
+from statestore.recovery.making.rescale import committed_pointers, where_it_began
+from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, read_metadata
 from statestore.spark.datasource.change_feed import ShardChanges, shard_changes
 from statestore.spark.datasource.checkpoint_service import DriverAddress
 from statestore.spark.datasource.options import ReadOptions, pointers_of

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import StateRowError
 from statestore.format.header_columns import encode_header_column
 from statestore.format.session_key import encode_session_key
@@ -18,9 +18,9 @@ from statestore.format.stored_value import join_stored
 from statestore.format.value_timestamp_headers import join_columns
 from statestore.format.window_key import MAX_SEQUENCE, encode_window_key
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.logical_writes import LogicalWrite
-from statestore.recovery.metadata import StateMetadata
-from statestore.recovery.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, StateFiller, check_filled
+from statestore.recovery.making.logical_writes import LogicalWrite
+from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, StateFiller, check_filled
+from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.spark.datasource.options import require_work_dir
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
-from statestore.bytestore.kind_names import Kind
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import DataSourceOptionError
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.stores.supplier import default_segment_interval_ms
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import InputSchemaError, StateRowError
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.format.partitioner import partition_column

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.pointer import CommitPointer
 from statestore.spark.datasource.change_feed import (
     CHANGE_SCHEMA,
     CHANGE_SCHEMA_WITHOUT_HEADERS,

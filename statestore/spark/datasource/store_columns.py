@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from statestore.bytestore.prefix_scan import pairs_with_prefix
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
+from statestore.bytestore.kinds.contents import entry_parts
+from statestore.bytestore.kinds.segments import LATEST_SEGMENT, Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.bytestore.segments import LATEST_SEGMENT, Segments, segment_prefix
-from statestore.bytestore.steps import steps
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
 from statestore.format.header_columns import HEADERS_TYPE, decode_header_column
 from statestore.format.session_key import SESSION_SUFFIX_SIZE
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.value_timestamp_headers import split_columns
 from statestore.format.window_key import WINDOW_SUFFIX_SIZE
-from statestore.recovery.contents import entry_parts
 from statestore.spark.datasource.selection import Selection
 
 ENTRY_FIELDS: Final = (

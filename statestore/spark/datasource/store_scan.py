@@ -8,11 +8,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from statestore.bytestore.store_spec import StoreSpec
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata
-from statestore.recovery.pointer import CommitPointer
+from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.selection import EVERYTHING, Selection

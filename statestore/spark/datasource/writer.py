@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import DataSourceOptionError, ShardOverlapError
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata import StateMetadata, metadata_of_stores
-from statestore.recovery.new_state import claim_target
-from statestore.recovery.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, complete_filled
+from statestore.recovery.making.new_state import claim_target
+from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, complete_filled
+from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores
 from statestore.spark.datasource.filling import ShardFilling
 from statestore.spark.datasource.options import WriteOptions
 from statestore.spark.datasource.row_placement import PLACED_SCHEMA, RowPlacement, check_row_columns

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from statestore.recovery.local_disk import LocalDisk
+from statestore.recovery.location.local_disk import LocalDisk
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.journal import FaultJournal
 from statestore.testing.faults.plan import Effect, Point

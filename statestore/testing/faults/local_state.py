@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase
 from statestore.bytestore.protocol import Change, Pair
-from statestore.bytestore.rocksdb import RocksDBByteStore, RocksDBDatabase
 from statestore.errors import LocalDiskFullError, LocalStateCorruptedError, StoreError
-from statestore.recovery.local_directory import LocalDirectory
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.plan import Effect, Fault, Point
 

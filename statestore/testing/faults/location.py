@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from statestore.errors import LocationError, LocationNotWritableError
-from statestore.recovery.location import DurableEntry, DurableLocation
+from statestore.recovery.location.durable_location import DurableEntry, DurableLocation
 from statestore.testing.faults.damage import flipped, rot
 from statestore.testing.faults.disk import FaultyDisk
 from statestore.testing.faults.injector import Injector, MakeError

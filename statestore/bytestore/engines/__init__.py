@@ -1,0 +1,1 @@
+"""Byte stores that hold entries: RocksDB, and memory."""

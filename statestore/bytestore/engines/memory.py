@@ -1,0 +1,132 @@
+"""A database in memory: the engine of in-memory stores, which are restored from their changelog at every start."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from statestore.bytestore.engines.key_order import KeyOrder
+from statestore.bytestore.protocol import Change, Pair
+from statestore.errors import StoreClosedError
+
+_ENTRY_BYTES: Final = 200
+"""What an entry takes beside the bytes of its key and value: two objects, and a slot in a dict and in a list, with the
+room that they keep free. Measured with CPython 3.11."""
+
+
+class MemoryByteStore:
+    """A ByteStore in this process's memory. A range copies its pairs at the call: that is its snapshot."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.held_bytes = 0
+        """About how much memory its entries take."""
+        self._pairs: dict[bytes, bytes] = {}
+        self._order = KeyOrder(self._pairs)
+        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
+        self._closed = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` has not been called yet."""
+        return not self._closed
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if it has none."""
+        self._require_open()
+        return self._pairs.get(key)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`; None deletes it."""
+        self._require_open()
+        before = self._pairs.get(key)
+        if value is None:
+            if before is not None:
+                self._remove(key)
+                self._order.removed(key)
+            return
+        if before is None:
+            self._order.added(key)
+            self.held_bytes += len(key) + len(value) + _ENTRY_BYTES
+        else:
+            self.held_bytes += len(value) - len(before)
+        self._pairs[key] = value
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order, a value of None deleting its key."""
+        for key, value in changes:
+            self.put(key, value)
+
+    def delete_below(self, end: bytes) -> None:
+        """Delete every key below `end`."""
+        self._require_open()
+        for key in self._order.between(None, end):
+            if key < end:
+                self._remove(key)
+        self._order = KeyOrder(self._pairs)
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
+        self._require_open()
+        pairs = self._pairs
+        scan = _yield_all([(key, pairs[key]) for key in self._order.between(start, end, reverse=reverse)])
+        self._scans.add(scan)
+        return scan
+
+    def approximate_num_entries(self) -> int:
+        """Return how many keys have a value: here it is exact."""
+        self._require_open()
+        return len(self._pairs)
+
+    def close(self) -> None:
+        """Close the store and its iterators, and let go of the content."""
+        self._closed = True
+        for scan in list(self._scans):
+            scan.close()
+        self._pairs.clear()
+        self.held_bytes = 0
+
+    def _remove(self, key: bytes) -> None:
+        self.held_bytes -= len(key) + len(self._pairs.pop(key)) + _ENTRY_BYTES
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(self.name)
+
+
+def _yield_all(pairs: list[Pair]) -> Generator[Pair, None, None]:
+    yield from pairs
+
+
+class MemoryDatabase:
+    """Several MemoryByteStores under one roof, as a RocksDBDatabase has column families."""
+
+    def __init__(self, families: Sequence[str]) -> None:
+        self._stores = {name: MemoryByteStore(name) for name in families}
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The names of the families, in order."""
+        return tuple(sorted(self._stores))
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the entries of all families take."""
+        return sum(store.held_bytes for store in self._stores.values())
+
+    def family(self, name: str, store: str | None = None) -> MemoryByteStore:
+        """Return the byte store `name`, called `store` in errors from now on."""
+        family = self._stores[name]
+        family.name = store or family.name
+        return family
+
+    def write(self, changes: Mapping[str, Iterable[Change]]) -> None:
+        """Apply the changes of several families."""
+        for name, pairs in changes.items():
+            self._stores[name].write(pairs)
+
+    def close(self) -> None:
+        """Close every store."""
+        for store in self._stores.values():
+            store.close()

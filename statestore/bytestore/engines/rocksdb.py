@@ -1,0 +1,402 @@
+"""RocksDB through rocksdict: a database of several column families, and the byte store over one of them.
+
+Facts that shape this module:
+- a live iterator or column family handle keeps the database's lock after `close`, so all of them are tracked and
+  dropped first;
+- rocksdict's fast iterators end silently where a block is damaged, so the end of every scan is checked;
+- a write that waits for a flush waits forever if the flush fails for want of space, and with it the whole process: no
+  write waits before a flush of ours went well, which says what is wrong if it does not;
+- options are for a database that is opened for one micro-batch and closed again: no compression, reads through mmap,
+  a bloom filter. A shard's copy is opened without a write-ahead log (what is committed lives in the deltas): families
+  are flushed one after the other when it is closed, so after a crash one may hold a write that another one lost.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import rocksdict
+
+from statestore.bytestore.engines.memory_budget import DatabaseMemory
+from statestore.bytestore.protocol import Change, Pair
+from statestore.errors import (
+    LocalDiskFullError,
+    LocalStateCorruptedError,
+    LocalStateLockedError,
+    StoreClosedError,
+    StoreError,
+)
+
+DEFAULT_FAMILY: Final = "default"
+"""The column family that every database of RocksDB has."""
+
+_BLOOM_BITS_PER_KEY = 10
+_TABLE_FILE_BYTES = 32 << 20
+"""Snapshots upload whole files and compactions replace whole files: of smaller ones less is replaced, and sent."""
+_MAX_WRITE_BUFFER_BYTES = 64 << 20
+"""RocksDB's own default; larger ones make flushes long and gain nothing."""
+# How RocksDB says that files are damaged, cut, gone or of another layout. "No space left", "Too many open files" and
+# the like are not among them: to throw the copy away would not help.
+_DAMAGE = (
+    "Corruption",
+    "No such file or directory",
+    "larger than file length",
+    "Column families not opened",
+    "does not exist",
+)
+# How RocksDB refuses a write that would have to wait.
+_STALLED = "Write stall"
+
+_FULL = ("No space left on device", "Disk quota exceeded")
+
+
+def database_options(
+    memory: DatabaseMemory | None = None, cache: rocksdict.Cache | None = None, *, compacting: bool = True
+) -> rocksdict.Options:
+    """Return the options of a database or a family. `cache` is one for all families of the database."""
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_compression_type(rocksdict.DBCompressionType.none())
+    options.set_allow_mmap_reads(True)
+    options.set_keep_log_file_num(1)
+    options.set_stats_dump_period_sec(0)
+    # Where there is a write-ahead log, a family that is hardly written to would hold on to a gigabyte of it.
+    options.set_max_total_wal_size(64 << 20)
+    options.set_target_file_size_base(_TABLE_FILE_BYTES)
+    options.set_disable_auto_compactions(not compacting)
+    table = rocksdict.BlockBasedOptions()
+    table.set_bloom_filter(_BLOOM_BITS_PER_KEY, False)
+    if cache is not None:
+        table.set_block_cache(cache)
+    if memory is not None:
+        # Of all families together; RocksDB flushes the largest one before they exceed it. One family alone has room for
+        # the buffer that is written to and the one that is being flushed.
+        options.set_db_write_buffer_size(memory.write_buffers_bytes)
+        options.set_write_buffer_size(min(_MAX_WRITE_BUFFER_BYTES, memory.write_buffers_bytes // 2))
+    options.set_block_based_table_factory(table)
+    return options
+
+
+def _write_options(write_ahead_log: bool, *, waits: bool) -> Any:
+    options: Any = rocksdict.WriteOptions()  # its type stub takes the property for a method
+    options.disable_wal = not write_ahead_log
+    options.no_slowdown = not waits
+    return options
+
+
+def list_families(path: str) -> tuple[str, ...]:
+    """Return the column families of the database at `path`, in order; none if there is no database.
+
+    Raises LocalStateCorruptedError.
+    """
+    if not os.path.exists(os.path.join(path, "CURRENT")):
+        return ()
+    with engine_errors(path, path):
+        return tuple(sorted(rocksdict.Rdict.list_cf(path, database_options())))
+
+
+def _tells_damage(text: str) -> bool:
+    # A table that was cut to nothing can't be mapped: that is damage, to lack the memory for it is not.
+    emptied = "while mmap file for read" in text and text.endswith("Invalid argument")
+    return emptied or any(sign in text for sign in _DAMAGE)
+
+
+@contextmanager
+def engine_errors(store: str, path: str) -> Iterator[None]:
+    """Turn rocksdict's errors, which are plain Exceptions told apart by their text, into ours."""
+    try:
+        yield
+    except rocksdict.DbClosedError as cause:
+        raise StoreClosedError(store) from cause
+    except Exception as cause:
+        if type(cause) is not Exception:
+            raise
+        text = str(cause)
+        if "lock hold by current process" in text or "While lock file" in text:
+            raise LocalStateLockedError(store, path=path) from cause
+        if _tells_damage(text):
+            raise LocalStateCorruptedError(store, path=path, cause=text) from cause
+        if any(sign in text for sign in _FULL):
+            raise LocalDiskFullError(store, path=path, cause=text) from cause
+        raise StoreError(store, f"RocksDB at {path}: {text}") from cause
+
+
+class RocksDBDatabase:
+    """One RocksDB database, open for reading and writing by this process alone, until `close`.
+
+    Opens every family that is there and creates those of `families` that are missing. With a write-ahead log, a write
+    survives the death of the process, and one to several families does so as a whole. `memory` of None leaves it to
+    RocksDB: 64 MiB of write buffers and 32 MiB of cache for each family. One that is not `compacting` leaves the tables
+    as they are. Raises LocalStateLockedError, LocalStateCorruptedError, LocalDiskFullError, or StoreError for what else
+    RocksDB refuses.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        families: Sequence[str],
+        *,
+        write_ahead_log: bool = False,
+        memory: DatabaseMemory | None = None,
+        compacting: bool = True,
+    ) -> None:
+        self.path = path
+        self._stores: dict[str, RocksDBByteStore] = {}
+        self._dropped: list[RocksDBByteStore] = []
+        self.write_options = _write_options(write_ahead_log, waits=False)
+        self._waiting_write_options = _write_options(write_ahead_log, waits=True)
+        self.found = list_families(path)
+        """The families that were there before it was opened."""
+        names = sorted({DEFAULT_FAMILY, *self.found, *families})
+        cache = None if memory is None else rocksdict.Cache(memory.block_cache_bytes)
+        with engine_errors(path, path):
+            options = {name: database_options(memory, cache, compacting=compacting) for name in names}
+            own = database_options(memory, cache, compacting=compacting)
+            self._db: Any = rocksdict.Rdict(path, own, column_families=options)
+            for name in names:
+                self._stores[name] = RocksDBByteStore(self, name, self._db.get_column_family(name))
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The names of the column families, in order."""
+        return tuple(sorted(self._stores))
+
+    def family(self, name: str, store: str | None = None) -> RocksDBByteStore:
+        """Return the byte store over the family `name`, called `store` in errors from now on."""
+        family = self._stores[name]
+        family.name = store or family.name
+        return family
+
+    def write(self, changes: Mapping[str, Iterable[Change]]) -> None:
+        """Apply the changes of several families as one atomic write."""
+        if self._db is None:
+            raise StoreClosedError(self.path)
+        # As lists, as it may take two batches to write them.
+        held = {name: list(pairs) for name, pairs in changes.items()}
+
+        def fill(batch: rocksdict.WriteBatch) -> None:
+            for name, pairs in held.items():
+                handle = self._db.get_column_family_handle(name)
+                put, delete = batch.put, batch.delete
+                for key, value in pairs:
+                    if value is None:
+                        delete(key, handle)
+                    else:
+                        put(key, value, handle)
+
+        self._write_batch(held, fill)
+
+    def delete_below(self, families: Sequence[str], end: bytes) -> None:
+        """Delete every key below `end` in several families, as one atomic write."""
+        if self._db is None:
+            raise StoreClosedError(self.path)
+
+        def fill(batch: rocksdict.WriteBatch) -> None:
+            for name in families:
+                batch.delete_range(b"", end, self._db.get_column_family_handle(name))
+
+        self._write_batch(families, fill)
+
+    def _write_batch(self, families: Iterable[str], fill: Callable[[rocksdict.WriteBatch], None]) -> None:
+        """Write what `fill` puts into a batch for these families."""
+        with engine_errors(self.path, self.path):
+            try:
+                batch = rocksdict.WriteBatch(raw_mode=True)
+                fill(batch)
+                self._db.write(batch, self.write_options)
+                return
+            except Exception as stall:
+                if _STALLED not in str(stall):
+                    raise
+            for name in families:
+                self._stores[name].flush()
+            batch = rocksdict.WriteBatch(raw_mode=True)
+            fill(batch)
+            self._db.write(batch, self._waiting_write_options)
+
+    def drop_family(self, name: str) -> None:
+        """Drop a column family with all that is in it. Not `default`: RocksDB keeps that one."""
+        if self._db is None:
+            raise StoreClosedError(self.path)
+        with engine_errors(self.path, self.path):
+            self._db.drop_column_family(name)
+        # Scans of it go on, on the files that RocksDB keeps for them.
+        self._dropped.append(self._stores.pop(name))
+
+    def flush(self) -> None:
+        """Write what is in memory to files, one family after the other."""
+        for store in self._stores.values():
+            store.flush()
+
+    def ingest(self, family: str, table: str) -> None:
+        """Add the table file `table` to a family, as its newest entries; the file is moved."""
+        options = rocksdict.IngestExternalFileOptions()
+        options.set_move_files(True)
+        self._stores[family].ingest(table, options)
+
+    def checkpoint(self, path: str) -> None:
+        """Make `path`, which must not exist, a database with all that was written so far.
+
+        Tables are hard links where the filesystem has them. RocksDB flushes first.
+        """
+        if self._db is None:
+            raise StoreClosedError(self.path)
+        with engine_errors(self.path, self.path):
+            rocksdict.Checkpoint(self._db).create_checkpoint(path)
+
+    def close(self) -> None:
+        """Flush what was written, close every store and iterator, and release the lock. Twice is harmless."""
+        db, self._db = self._db, None
+        if db is None:
+            return
+        with engine_errors(self.path, self.path):
+            try:
+                for store in self._stores.values():
+                    store.close()
+                for dropped in self._dropped:
+                    dropped.abandon()
+            finally:
+                db.close()
+
+
+class RocksDBByteStore:
+    """A ByteStore over one column family of a RocksDBDatabase."""
+
+    def __init__(self, database: RocksDBDatabase, name: str, family: Any) -> None:
+        self.name = name
+        self._path = database.path
+        self._write_options = database.write_options
+        self._family: Any = family
+        self._family_name = name
+        self._write: Callable[[Mapping[str, Iterable[Change]]], None] = database.write
+        # Each scan with the RocksDB iterator that it has yet to take: closing a generator that never ran does not make
+        # it let go of its arguments.
+        self._scans: weakref.WeakKeyDictionary[Generator[Pair, None, None], list[Iterator[Pair]]]
+        self._scans = weakref.WeakKeyDictionary()
+        self._delete_below = database.delete_below
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` has not been called yet."""
+        return self._family is not None
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if it has none."""
+        try:
+            value: bytes | None = self._family.get(key)
+        except Exception:
+            # The slow path asks again inside the translation of errors; a context manager on each get would cost as
+            # much as the get.
+            self._require_open()
+            with engine_errors(self.name, self._path):
+                value = self._family.get(key)
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`; None deletes it."""
+        try:
+            self._put(key, value)
+        except Exception:
+            # Done again in the way that translates errors and waits, as in get(): a put repeated is the same put.
+            self._require_open()
+            self._write({self._family_name: [(key, value)]})
+
+    def _put(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._family.delete(key, self._write_options)
+        else:
+            self._family.put(key, value, self._write_options)
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order as one atomic write, a value of None deleting its key."""
+        self._require_open()
+        self._write({self._family_name: changes})
+
+    def delete_below(self, end: bytes) -> None:
+        """Delete every key below `end`, as one range delete."""
+        self._require_open()
+        self._delete_below([self._family_name], end)
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
+        self._require_open()
+        first, last = (end, start) if reverse else (start, end)
+        with engine_errors(self.name, self._path):
+            # Made here, not in the generator: RocksDB's iterator is the snapshot.
+            held = [self._family.items(backwards=reverse, from_key=first)]
+        scan = self._scan(held, last, reverse)
+        self._scans[scan] = held
+        return scan
+
+    def _scan(self, held: list[Iterator[Pair]], last: bytes | None, reverse: bool) -> Generator[Pair, None, None]:
+        items = held.pop()
+        pair: Pair | None = None
+        if last is None:
+            for pair in items:
+                yield pair
+        elif reverse:
+            for pair in items:
+                if pair[0] < last:
+                    return
+                yield pair
+        else:
+            for pair in items:
+                if pair[0] > last:
+                    return
+                yield pair
+        self._check_exhausted(pair, reverse)
+
+    def _check_exhausted(self, pair: Pair | None, reverse: bool) -> None:
+        """Raise LocalStateCorruptedError if a scan that ended after `pair` ended at a damaged block."""
+        with engine_errors(self.name, self._path):
+            cursor = self._family.iter()
+            if pair is None:
+                _ = cursor.seek_to_last() if reverse else cursor.seek_to_first()
+            else:
+                _ = cursor.seek_for_prev(pair[0]) if reverse else cursor.seek(pair[0])
+                # Nowhere, if the last entries were deleted meanwhile: to step on from there ends the process.
+                if cursor.valid():
+                    _ = cursor.prev() if reverse else cursor.next()
+            cursor.status()
+
+    def approximate_num_entries(self) -> int:
+        """Return RocksDB's estimate of the number of keys."""
+        self._require_open()
+        with engine_errors(self.name, self._path):
+            return int(self._family.property_int_value("rocksdb.estimate-num-keys") or 0)
+
+    def flush(self) -> None:
+        """Write what is in memory to files."""
+        self._require_open()
+        with engine_errors(self.name, self._path):
+            self._family.flush()
+
+    def ingest(self, table: str, options: Any) -> None:
+        """Add a table file to the family."""
+        self._require_open()
+        with engine_errors(self.name, self._path):
+            self._family.ingest_external_file([table], options)
+
+    def close(self) -> None:
+        """Close the store and its iterators; the database itself stays open."""
+        family = self.abandon()
+        if family is not None:
+            with engine_errors(self.name, self._path):
+                family.close()
+
+    def abandon(self) -> Any:
+        """Close the store's iterators and let go of its family, without the flush that a dropped family refuses."""
+        family, self._family = self._family, None
+        for scan, held in list(self._scans.items()):
+            held.clear()
+            scan.close()
+        return family
+
+    def _require_open(self) -> None:
+        if self._family is None:
+            raise StoreClosedError(self.name)

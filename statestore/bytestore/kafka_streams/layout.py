@@ -1,0 +1,109 @@
+"""Names and placement in a task's directory of Kafka Streams. The one owner of them.
+
+    rocksdb/STORE/              the database of a key-value or versioned store
+    STORE/STORE.START_MS/       the database of one segment of a window or session store
+    .checkpoint                 changelog offsets of all stores, before Kafka Streams 4.3 (`offset_checkpoint`)
+    STORE.position              input offsets of one store, likewise
+
+START_MS is the time at which the segment begins: its id times the segment interval. Two older forms are read,
+`STORE:START_MS` and `STORE-yyyyMMddHHmm` in UTC. Kafka Streams does not open a store beside whose segments there is
+anything else. A database has the column families of `families.FAMILIES`, and `offsets`:
+
+    status                      i64: 1 while open, 0 after it was closed
+    CHANGELOG_TOPIC-PARTITION   i64: offset of the last changelog record that is in the database, -4 = unknown
+    position                    `format.position`
+
+`statestore.store.json` in a database's directory is ours, and Kafka Streams does not look at it: see `kind_record`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Final
+
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.kinds.families import FAMILIES, older_formats
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.format.offset_checkpoint import TopicPartition
+from statestore.format.store_format import StoreFormat
+
+CHECKPOINT_FILE: Final = ".checkpoint"
+RECORD_FILE: Final = "statestore.store.json"
+
+OFFSETS_FAMILY: Final = "offsets"
+STATUS_KEY: Final = b"status"
+POSITION_KEY: Final = b"position"
+STATUS_OPEN: Final = 1
+STATUS_CLOSED: Final = 0
+
+_MAX_TIME_MS: Final = 2**63 - 1
+_SEGMENT: Final = re.compile(r"[.:](?P<start_ms>0|[1-9][0-9]{0,18})|-(?P<minute>[0-9]{12})")
+
+
+def has_segment_directories(kind: StoreKind) -> bool:
+    """Return whether stores of this kind have a database for each segment; those of the others have one in all."""
+    return kind in (StoreKind.WINDOW, StoreKind.SESSION)
+
+
+def database_directory(task: Path, store: str) -> Path:
+    """Return where the database of a store without segment directories is."""
+    return task / "rocksdb" / store
+
+
+def segments_directory(task: Path, store: str) -> Path:
+    """Return where the directories of a store's segments are, and nothing else may be."""
+    return task / store
+
+
+def segment_name(store: str, start_ms: int) -> str:
+    """Return the name of a segment's directory, which is what Kafka Streams calls the segment in its errors, too."""
+    return f"{store}.{start_ms}"
+
+
+def segment_start_ms(store: str, name: str) -> int | None:
+    """Return when the segment of a directory begins, None if `name` is none of the forms of a segment's name."""
+    found = _SEGMENT.fullmatch(name.removeprefix(store)) if name.startswith(store) else None
+    if found is None:
+        return None
+    if found["start_ms"]:
+        start_ms = int(found["start_ms"])
+        return start_ms if start_ms <= _MAX_TIME_MS else None
+    try:
+        minute = datetime.strptime(found["minute"], "%Y%m%d%H%M").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
+    return int(minute.timestamp()) * 1000 if minute.year >= 1970 else None
+
+
+def position_file(task: Path, store: str) -> Path:
+    """Return the file in which Kafka Streams before 4.3 kept the position of a store."""
+    return task / f"{store}.position"
+
+
+def column_family(spec: StoreSpec, store_format: StoreFormat | None = None) -> str:
+    """Return the name of the column family that holds the entries of `spec`, in another format if one is given."""
+    return FAMILIES[spec.kind][spec.format if store_format is None else store_format]
+
+
+def known_families(spec: StoreSpec) -> list[str]:
+    """Return the column families that a database of `spec` may have, with those of formats that it can upgrade."""
+    formats = (spec.format, *older_formats(spec.kind, spec.format))
+    return sorted({DEFAULT_FAMILY, OFFSETS_FAMILY, *(column_family(spec, known) for known in formats)})
+
+
+def changelog_partition(application_id: str, store: str, partition: int) -> TopicPartition:
+    """Return the partition of the changelog topic that a task's store is restored from."""
+    return TopicPartition(f"{application_id}-{store}-changelog", partition)
+
+
+def offset_key(changelog: TopicPartition) -> bytes:
+    """Return the key of the changelog's offset in the family `offsets`."""
+    return str(changelog).encode()
+
+
+def changelog_of(key: bytes) -> TopicPartition | None:
+    """Return whose offset stands under a key in the family `offsets`, None for the keys that are no changelog's."""
+    topic, dash, partition = key.decode(errors="replace").rpartition("-")
+    return TopicPartition(topic, int(partition)) if dash and partition.isascii() and partition.isdigit() else None

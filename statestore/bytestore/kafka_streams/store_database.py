@@ -1,0 +1,173 @@
+"""One database of a store in a task's directory: a whole store, or one segment of a window or session store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBByteStore, RocksDBDatabase, list_families
+from statestore.bytestore.kafka_streams.kind_record import read_record, refuse_other_kind, write_record
+from statestore.bytestore.kafka_streams.layout import (
+    OFFSETS_FAMILY,
+    POSITION_KEY,
+    STATUS_CLOSED,
+    STATUS_KEY,
+    STATUS_OPEN,
+    column_family,
+    known_families,
+)
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.upgrades.opening import open_store, refuse_downgrade
+from statestore.errors import FormatError, StoreError, UnknownColumnFamilyError
+from statestore.format.position import (
+    OFFSET_UNKNOWN,
+    Position,
+    decode_long,
+    decode_position,
+    encode_long,
+    encode_position,
+)
+from statestore.format.store_format import StoreFormat
+
+
+@dataclass
+class Committed:
+    """What a store says of itself: which changelog record it holds last, and which input it has taken in."""
+
+    changelog_offset: int = OFFSET_UNKNOWN
+    position: Position = field(default_factory=dict)
+
+
+def check_database(path: Path, spec: StoreSpec, name: str) -> list[str]:
+    """Return the column families in the directory `path`, none if there is no database; nothing is changed.
+
+    `name` is the store's, or its segment's, in errors. Raises StoreFormatError if another kind of store is recorded
+    there or it is in a newer format, and UnknownColumnFamilyError.
+    """
+    recorded = read_record(path, name)
+    if recorded is not None:
+        refuse_other_kind(recorded, spec, path, name)
+    present = list(list_families(str(path)))
+
+    def family_name(store_format: StoreFormat) -> str:
+        return column_family(spec, store_format)
+
+    refuse_downgrade(present, spec, family_name, str(path), name)
+    known = known_families(spec)
+    unknown = [family for family in present if family not in known]
+    if unknown:
+        raise UnknownColumnFamilyError(name, path=str(path), asked=spec.describe(), unknown=unknown, known=known)
+    return present
+
+
+class StoreDatabase:
+    """A database that `check_database` let pass, open. `present` is what that returned.
+
+    Until `begin` its content is as it was, and `abandon` takes back the column families that were added. Raises
+    StoreFormatError if it has entries in two older formats, and StoreError if what it says of itself is damaged.
+    """
+
+    store: ByteStore
+    """The entries."""
+
+    def __init__(
+        self,
+        path: Path,
+        spec: StoreSpec,
+        name: str,
+        changelog_key: bytes,
+        present: Sequence[str],
+        *,
+        compacting: bool = True,
+    ) -> None:
+        self._path = path
+        self._spec = spec
+        self._name = name
+        self._changelog_key = changelog_key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Nothing else than the directory holds what is written here, so it must survive the death of the process.
+        families = [column_family(spec), OFFSETS_FAMILY]
+        self._database = RocksDBDatabase(str(path), families, write_ahead_log=True, compacting=compacting)
+        self._created = set(self._database.families) - {*present, DEFAULT_FAMILY}
+        try:
+            self.store = open_store(
+                self._database,
+                spec,
+                lambda known: column_family(spec, known),
+                name,
+                # Kafka Streams may have begun it, which it does without being asked.
+                begins_upgrade=column_family(spec) in self._created,
+            )
+            self._offsets: RocksDBByteStore = self._database.family(OFFSETS_FAMILY, name)
+            self.was_closed_cleanly, self.committed = self._read_committed()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def begin(self, committed: Committed) -> None:
+        """Record what kind of store this is, and that it is open."""
+        if read_record(self._path, self._name) != self._spec:
+            write_record(self._path, self._spec)
+        self.commit(committed)
+
+    def commit(self, committed: Committed) -> None:
+        """Note what the store holds."""
+        self._write(STATUS_OPEN, committed)
+
+    def flush(self) -> None:
+        """Have on the disk what was written."""
+        self._database.flush()
+
+    def close(self, committed: Committed, *, cleanly: bool) -> None:
+        """Note what the store holds, and whether there is nothing else in it; release the lock."""
+        try:
+            self._write(STATUS_CLOSED if cleanly else STATUS_OPEN, committed)
+        finally:
+            self._database.close()
+
+    def abandon(self) -> None:
+        """Close the database as it was before it was opened."""
+        try:
+            for family in self._created:
+                self._database.drop_family(family)
+        finally:
+            self._database.close()
+
+    def remove(self) -> None:
+        """Close the database and delete its directory. If the process dies meanwhile, it is whole or empty."""
+        self._database.close()
+        # Everything is in tables by now. Without `CURRENT` RocksDB makes a new database, but not where there is a log.
+        for log in self._path.glob("*.log"):
+            log.unlink()
+        (self._path / "CURRENT").unlink()
+        shutil.rmtree(self._path)
+
+    def _read_committed(self) -> tuple[bool, Committed]:
+        offsets = dict(self._offsets.range(None, None))
+        status, position = offsets.get(STATUS_KEY), offsets.get(POSITION_KEY)
+        offset = offsets.get(self._changelog_key)
+        try:
+            cleanly = status is None or decode_long("status", status) == STATUS_CLOSED
+            committed = Committed(
+                OFFSET_UNKNOWN if offset is None else decode_long("changelog offset", offset),
+                {} if position is None else decode_position(position),
+            )
+        except FormatError as cause:
+            raise StoreError(
+                self._name,
+                f"column family {OFFSETS_FAMILY!r} in {self._path} is damaged ({cause}). Delete the local state, and "
+                "restore the store from its changelog",
+            ) from cause
+        return cleanly, committed
+
+    def _write(self, status: int, committed: Committed) -> None:
+        self._offsets.write(
+            [
+                (STATUS_KEY, encode_long(status)),
+                (self._changelog_key, encode_long(committed.changelog_offset)),
+                (POSITION_KEY, encode_position(committed.position)),
+            ]
+        )

@@ -1,0 +1,239 @@
+"""Lazy upgrade: a store whose entries move from the column family of an older format as they are touched.
+
+New writes go to the new family only. A read that finds its key in the older family converts the value and moves it.
+Iterators merge both families and convert on the way, moving nothing; on equal keys the new entry alone counts. The
+older family is dropped with its last entry, and from then on the store is that of the new family, at no cost.
+Source: KIP-1271, DualColumnFamilyAccessor of Kafka Streams, which drops the older family at the next open only.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from typing import Protocol, runtime_checkable
+
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.errors import FormatError, StoreClosedError, StoreError
+
+_MOVED_AT_ONCE = 500
+"""How many entries `finish_upgrade` moves in one write at most: a slice of about a millisecond."""
+
+Convert = Callable[[bytes, bytes], bytes]
+"""Turns the value of a key in the older format into one in the newer."""
+
+
+class FamilyDatabase(Protocol):
+    """What an upgrade needs of the database that holds both families."""
+
+    def family(self, name: str, store: str | None = None) -> ByteStore:
+        """Return the byte store over a family."""
+        ...
+
+    def write(self, changes: Mapping[str, Iterable[Change]]) -> None:
+        """Apply the changes of several families as one atomic write."""
+        ...
+
+    def delete_below(self, families: Sequence[str], end: bytes) -> None:
+        """Delete every key below `end` in several families, as one atomic write."""
+        ...
+
+    def drop_family(self, name: str) -> None:
+        """Drop a family with all that is in it."""
+        ...
+
+
+@dataclass(frozen=True)
+class UpgradeProgress:
+    """How far an upgrade is. `entries_left` is RocksDB's estimate, at least 1 before it is finished."""
+
+    entries_moved: int
+    entries_left: int
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no entry is left in the older format."""
+        return self.entries_left == 0
+
+
+def sum_of(progresses: Iterable[UpgradeProgress]) -> UpgradeProgress:
+    """Return the progress of several upgrades together."""
+    found = list(progresses)
+    return UpgradeProgress(sum(one.entries_moved for one in found), sum(one.entries_left for one in found))
+
+
+@runtime_checkable
+class Upgradable(Protocol):
+    """A byte store that may have entries in an older format."""
+
+    def upgrade_progress(self) -> UpgradeProgress:
+        """Return how many entries were moved since the store was opened, and about how many are left."""
+        ...
+
+    def finish_upgrade(self, budget_ms: float | None = None) -> UpgradeProgress:
+        """Move entries until none is left or `budget_ms` is used up; None means no limit."""
+        ...
+
+
+def upgradable(store: ByteStore) -> Upgradable | None:
+    """Return what upgrades below the layers of `store`, None if there is nothing of the kind."""
+    below: object = store
+    while not isinstance(below, Upgradable):
+        below = getattr(below, "inner", None)
+        if below is None:
+            return None
+    return below
+
+
+class UpgradingByteStore:
+    """A ByteStore over the column family of a new format, while that of an older one still has entries."""
+
+    def __init__(self, database: FamilyDatabase, newer: str, older: str, convert: Convert, name: str) -> None:
+        self.name = name
+        self.entries_moved = 0
+        """How many entries were moved since the store was opened, by reads and by `finish_upgrade`."""
+        self._database = database
+        self._newer_name = newer
+        self._older_name = older
+        self._newer = database.family(newer, name)
+        self._older: ByteStore | None = database.family(older, name)
+        self._convert = convert
+        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
+        self._first_left: bytes = b""
+        """No entry of the older family is below this key, so looking for the first one need not pass deleted ones."""
+        self._drop_older_if_empty()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` has not been called yet."""
+        return self._newer.is_open
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if it has none; one that was found in the older family is moved."""
+        value = self._newer.get(key)
+        if value is not None or self._older is None:
+            return value
+        legacy = self._older.get(key)
+        if legacy is None:
+            return None
+        value = self._converted(key, legacy)
+        self._database.write({self._older_name: [(key, None)], self._newer_name: [(key, value)]})
+        self.entries_moved += 1
+        self._left([key])
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`; None deletes it. What the older family has of it goes."""
+        self.write([(key, value)])
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order as one atomic write, a value of None deleting its key."""
+        if self._older is None:
+            self._newer.write(changes)
+            return
+        self._require_open()
+        pairs = list(changes)
+        self._database.write({self._older_name: [(key, None) for key, _ in pairs], self._newer_name: pairs})
+        self._left(key for key, _ in pairs)
+
+    def delete_below(self, end: bytes) -> None:
+        """Delete every key below `end`."""
+        if self._older is None:
+            self._newer.delete_below(end)
+            return
+        self._require_open()
+        self._database.delete_below([self._older_name, self._newer_name], end)
+        if end > self._first_left:
+            self._drop_older_if_empty()
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
+        newer = self._newer.range(start, end, reverse=reverse)
+        if self._older is None:
+            return newer
+        scan = self._merged(newer, self._older.range(start, end, reverse=reverse), reverse)
+        self._scans.add(scan)
+        return scan
+
+    def approximate_num_entries(self) -> int:
+        """Return the sum of both families' estimates."""
+        return self._newer.approximate_num_entries() + (self._older.approximate_num_entries() if self._older else 0)
+
+    def upgrade_progress(self) -> UpgradeProgress:
+        """Return how many entries were moved since the store was opened, and about how many are left."""
+        left = 0 if self._older is None else max(1, self._older.approximate_num_entries())
+        return UpgradeProgress(self.entries_moved, left)
+
+    def finish_upgrade(
+        self, budget_ms: float | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> UpgradeProgress:
+        """Move entries that nobody has touched, in key order, until none is left or `budget_ms` is used up.
+
+        None means no limit. At least one slice is moved. Call it again to go on; it can be given up at any point.
+        """
+        self._require_open()
+        deadline = None if budget_ms is None else clock() + budget_ms / 1000
+        while self._older is not None:
+            found = next(steps(self._older.range(self._first_left, None), max_rows=_MOVED_AT_ONCE), [])
+            moved = [(key, self._converted(key, value)) for key, value in found if self._newer.get(key) is None]
+            self._database.write({self._older_name: [(key, None) for key, _ in found], self._newer_name: moved})
+            self.entries_moved += len(moved)
+            self._left(key for key, _ in found)
+            if deadline is not None and clock() >= deadline:
+                break
+        return self.upgrade_progress()
+
+    def close(self) -> None:
+        """Close the store and its iterators; the database itself stays open."""
+        for scan in list(self._scans):
+            scan.close()
+        self._newer.close()
+        if self._older is not None:
+            self._older.close()
+
+    def _merged(self, newer: Iterator[Pair], older: Iterator[Pair], reverse: bool) -> Generator[Pair, None, None]:
+        tagged = (((key, value), True) for key, value in older)
+        last: bytes | None = None
+        for (key, value), is_legacy in merge(
+            ((pair, False) for pair in newer), tagged, key=lambda entry: entry[0][0], reverse=reverse
+        ):
+            if key != last:
+                last = key
+                yield (key, self._converted(key, value)) if is_legacy else (key, value)
+
+    def _converted(self, key: bytes, legacy: bytes) -> bytes:
+        try:
+            return self._convert(key, legacy)
+        except FormatError as cause:
+            raise StoreError(
+                self.name,
+                f"the entry of key {key.hex()} in column family {self._older_name!r} is not what its format says "
+                f"({cause}): the local state is damaged. Delete it, and restore the store from its changelog",
+            ) from cause
+
+    def _left(self, keys: Iterable[bytes]) -> None:
+        """Note that `keys` are no longer in the older family."""
+        if self._first_left in keys:
+            self._drop_older_if_empty()
+
+    def _drop_older_if_empty(self) -> None:
+        """Find the first entry left in the older family; without one, drop the family and be the new one alone."""
+        assert self._older is not None
+        first = next(self._older.range(self._first_left, None), None)
+        if first is not None:
+            self._first_left = first[0]
+            return
+        self._older = None
+        if self._older_name != DEFAULT_FAMILY:
+            self._database.drop_family(self._older_name)
+        # A finished upgrade costs nothing, not even a call.
+        for operation in ("get", "put", "write", "range", "delete_below"):
+            setattr(self, operation, getattr(self._newer, operation))
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise StoreClosedError(self.name)

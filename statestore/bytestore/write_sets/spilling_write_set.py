@@ -1,0 +1,189 @@
+"""Uncommitted writes that go to disk when they are too many: a write set in memory, over one on disk, over a store.
+
+    WriteSet (a dict) ── inner ──> SpilledWrites (RocksDB) ── inner ──> what is committed
+
+Both hold uncommitted writes over what they stand on, so a spill is to apply the upper one to the lower one, and reads
+go through the layers as they always do.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator, Iterable, Iterator
+from typing import Final
+
+from statestore.bytestore.engines.rocksdb import RocksDBByteStore
+from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
+from statestore.bytestore.write_sets.write_set import DELETED, Deleted, WriteSet, merged
+from statestore.errors import StoreClosedError
+
+_DELETE: Final = b""
+"""Stands on disk for the value of a key that was deleted."""
+_PUT: Final = b"\x01"
+"""What stands before a value on disk, so that an empty one is no delete."""
+_WRITE_BYTES: Final = 1 << 20
+"""How much is written at once: RocksDB's write batch holds a copy of it."""
+
+
+class SpillingWriteSet(WriteSet):
+    """A WriteSet over `committed` that spills to `space` when the writes of the batch hold more than they may."""
+
+    def __init__(self, committed: ByteStore, space: SpillSpace) -> None:
+        super().__init__(committed)
+        self._space = space
+        self._pending = space.pending
+        self._spilled: SpilledWrites | None = None
+        space.reserve(self.name)
+        space.pending.add(self)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`; None deletes it. Raises LocalDiskFullError if there is no space to spill to.
+
+        After a spill that failed the batch can't be committed any more, and what failed is raised again.
+        """
+        # All of WriteSet.put with the count in it: every write of every batch goes through here.
+        if self._closed:
+            raise StoreClosedError(self.name)
+        changes = self.changes
+        if key not in changes:
+            self._order.added(key)
+        pending = self._pending
+        if value is None:
+            changes[key] = DELETED
+            pending.written_bytes += len(key) + ENTRY_BYTES
+        else:
+            changes[key] = value
+            pending.written_bytes += len(key) + len(value) + ENTRY_BYTES
+        if pending.written_bytes > pending.limit_bytes:
+            pending.relieve()
+
+    def held_bytes(self) -> int:
+        """Return about how much memory the writes take that are held in it, with their changelog."""
+        sizes = sum(len(key) + (0 if value is DELETED else len(value)) for key, value in self.changes.items())
+        return sizes + ENTRY_BYTES * len(self.changes)
+
+    def spill(self) -> None:
+        """Bring to disk what is in memory."""
+        if not super().is_changed:
+            return
+        if self._spilled is None:
+            self._spilled = SpilledWrites(self.inner, self._space.store(self.name))
+            self.inner = self._spilled
+        super().apply_to(self._spilled)
+        super().clear()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether any changes are pending."""
+        return super().is_changed or (self._spilled is not None and self._spilled.is_changed)
+
+    def apply_to(self, store: ByteStore) -> None:
+        """Make in `store` the changes that are pending here; they stay pending."""
+        if self._spilled is not None:
+            self._spilled.apply_to(store)
+        super().apply_to(store)
+
+    def clear(self) -> None:
+        """Forget the changes that are pending: what is committed shows again."""
+        if self._spilled is not None:
+            self._spilled.clear()
+        super().clear()
+
+    def close(self) -> None:
+        """Close the store and its iterators; the committed store is its owner's to close."""
+        super().close()
+        if self._spilled is not None:
+            self._spilled.close()
+
+
+class SpilledWrites:
+    """A ByteStore whose writes stay in `disk`, which is empty at first, over `inner`, which is never written to."""
+
+    def __init__(self, inner: ByteStore, disk: RocksDBByteStore) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._disk = disk
+        self._deletes = 0
+        # Of `inner`, keys below this one count as deleted.
+        self._floor = b""
+        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` has not been called yet."""
+        return self._disk.is_open
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if it has none."""
+        tagged = self._disk.get(key)
+        if tagged is None:
+            return self.inner.get(key) if key >= self._floor else None
+        return tagged[1:] if tagged else None
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of `key`; None deletes it."""
+        self.write([(key, value)])
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order, a value of None deleting its key; about a megabyte of them at once."""
+        chunk: list[Change] = []
+        size = 0
+        for key, value in changes:
+            tagged = _DELETE if value is None else _PUT + value
+            chunk.append((key, tagged))
+            size += len(key) + len(tagged)
+            self._deletes += value is None
+            if size > _WRITE_BYTES:
+                self._disk.write(chunk)
+                chunk, size = [], 0
+        self._disk.write(chunk)
+
+    def delete_below(self, end: bytes) -> None:
+        """Delete every key below `end`."""
+        self._disk.delete_below(end)
+        self._floor = max(self._floor, end)
+
+    def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
+        written = _untagged(self._disk.range(start, end, reverse=reverse))
+        inner_start = max(start or b"", self._floor) if self._floor else start
+        scan = merged(written, self.inner.range(inner_start, end, reverse=reverse), reverse)
+        self._scans.add(scan)
+        return scan
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether any changes are pending."""
+        return bool(self._floor) or next(self._disk.range(None, None), None) is not None
+
+    def apply_to(self, store: ByteStore) -> None:
+        """Make in `store` the changes that are pending here, a part after the other; they stay pending."""
+        if self._floor:
+            store.delete_below(self._floor)
+        for key, value in _untagged(self._disk.range(None, None)):
+            store.put(key, None if value is DELETED else value)
+
+    def clear(self) -> None:
+        """Forget the changes that are pending."""
+        last = next(self._disk.range(None, None, reverse=True), None)
+        if last is not None:
+            self._disk.delete_below(last[0] + b"\0")
+        self._floor = b""
+        self._deletes = 0
+
+    def approximate_num_entries(self) -> int:
+        """Return the estimate of what it stands on plus the puts less the deletes, at least 0."""
+        written = self._disk.approximate_num_entries()
+        return max(0, self.inner.approximate_num_entries() + written - 2 * self._deletes)
+
+    def close(self) -> None:
+        """Close the store and its iterators; what it stands on is its owner's to close."""
+        for scan in list(self._scans):
+            scan.close()
+        # Without the flush of a close, which may fail: nobody will read it again.
+        self._disk.abandon()
+
+
+def _untagged(pairs: Iterator[Pair]) -> Iterator[tuple[bytes, bytes | Deleted]]:
+    return ((key, tagged[1:] if tagged else DELETED) for key, tagged in pairs)

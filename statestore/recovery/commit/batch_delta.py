@@ -1,0 +1,164 @@
+"""The delta of one batch while the batch goes on: held as changelogs, and written to local disk as far as they spill.
+
+What spills is written as record batches of the file that it is going to be in, so that nothing is read, sorted or
+encoded a second time. A key that is written before and after a spill has a record for each, and the last one counts.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.write_sets.spilling import SpillSpace
+from statestore.recovery.commit.changelog import BatchChangelog
+from statestore.recovery.commit.delta import DeltaInfo, DeltaWriter, LoggedStore, encode_counted_delta, logged_stores
+from statestore.recovery.commit.figures import SpillFigures, StoreFigures
+from statestore.recovery.commit.pointer import digest, new_digest
+
+
+class FinishedDelta(NamedTuple):
+    """A delta file that is to be made durable: in memory, or at a path that is there until its SpillSpace ends."""
+
+    content: pa.Buffer | Path
+    size_bytes: int
+    digest: str
+    stores: Mapping[str, StoreFigures]
+    """The figures of the stores that it may have records of."""
+
+
+class BatchDelta:
+    """What was written to the stores of a batch; spills to `space`.
+
+    `stream_times_ms` are those of the segmented stores before the batch; a store that is not there had none.
+    """
+
+    def __init__(
+        self,
+        info: DeltaInfo,
+        changelogs: Mapping[str, BatchChangelog],
+        stream_times_ms: Mapping[str, int],
+        space: SpillSpace,
+    ) -> None:
+        self._info = info
+        self._changelogs = changelogs
+        self._stream_times_ms = stream_times_ms
+        self._space = space
+        self._spilled: _SpilledDelta | None = None
+        space.pending.add(self)
+
+    def held_bytes(self) -> int:
+        """Return about how much memory the changelogs take beside what the write sets hold."""
+        return sum(changelog.held_bytes() for changelog in self._changelogs.values())
+
+    def spill(self) -> None:
+        """Write the records that the changelogs hold to disk. Raises LocalDiskFullError, LocalDirectoryError.
+
+        For PendingMemory to call, which sees to it that a batch one of whose spills failed has no end.
+        """
+        if self._spilled is None:
+            stores = logged_stores(self._changelogs, self._stream_times_ms)
+            path = self._space.make_directory() / "delta.arrow"
+            self._spilled = _SpilledDelta(path, self._info, stores)
+        for name, changelog in self._changelogs.items():
+            self._spilled.write(name, changelog)
+            changelog.clear()
+
+    def finish(self) -> FinishedDelta | None:
+        """Return the file with all that was written in the batch, None if that is nothing.
+
+        To be called once, after the last write. Raises LocalDiskFullError and LocalDirectoryError, and again what a
+        spill failed with.
+        """
+        with self._space.pending.final():
+            return self._finish()
+
+    def _finish(self) -> FinishedDelta | None:
+        if self._spilled is not None:
+            self.spill()
+            return self._spilled.finish()
+        if not any(len(changelog) for changelog in self._changelogs.values()):
+            return None
+        data, figures = encode_counted_delta(self._info, self._changelogs, self._stream_times_ms)
+        return FinishedDelta(data, data.size, digest(data), figures)
+
+    @property
+    def spilled_bytes(self) -> int:
+        """What is on local disk of this batch, its write sets and its delta together."""
+        return self._space.size_bytes + (0 if self._spilled is None else self._spilled.size_bytes)
+
+    @property
+    def spilled(self) -> SpillFigures:
+        """The batch's spills so far."""
+        spills = self._space.pending.spills
+        # What there is on disk is not looked at in vain.
+        return SpillFigures(spills, self.spilled_bytes) if spills else SpillFigures()
+
+    def close(self) -> None:
+        """Let go of the file on local disk, if there is one; it goes with its SpillSpace."""
+        if self._spilled is not None:
+            self._spilled.close()
+
+
+class _SpilledDelta:
+    """A delta file on local disk that is being written."""
+
+    def __init__(self, path: Path, info: DeltaInfo, stores: Mapping[str, LoggedStore]) -> None:
+        self._path = path
+        self._shard = f"shard {info.shard}"
+        with self._disk_errors():
+            self._file = _DigestedFile(path)
+            self._writer = DeltaWriter(self._file, info, stores)
+
+    def write(self, name: str, changelog: BatchChangelog) -> None:
+        with self._disk_errors():
+            self._writer.write(name, changelog)
+
+    def finish(self) -> FinishedDelta:
+        with self._disk_errors():
+            self._writer.close()
+            self._file.close()
+        return FinishedDelta(self._path, self._file.size_bytes, self._file.digest.hexdigest(), self._writer.figures)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes
+
+    def close(self) -> None:
+        # A file that is on a full disk says so once more; what it should hold was given up already.
+        with suppress(OSError):
+            self._file.close()
+
+    def _disk_errors(self) -> AbstractContextManager[None]:
+        return local_disk_errors(self._shard, self._path)
+
+
+class _DigestedFile(io.RawIOBase):
+    """Writes to a file and takes the digest on the way: of what was to be written, not of what a disk made of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._to = io.BufferedWriter(io.FileIO(path, "wb"))
+        self.digest = new_digest()
+        self.size_bytes = 0
+
+    def writable(self) -> bool:
+        """Return that it can be written to."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write all of `data`."""
+        # The digest first: it must not be that of a file that ends where the disk was full.
+        self.digest.update(data)
+        self.size_bytes += len(data)
+        self._to.write(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Have the file hold all that was written."""
+        self._to.close()
+        super().close()

@@ -1,0 +1,198 @@
+"""Changelog records: what a store's writes look like outside of it, and how they come back in.
+
+    key             the store's key: of a window or session with its time, of a version the plain key
+    value           the plain value, without timestamp or headers; null is a tombstone
+    timestamp       of the value, where it has one; else of the record that was being processed; of a version its own
+    headers         of the value, where it has some; of a tombstone those of the record that was being processed
+
+Stores whose format has no room for headers log none. These are the records that Kafka Streams sends to its changelog
+topics (ChangeLogging*BytesStore) and reads back (RecordConverters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.protocol import Change
+from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
+from statestore.format.session_key import split_session_key
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import restore_stored, split_stored
+from statestore.format.time_key_columns import session_ends, window_starts
+from statestore.format.window_key import split_window_key
+
+_LOGGED_WRITE_BYTES: Final = 200
+"""What a LoggedWrite takes beside its header bytes: the tuple, its timestamp and a bytes object."""
+_WITH_HEADERS = (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS)
+
+
+class ChangelogRecord(NamedTuple):
+    """One record of a changelog; a value of None is a tombstone. `header_bytes` is KIP-1271's encoding."""
+
+    key: bytes
+    value: bytes | None
+    timestamp_ms: int
+    header_bytes: bytes
+
+
+class LoggedWrite(NamedTuple):
+    """A write with what its changelog record needs beside the stored bytes; `stored` of None is a delete."""
+
+    stored: bytes | None
+    timestamp_ms: int
+    header_bytes: bytes
+
+
+class Changelog(Protocol):
+    """Takes down what is written to one store."""
+
+    def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
+        """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`.
+
+        `timestamp_ms` is a version's own time; None leaves it to the value or the record.
+        """
+        ...
+
+
+def changelog_record(store_format: StoreFormat, key: bytes, write: LoggedWrite) -> ChangelogRecord:
+    """Return the changelog record of a write to a store of this format. Raises FormatError for bytes of another."""
+    with_headers = store_format in _WITH_HEADERS
+    if write.stored is None:
+        return ChangelogRecord(key, None, write.timestamp_ms, write.header_bytes if with_headers else b"")
+    value, timestamp_ms, header_bytes = split_stored(store_format, write.stored)
+    if timestamp_ms is None:
+        timestamp_ms = write.timestamp_ms
+    return ChangelogRecord(key, value, timestamp_ms, header_bytes or b"")
+
+
+def physical_key(spec: StoreSpec, key: bytes) -> bytes:
+    """Return where a store keeps the key of one of its changelog records. Not for versioned stores: they have rows.
+
+    Raises FormatError if the key of a window or session is not one.
+    """
+    if spec.kind is StoreKind.KEY_VALUE:
+        return key
+    _, interval_ms = spec.retention
+    time_ms = split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]
+    return segment_prefix(time_ms // interval_ms) + key
+
+
+def physical_keys(spec: StoreSpec, keys: pa.BinaryArray) -> list[bytes]:
+    """Return `physical_key` of each key of a column."""
+    if spec.kind is StoreKind.KEY_VALUE:
+        plain: list[bytes] = keys.to_pylist()
+        return plain
+    _, interval_ms = spec.retention
+    times_ms = window_starts(keys) if spec.kind is StoreKind.WINDOW else session_ends(keys)
+    ids = (times_ms // interval_ms).tolist()
+    prefixes = {segment_id: segment_prefix(segment_id) for segment_id in set(ids)}
+    return [prefixes[segment_id] + key for segment_id, key in zip(ids, keys.to_pylist(), strict=True)]
+
+
+def record_sizes(records: Sequence[ChangelogRecord]) -> list[int]:
+    """Return the size in bytes of each record: of its key, value and headers."""
+    return [len(key) + len(value or b"") + len(header_bytes) for key, value, _, header_bytes in records]
+
+
+def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable[ChangelogRecord]) -> Iterable[Change]:
+    """Yield what changelog records of a store that had the format `written_as` change in the store as it is now."""
+    for key, value, timestamp_ms, header_bytes in records:
+        stored = restore_stored(written_as, spec.format, value, timestamp_ms, header_bytes)
+        yield physical_key(spec, key), stored
+
+
+class LastWrites:
+    """A changelog that keeps the last write of each key: what a batch has to say of a store.
+
+    Writes of a timestamped store with headers are kept as the stored bytes: they hold all that the record needs, and
+    are the very objects that the write set holds, which has counted them already.
+    """
+
+    def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None) -> None:
+        self.spec = spec
+        self.writes: dict[bytes, bytes | LoggedWrite] = {}
+        self._complete = spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS
+        self._pending = pending or PendingMemory()
+
+    def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
+        """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`."""
+        if stored is not None and self._complete:
+            self.writes[key] = stored
+        else:
+            header_bytes = context.header_bytes
+            self.writes[key] = LoggedWrite(stored, context.timestamp_ms, header_bytes)
+            self._pending.written_bytes += len(header_bytes) + _LOGGED_WRITE_BYTES
+
+    def __len__(self) -> int:
+        return len(self.writes)
+
+    def __iter__(self) -> Iterator[ChangelogRecord]:
+        for key, write in self.writes.items():
+            logged = write if isinstance(write, LoggedWrite) else LoggedWrite(write, 0, b"")
+            yield changelog_record(self.spec.format, key, logged)
+
+    def records(self) -> list[ChangelogRecord]:
+        """Return the changelog records that are held."""
+        return list(self)
+
+    def clear(self) -> None:
+        """Hold no records any more."""
+        self.writes.clear()
+
+    def held_bytes(self) -> int:
+        """Return about how much memory the records take beside what the write set holds."""
+        logged = [len(write.header_bytes) for write in self.writes.values() if isinstance(write, LoggedWrite)]
+        return sum(logged) + _LOGGED_WRITE_BYTES * len(logged)
+
+
+class EveryWrite:
+    """A changelog that keeps every write in order: versions depend on those that were put before."""
+
+    def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None) -> None:
+        self.spec = spec
+        self._records: list[ChangelogRecord] = []
+        self._pending = pending or PendingMemory()
+        self._held_bytes = 0
+
+    def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
+        """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`."""
+        header_bytes = context.header_bytes
+        time_ms = context.timestamp_ms if timestamp_ms is None else timestamp_ms
+        write = LoggedWrite(stored, time_ms, header_bytes)
+        self._records.append(changelog_record(self.spec.format, key, write))
+        size = len(key) + len(header_bytes if stored is None else stored) + ENTRY_BYTES
+        self._held_bytes += size
+        self._pending.written_bytes += size
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[ChangelogRecord]:
+        return iter(self._records)
+
+    def records(self) -> list[ChangelogRecord]:
+        """Return the changelog records that are held, in the order of the writes."""
+        return list(self._records)
+
+    def clear(self) -> None:
+        """Hold no records any more."""
+        self._records.clear()
+        self._held_bytes = 0
+
+    def held_bytes(self) -> int:
+        """Return about how much memory the records take."""
+        return self._held_bytes
+
+
+BatchChangelog = LastWrites | EveryWrite
+
+
+def batch_changelog(spec: StoreSpec, pending: PendingMemory | None = None) -> BatchChangelog:
+    """Return the changelog that a batch keeps of a store; what it takes is counted in `pending`, None to nobody."""
+    return EveryWrite(spec, pending) if spec.kind is StoreKind.VERSIONED else LastWrites(spec, pending)

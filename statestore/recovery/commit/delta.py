@@ -1,0 +1,275 @@
+"""Delta files: the changelog of one shard and batch, as an Arrow IPC file that any Arrow reader can open.
+
+    store      dictionary<int32, string>     which store the record belongs to
+    key        binary                        the store's key, as Kafka Streams would send it to the changelog topic
+    value      binary, null = tombstone      the plain value, without timestamp or headers
+    timestamp  int64                         see `changelog`
+    headers    list<struct<key, value>>      likewise
+
+Schema metadata `statestore.delta` is a JSON object: format, state_id, shard, version, and
+"stores": {name: {"format": StoreFormat by name, "stream_time_ms": of the store, before the batch}}.
+A record batch holds records of one store, in order; a store may have several, also with others between them, and it may
+be listed without having any. Of several records with one key the last one counts, but for versioned stores: theirs are
+all there, in the order in which they were put.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.protocol import Change
+from statestore.errors import DurableFileCorruptedError, FormatError
+from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
+from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.format.store_format import StoreFormat
+from statestore.format.value_timestamp_headers import join_columns, split_columns
+from statestore.recovery.commit.changelog import (
+    BatchChangelog,
+    ChangelogRecord,
+    LastWrites,
+    LoggedWrite,
+    physical_keys,
+    record_sizes,
+    restored_changes,
+)
+from statestore.recovery.commit.figures import StoreFigures, total
+from statestore.recovery.location.recorded_names import path_part
+
+T = TypeVar("T")
+
+DELTA_FORMAT = 2
+METADATA_KEY = b"statestore.delta"
+SCHEMA = pa.schema(
+    [
+        pa.field("store", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("value", pa.binary()),
+        pa.field("timestamp", pa.int64(), nullable=False),
+        pa.field("headers", HEADERS_TYPE, nullable=False),
+    ]
+)
+_MAX_BATCH_ROWS: Final = 4_096
+"""Fewer if they are large: a record batch is held in memory several times while it is encoded or restored."""
+
+
+@dataclass(frozen=True)
+class DeltaInfo:
+    """Which shard and version a delta file says it makes."""
+
+    state_id: str
+    shard: int
+    version: int
+
+
+class LoggedStore(NamedTuple):
+    """What a delta says of a store whose records it holds."""
+
+    format: StoreFormat
+    stream_time_ms: int
+    """The store's stream time before the batch; -1 if nothing had been put yet."""
+
+
+# Format 1 knew no other stores.
+_STORE_OF_FORMAT_1 = LoggedStore(StoreFormat.TIMESTAMPED_WITH_HEADERS, -1)
+
+
+class DeltaWriter:
+    """Writes a delta to `sink`, a pyarrow stream or a binary file, record batch by record batch, none of them large.
+
+    `stores` are those that may have records.
+    """
+
+    def __init__(self, sink: Any, info: DeltaInfo, stores: Mapping[str, LoggedStore]) -> None:
+        metadata = {
+            "format": DELTA_FORMAT,
+            "state_id": info.state_id,
+            "shard": info.shard,
+            "version": info.version,
+            "stores": {
+                name: {"format": logged.format.name, "stream_time_ms": logged.stream_time_ms}
+                for name, logged in stores.items()
+            },
+        }
+        self._schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata).encode()})
+        self.figures: dict[str, StoreFigures] = {}
+        """What was written of each store."""
+        self._names = pa.array(list(stores), pa.string())
+        self._numbers = {name: number for number, name in enumerate(stores)}
+        self._writer = pa.ipc.new_file(sink, self._schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
+
+    def write(self, name: str, changelog: BatchChangelog) -> None:
+        """Write the records that the changelog of the store `name` holds."""
+        number = pa.scalar(self._numbers[name], pa.int32())
+        figures = self.figures.get(name, StoreFigures())
+        for keys, values, timestamps, header_bytes in _columns(changelog):
+            store = pa.DictionaryArray.from_arrays(pa.repeat(number, len(keys)), self._names)
+            columns = [store, keys, values, timestamps, decode_header_column(header_bytes)]
+            self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+            sizes = [column.total_values_length for column in (keys, values, header_bytes)]
+            counted = StoreFigures(len(keys) - values.null_count, values.null_count, *sizes)
+            figures = total(StoreFigures, (figures, counted))
+        self.figures[name] = figures
+
+    def close(self) -> None:
+        """Write the end of the file. The sink is its owner's to close."""
+        self._writer.close()
+
+
+def encode_delta(
+    info: DeltaInfo, changelogs: Mapping[str, BatchChangelog], stream_times_ms: Mapping[str, int]
+) -> pa.Buffer:
+    """Return the delta file that holds what was written to each store; stores without writes are left out.
+
+    `stream_times_ms` are those of the segmented stores before the batch; a store that is not there had none.
+    """
+    return encode_counted_delta(info, changelogs, stream_times_ms)[0]
+
+
+def encode_counted_delta(
+    info: DeltaInfo, changelogs: Mapping[str, BatchChangelog], stream_times_ms: Mapping[str, int]
+) -> tuple[pa.Buffer, Mapping[str, StoreFigures]]:
+    """Return what `encode_delta` does, and the figures of the stores that it has records of."""
+    written = {name: changelog for name, changelog in changelogs.items() if len(changelog)}
+    sink = pa.BufferOutputStream()
+    writer = DeltaWriter(sink, info, logged_stores(written, stream_times_ms))
+    for name, changelog in written.items():
+        writer.write(name, changelog)
+    writer.close()
+    return sink.getvalue(), writer.figures
+
+
+def logged_stores(
+    changelogs: Mapping[str, BatchChangelog], stream_times_ms: Mapping[str, int]
+) -> dict[str, LoggedStore]:
+    """Return what a delta says of the stores with these changelogs; see `encode_delta`."""
+    return {
+        name: LoggedStore(changelog.spec.format, stream_times_ms.get(name, -1))
+        for name, changelog in changelogs.items()
+    }
+
+
+def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
+    """Yield keys, values, timestamps and header bytes of the changelog's records, a record batch at a time."""
+    if isinstance(changelog, LastWrites) and changelog.spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
+        for writes in steps(changelog.writes.items(), _write_sizes, max_rows=_MAX_BATCH_ROWS):
+            yield _columns_of_stored_values(writes)
+        return
+    for records in steps(changelog, record_sizes, max_rows=_MAX_BATCH_ROWS):
+        keys, values, timestamps, header_bytes = zip(*records, strict=True)
+        yield [
+            pa.array(keys, pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.array(timestamps, pa.int64()),
+            pa.array(header_bytes, pa.binary()),
+        ]
+
+
+def _columns_of_stored_values(writes: Sequence[tuple[bytes, bytes | LoggedWrite]]) -> list[pa.Array]:
+    """Do what `_columns` does, ten times as fast: these are the stores that most records go to."""
+    stored = pa.array([write if type(write) is bytes else None for _, write in writes], pa.binary())
+    values, timestamps, header_bytes = split_columns(stored)
+    if stored.null_count:
+        deletes = [(None, None) if type(write) is bytes else write[1:] for _, write in writes]
+        timestamps = pa.compute.coalesce(timestamps, pa.array([timestamp for timestamp, _ in deletes], pa.int64()))
+        header_bytes = pa.compute.coalesce(header_bytes, pa.array([headers for _, headers in deletes], pa.binary()))
+    keys = pa.array([key for key, _ in writes], pa.binary())
+    return [keys, values, timestamps, header_bytes]
+
+
+def _write_sizes(writes: Sequence[tuple[bytes, bytes | LoggedWrite]]) -> list[int]:
+    return [len(key) + len(write.header_bytes if isinstance(write, LoggedWrite) else write) for key, write in writes]
+
+
+class Delta:
+    """An open delta file, of which one record batch at a time is read; `where` names it in errors.
+
+    Raises DurableFileCorruptedError, from every method, where what is read is not a delta's.
+    """
+
+    def __init__(self, source: pa.Buffer | pa.NativeFile, where: str) -> None:
+        self.where = where
+        with self._damage():
+            self._reader = pa.ipc.open_file(source)
+            recorded = (self._reader.schema.metadata or {}).get(METADATA_KEY)
+            if recorded is None or not self._reader.schema.equals(SCHEMA):
+                raise FormatError("delta", f"its schema is not a delta's: {self._reader.schema}")
+            metadata = json.loads(recorded)
+            if metadata["format"] not in (1, DELTA_FORMAT):
+                raise FormatError("delta", f"it has format {metadata['format']!r}, this release knows {DELTA_FORMAT}")
+            shard, version = (whole_number(metadata[field], 0) for field in ("shard", "version"))
+            self.info = DeltaInfo(path_part(metadata["state_id"]), shard, version)
+            self.stores = {
+                str(name): LoggedStore(StoreFormat[logged["format"]], whole_number(logged["stream_time_ms"], -1))
+                for name, logged in metadata.get("stores", {}).items()
+            }
+            """What it says of each store; a store that is not there is one that format 1 knew."""
+
+    def logged(self, store: str) -> LoggedStore:
+        """Return what the delta says of a store that it has records of."""
+        return self.stores.get(store, _STORE_OF_FORMAT_1)
+
+    def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield each record batch with the name of the store that all its records belong to."""
+        for batch in self._batches():
+            if batch.num_rows:
+                yield batch.column("store")[0].as_py(), batch
+
+    @property
+    def table(self) -> pa.Table:
+        """All records, with the columns of SCHEMA: for tools."""
+        return pa.Table.from_batches(self._batches(), SCHEMA)
+
+    def verify(self) -> None:
+        """Read all there is."""
+        for _ in self._batches():
+            pass
+
+    def changes(self, spec: StoreSpec, batch: pa.RecordBatch) -> Iterator[Change]:
+        """Yield what the records of a batch change in a store that is not versioned, in its format and layout."""
+        written_as = self.logged(spec.name).format
+        if written_as is spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
+            stored = join_columns(
+                batch.column("value"), batch.column("timestamp"), encode_header_column(batch.column("headers"))
+            )
+            return zip(physical_keys(spec, batch.column("key")), stored.to_pylist(), strict=True)
+        return iter(restored_changes(spec, written_as, changelog_records(batch)))
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for number in range(self._reader.num_record_batches):
+            with self._damage():
+                batch = self._reader.get_batch(number)
+                batch.validate(full=True)
+            yield batch
+
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError, FormatError, *MALFORMED) as cause:
+            raise DurableFileCorruptedError(self.where, problem=f"is not a readable delta file ({cause})") from cause
+
+
+def changelog_records(batch: pa.RecordBatch) -> Sequence[ChangelogRecord]:
+    """Return the records of a batch in order."""
+    columns = (batch.column("key"), batch.column("value"), batch.column("timestamp"))
+    header_bytes = encode_header_column(batch.column("headers"))
+    rows = zip(*(column.to_pylist() for column in (*columns, header_bytes)), strict=True)
+    return [ChangelogRecord(*row) for row in rows]
+
+
+def decode_delta(data: pa.Buffer, where: str) -> Delta:
+    """Return the delta in `data`, all of which was read once; `where` names the file in errors.
+
+    Raises DurableFileCorruptedError, and Delta itself does not any more.
+    """
+    delta = Delta(data, where)
+    delta.verify()
+    return delta

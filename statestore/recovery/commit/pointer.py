@@ -1,0 +1,296 @@
+"""The commit pointer: what Spark's own state holds of a shard, and the only thing that decides what is committed.
+
+Stored as one JSON string (arrays in the state schema fail in applyInPandasWithState of pyspark 4.2):
+
+    {"format": 4, "state_id": str, "shard": int, "version": int,
+     "snapshots": [[version, name, size_bytes, digest, delta, since], ...],     oldest first; not before format 4
+     "deltas": [[name, size_bytes, digest], ...],      oldest first; the last one made `version`
+     "skipped_records": int, "stream_time_ms": int,
+     "stores": {name: stream_time_ms, ...},            of the segmented stores; format 1 had none
+     "punctuations": {node: [[clock, interval_ms, start_ms | null, next_ms | null], ...], ...}}
+                                                       formats 1 and 2 had none
+
+`digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location. Of a snapshot, name, size and digest
+are those of its manifest, `delta` names the delta that made its version, and `since` is the version of the first
+pointer that had it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from statestore.errors import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
+from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.recovery.commit.punctuations import RecordedPunctuations, punctuations_from_json
+from statestore.recovery.location.recorded_names import path_part
+
+POINTER_FORMAT = 4
+_READABLE_FORMATS = (1, 2, 3, 4)
+_DIGEST_SIZE_BYTES = 16
+_CHUNK_BYTES = 4 << 20
+
+
+def new_digest() -> blake2b:
+    """Return a hash object, whose hexdigest is the checksum that is recorded of durable files."""
+    return blake2b(digest_size=_DIGEST_SIZE_BYTES)
+
+
+def digest(data: bytes | pa.Buffer) -> str:
+    """Return the checksum that is recorded of a durable file, as hex."""
+    hashed = new_digest()
+    hashed.update(memoryview(data))
+    return hashed.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the checksum of a local file, as recorded of durable ones."""
+    hashed = new_digest()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+class DurableFile(NamedTuple):
+    """A durable file as it was when it was written: name, size and checksum."""
+
+    name: str
+    size_bytes: int
+    digest: str
+
+
+def check_content(where: str, file: DurableFile, size_bytes: int, found: str) -> None:
+    """Raise DurableFileCorruptedError unless a file, with the digest `found`, is the one that was recorded."""
+    if size_bytes != file.size_bytes:
+        raise DurableFileCorruptedError(where, problem=f"has {size_bytes} bytes, {file.size_bytes} were written")
+    if found != file.digest:
+        raise DurableFileCorruptedError(where, problem=f"has the checksum {found}, {file.digest} was written")
+
+
+class SnapshotRef(NamedTuple):
+    """A snapshot that a commit pointer names: its manifest, and where it stands among the versions."""
+
+    version: int
+    manifest: DurableFile
+    delta: str
+    """The name of the delta that made `version`."""
+    since: int
+    """The version of the first pointer that had the snapshot: older pointers do without it."""
+
+
+@dataclass(frozen=True)
+class CommitPointer:
+    """The committed state of one shard, and what it can be restored from.
+
+    `deltas`, applied in order to the second newest of `snapshots`, make `version`; with less than two snapshots they
+    begin at version 0, which is nothing. So there are two ways to restore: from the newest snapshot, and without it.
+    Older snapshots are listed for as long as a pointer that Spark retains may need them.
+
+    `skipped_records` counts the records that no serde could read, since the first start; `stream_time_ms` is the
+    highest timestamp seen, -1 before the first record. `store_times_ms` is the stream time of each segmented store,
+    which decides what has expired: a store that is not there was not written to yet. `punctuations` says
+    when each schedule of a processor is due next.
+    """
+
+    state_id: str
+    shard: int
+    version: int = 0
+    deltas: tuple[DurableFile, ...] = ()
+    skipped_records: int = 0
+    stream_time_ms: int = -1
+    store_times_ms: Mapping[str, int] = field(default_factory=dict)
+    punctuations: RecordedPunctuations = field(default_factory=dict)
+    snapshots: tuple[SnapshotRef, ...] = ()
+    """Oldest first."""
+
+    @property
+    def base_version(self) -> int:
+        """The version that `deltas` begin at."""
+        return self.version - len(self.deltas)
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """The deltas that made `base_version` and each version since; "" for version 0, which no delta made."""
+        base = "" if self.base_version == 0 else self.snapshots[-2].delta
+        return (base, *(delta.name for delta in self.deltas))
+
+    @property
+    def head(self) -> str:
+        """The name of the delta that made this version; empty for version 0."""
+        return self.chain[-1]
+
+    @property
+    def deltas_since_snapshot(self) -> tuple[DurableFile, ...]:
+        """The deltas after the newest snapshot; all if there is none."""
+        return self.deltas[self.snapshots[-1].version - self.base_version :] if self.snapshots else self.deltas
+
+    def needed_since(self, retained_versions: int) -> int:
+        """Return the version at and after which files are needed by one of this and the last `retained_versions`."""
+        known = [snapshot for snapshot in self.snapshots if snapshot.since <= self.version - retained_versions]
+        return known[-2].version if len(known) > 1 else 0
+
+    def advance(
+        self,
+        delta: DurableFile | None,
+        *,
+        skipped_records: int,
+        stream_time_ms: int,
+        store_times_ms: Mapping[str, int],
+        punctuations: RecordedPunctuations | None = None,
+    ) -> CommitPointer:
+        """Return the pointer after one more batch; `delta` is None if the batch changed no state.
+
+        `punctuations` of None are those of before.
+        """
+        counted = replace(
+            self,
+            skipped_records=self.skipped_records + skipped_records,
+            stream_time_ms=stream_time_ms,
+            store_times_ms={**self.store_times_ms, **store_times_ms},
+            punctuations=self.punctuations if punctuations is None else punctuations,
+        )
+        if delta is None:
+            return counted
+        return replace(counted, version=self.version + 1, deltas=(*self.deltas, delta))
+
+    def with_snapshot(
+        self, version: int, manifest: DurableFile, delta: str, *, retained_versions: int
+    ) -> CommitPointer:
+        """Return the pointer with one more snapshot, newer than all it has, and without what is needed no longer."""
+        snapshots = (*self.snapshots, SnapshotRef(version, manifest, delta, self.version))
+        begin = snapshots[-2].version if len(snapshots) > 1 else 0
+        added = replace(self, snapshots=snapshots, deltas=self.deltas[begin - self.base_version :])
+        floor = added.needed_since(retained_versions)
+        return replace(added, snapshots=tuple(snapshot for snapshot in snapshots if snapshot.version >= floor))
+
+    def to_json(self) -> str:
+        """Return the pointer as it is kept in Spark's state."""
+        return json.dumps(self._recorded(), separators=(",", ":"))
+
+    def read_back(self) -> CommitPointer:
+        """Return the pointer as the next batch will read it, which is this one.
+
+        Raises UnreadableCommitError if it could not, or would read another: committed, that would be the shard's end.
+        """
+        field_name: str | None = None
+        try:
+            found = self.from_json(self.to_json())
+            if found == self:
+                return found
+            field_name = next(
+                each.name for each in fields(self) if getattr(self, each.name) != getattr(found, each.name)
+            )
+            problem = f"{field_name}: {getattr(self, field_name)!r} reads back as {getattr(found, field_name)!r}"
+        except CommitPointerError as cause:
+            field_name, problem = cause.field, str(cause.__cause__)
+        except MALFORMED as cause:
+            problem = str(cause)
+            for name, value in self._recorded().items():
+                if not _is_json(value):
+                    field_name, problem = name, f"{name}: {cause}"
+        raise UnreadableCommitError(shard=self.shard, version=self.version, field=field_name, problem=problem)
+
+    def _recorded(self) -> dict[str, Any]:
+        return {
+            "format": POINTER_FORMAT,
+            "state_id": self.state_id,
+            "shard": self.shard,
+            "version": self.version,
+            "snapshots": [[made.version, *made.manifest, made.delta, made.since] for made in self.snapshots],
+            "deltas": self.deltas,
+            "skipped_records": self.skipped_records,
+            "stream_time_ms": self.stream_time_ms,
+            "stores": self.store_times_ms,
+            "punctuations": self.punctuations,
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> CommitPointer:
+        """Return the pointer that `to_json` gave. Raises CommitPointerError if it is not one."""
+        where = "commit pointer in Spark's state"
+        try:
+            found = json.loads(text)
+            if found["format"] not in _READABLE_FORMATS:
+                raise CommitPointerError(
+                    where,
+                    f"has format {found['format']!r}, this release knows {POINTER_FORMAT}: it was written by another "
+                    "release of statestore, use that one",
+                )
+            pointer = cls(**{_ATTRIBUTES.get(name, name): _read(found, name) for name in _READ})
+            _check(pointer)
+        except MALFORMED as cause:
+            field_name = cause.field if isinstance(cause, _FieldError) else None
+            raise CommitPointerError(where, f"{text[:200]!r} is not one of ours ({cause})", field=field_name) from cause
+        return pointer
+
+
+class _FieldError(ValueError):
+    def __init__(self, field: str, problem: object) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
+def _read(found: Mapping[str, Any], name: str) -> Any:
+    """Return a field of a pointer's JSON, checked. Raises ValueError, which names it."""
+    if name in _SINCE and name not in found:
+        return _SINCE[name]
+    try:
+        return _READ[name](found[name])
+    except MALFORMED as cause:
+        raise _FieldError(name, cause) from cause
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except MALFORMED:
+        return False
+    return True
+
+
+def _check(pointer: CommitPointer) -> None:
+    """Raise ValueError unless versions, snapshots and deltas fit together."""
+    made = [snapshot.version for snapshot in pointer.snapshots]
+    base = made[-2] if len(made) > 1 else 0
+    if made != sorted(set(made)) or max(made, default=0) > pointer.version or pointer.base_version != base:
+        raise ValueError(f"snapshots {made} and {len(pointer.deltas)} deltas don't make version {pointer.version}")
+    for snapshot in pointer.snapshots:
+        if not snapshot.version <= snapshot.since <= pointer.version:
+            raise ValueError(f"version {snapshot.since} can't be the first with the snapshot of {snapshot.version}")
+    if made and pointer.chain[made[-1] - base] != pointer.snapshots[-1].delta:
+        raise ValueError(f"the snapshot of {made[-1]} is of another delta than {pointer.chain[made[-1] - base]}")
+
+
+def _snapshot_from_json(fields: list[object]) -> SnapshotRef:
+    version, name, size_bytes, check, delta, since = fields
+    manifest = _file_from_json([name, size_bytes, check])
+    return SnapshotRef(whole_number(version, 1), manifest, str(delta), whole_number(since, 1))
+
+
+def _file_from_json(recorded: list[object]) -> DurableFile:
+    name, size_bytes, check = recorded
+    return DurableFile(str(name), whole_number(size_bytes, 0), str(check))
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "state_id": path_part,
+    "shard": lambda shard: whole_number(shard, 0),
+    "version": lambda version: whole_number(version, 0),
+    "snapshots": lambda snapshots: tuple(_snapshot_from_json(snapshot) for snapshot in snapshots),
+    "deltas": lambda deltas: tuple(_file_from_json(delta) for delta in deltas),
+    "skipped_records": lambda count: whole_number(count, 0),
+    "stream_time_ms": lambda time_ms: whole_number(time_ms, -1),
+    "stores": lambda times_ms: {str(name): whole_number(time_ms, -1) for name, time_ms in times_ms.items()},
+    "punctuations": punctuations_from_json,
+}
+_ATTRIBUTES: Final = {"stores": "store_times_ms"}
+"""The fields that have another name in JSON."""
+_SINCE: Final[Mapping[str, Any]] = {"stores": {}, "punctuations": {}, "snapshots": ()}
+"""The fields that older formats don't have, and what they are then."""

@@ -1,0 +1,121 @@
+"""Fences: which run of a query may write to a shard, and what it went on from.
+
+A run is one start of a query. Before it first writes to a shard it leaves a fence there, one epoch above the last: the
+run with the highest fence is the one that goes on, every other one stops at its next commit. So a driver that was given
+up and its executors, a query that was started twice from one checkpoint, and a second operator on the same location
+are found out. None of them can do harm before that: what an attempt writes has a name of its own.
+
+A fence also names the delta that its run went on from, see `history`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.shard_files import FenceName, Written, fence_name, parse_delta_name, parse_fence_name
+
+FENCE_FORMAT = 1
+
+
+class Fence(NamedTuple):
+    """What a fence says: the run's place among the runs, and the version of the shard that it went on from."""
+
+    epoch: int
+    run: str
+    from_version: int | None
+    """None if the fence can't be read."""
+    host: str = "an unknown host"
+    """Where it was written, for the operator."""
+    time_ms: int = 0
+    """When it was written, for the operator: nothing depends on it."""
+    retained_versions: int | None = None
+    """How many versions before the last one the run keeps; None if it is not recorded."""
+    head: str | None = None
+    """The delta that the run went on from, "" for version 0; None if it is not recorded, or the fence can't be read."""
+    went_back: bool | None = None
+    """Whether it has given up what was known to be committed; None if it is not recorded, or can't be read."""
+
+    @property
+    def head_epoch(self) -> int | None:
+        """The epoch that made `head`; None if there is no such delta, or none recorded."""
+        written = parse_delta_name(self.head or "")
+        return None if written is None else written.epoch
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether what went on from the same version before is given up, even if nothing was committed since.
+
+        Of fences that do not record it that is assumed, as the releases did that wrote them.
+        """
+        return self.from_version is not None and self.went_back is not False
+
+    def describe(self) -> str:
+        """Return the fence in words."""
+        if self.from_version is None:
+            return f"run {self.run} (its fence can't be read)"
+        started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.time_ms / 1000))
+        return f"run {self.run} (on {self.host}, {started}, from version {self.from_version})"
+
+
+def read_fences(location: DurableLocation, names: Iterable[str], known: dict[str, Fence] | None = None) -> list[Fence]:
+    """Return the fences among the names, lowest epoch first. One that can't be read has no `from_version`.
+
+    `known` has those that need not be read again, by name, and gets the others.
+    """
+    fences = {} if known is None else known
+    found = []
+    for name in names:
+        parsed = parse_fence_name(name)
+        if parsed is not None:
+            if name not in fences:
+                fences[name] = _read_fence(location, name, parsed)
+            found.append(fences[name])
+    return sorted(found)
+
+
+def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fence:
+    data = location.read(name)
+    try:
+        fields = json.loads(b"" if data is None else data.to_pybytes())
+        retained_versions = fields.get("retained_versions")
+        fence = Fence(
+            *parsed,
+            whole_number(fields["version"], 0),
+            str(fields["host"]),
+            whole_number(fields["time_ms"], 0),
+            None if retained_versions is None else whole_number(retained_versions, 1),
+        )
+        return fence if fields.get("head") is None else _with_head(fence, fields["head"], fields["went_back"])
+    except MALFORMED:
+        # It still fences. What it gave up is not known, so nothing is: a stale checkpoint must not pass for current.
+        return Fence(*parsed, None)
+
+
+def _with_head(fence: Fence, head: object, went_back: object) -> Fence:
+    """Return the fence with what not all releases recorded. Raises ValueError."""
+    written = parse_delta_name(str(head)) or Written(0, 0)
+    if written.version != fence.from_version or (written.version > 0 and written.epoch >= fence.epoch):
+        raise ValueError(f"no run went on from {head!r} at version {fence.from_version}")
+    if type(went_back) is not bool:
+        raise ValueError(f"{went_back!r} does not say whether it went back")
+    return fence._replace(head=str(head), went_back=went_back)
+
+
+def write_fence(location: DurableLocation, shard: int, fence: Fence) -> None:
+    """Leave a fence in a shard."""
+    fields = {
+        "format": FENCE_FORMAT,
+        "run": fence.run,
+        "version": fence.from_version,
+        "head": fence.head,
+        "went_back": fence.went_back,
+        "host": fence.host,
+        "time_ms": fence.time_ms,
+        "retained_versions": fence.retained_versions,
+    }
+    location.write(fence_name(shard, FenceName(fence.epoch, fence.run)), json.dumps(fields).encode())

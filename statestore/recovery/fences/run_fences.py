@@ -1,0 +1,188 @@
+"""How a run enters a shard, and how it learns that it may not go on.
+
+It enters before its first commit there: it asks whether its pointer may be gone on from, leaves its fence, and asks
+again, of a listing that was made after the fence was there. From then on each commit makes one listing.
+
+Who goes back, to a version behind what was committed or on a line that was given up, needs files that a garbage
+collection may have removed, or be about to. Nothing in a location can be compared and set. So whoever collects first
+announces it and then looks for fences of later runs; whoever enters first leaves its fence and then looks for
+announcements and for the files. Whichever of both comes second sees the other, and stops.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from dataclasses import dataclass
+
+from statestore.errors import (
+    AttemptOutdatedError,
+    CheckpointAbandonedError,
+    CheckpointBehindError,
+    LocationError,
+    LocationMismatchError,
+    RunFencedError,
+)
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.fences.fence import Fence, read_fences, write_fence
+from statestore.recovery.fences.history import Behind, Histories
+from statestore.recovery.fences.needed_files import check_needed_files
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.shard_files import (
+    MAX_EPOCH,
+    FenceName,
+    Written,
+    delta_directory,
+    fence_name,
+    parse_delta_name,
+    parse_fence_name,
+)
+from statestore.recovery.metadata.state_metadata import read_metadata
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunFences:
+    """Leaves and checks the fences of one run, shard by shard. `run` is letters and digits, at most 64.
+
+    `retained_versions` is recorded for the tools that remove garbage; None records nothing.
+    """
+
+    location: DurableLocation
+    run: str
+    accept_older_checkpoint: bool = False
+    retained_versions: int | None = None
+
+    def hold(self, pointer: CommitPointer) -> int:
+        """Return the run's epoch in the shard, before a commit on top of `pointer`; leave a fence if there is none.
+
+        Raises RunFencedError if another run has taken over, AttemptOutdatedError if another attempt's commit has
+        been built on, CheckpointBehindError or CheckpointAbandonedError if the location has commits that the
+        checkpoint does not know, VersionCollectedError if it is to go back to what is not all there any more, and
+        LocationError if there is no epoch left, and LocationMismatchError if the location is another state's by now.
+        """
+        head = head_written(pointer)
+        names = self._names(pointer)
+        epoch = self._epoch(names)
+        known: dict[str, Fence] = {}
+        while epoch is None or _is_shared(names, epoch, self.run):
+            left = self._leave_fence(pointer, head, names, known)
+            names = self._names(pointer)
+            # Another attempt of this run may have left a later one meanwhile.
+            epoch = max(left, self._epoch(names) or 0)
+        if max(_fence_names(names), default=FenceName(0, "")) > FenceName(epoch, self.run):
+            newest = read_fences(self.location, names)[-1]
+            raise RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=newest.describe())
+        found = max((written for written in _deltas(names) if written.epoch == epoch), default=head)
+        if found.version > pointer.version + 1:
+            raise AttemptOutdatedError(
+                str(self.location), shard=pointer.shard, version=pointer.version, found=found.version
+            )
+        if head.epoch != epoch:
+            # Nothing of its own is committed yet. What was there before its fence may have been written meanwhile.
+            self._check_entry(pointer, head, names, known, epoch)
+        return epoch
+
+    def _names(self, pointer: CommitPointer) -> list[str]:
+        return self.location.names(delta_directory(pointer.shard))
+
+    def _epoch(self, names: list[str]) -> int | None:
+        return max((fence.epoch for fence in _fence_names(names) if fence.run == self.run), default=None)
+
+    def _leave_fence(self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence]) -> int:
+        self._check_identity(pointer)
+        epoch = self._next_epoch(pointer.shard, _fence_names(names))
+        went_back = self._check_entry(pointer, head, names, known, epoch)
+        if went_back:
+            told = "%s: shard %d goes back to version %d, as accept_older_checkpoint says; what others have is given up"
+            _LOG.warning(told, self.location, pointer.shard, pointer.version)
+        fence = Fence(
+            epoch,
+            self.run,
+            pointer.version,
+            socket.gethostname(),
+            time.time_ns() // 1_000_000,
+            self.retained_versions,
+            pointer.head,
+            went_back,
+        )
+        write_fence(self.location, pointer.shard, fence)
+        return epoch
+
+    def _check_identity(self, pointer: CommitPointer) -> None:
+        """Raise LocationMismatchError if the location has become another state's since the query started."""
+        recorded = read_metadata(self.location)
+        if recorded is not None and recorded.state_id != pointer.state_id:
+            raise LocationMismatchError(str(self.location), recorded=pointer.state_id, found=recorded.state_id)
+
+    def _next_epoch(self, shard: int, fences: list[FenceName]) -> int:
+        if not fences:
+            return 1
+        if fences[-1].epoch >= MAX_EPOCH:
+            # A name with more digits would not be known for a fence, and so fence nobody.
+            raise LocationError(
+                str(self.location),
+                f"{fence_name(shard, fences[-1])} has the last epoch that there is, so no run can take over from it. "
+                "Epochs are counted one by one, so this is no fence of ours: see who has put it there, and remove it",
+            )
+        return fences[-1].epoch + 1
+
+    def _check_entry(
+        self, pointer: CommitPointer, head: Written, names: list[str], known: dict[str, Fence], epoch: int
+    ) -> bool:
+        """Return whether the run of `epoch` goes back from what others have committed. Raises if it must not.
+
+        `known` are the fences that were read before; they never change.
+        """
+        fences = read_fences(self.location, names, known)
+        histories = Histories(fence for fence in fences if fence.epoch < epoch and fence.run != self.run)
+        judgement = histories.judge(head, [written for written in _deltas(names) if written.epoch < epoch])
+        if judgement is None:
+            return False
+        refusal: LocationError
+        if isinstance(judgement, Behind):
+            writer = histories.fence(judgement.epoch)
+            refusal = CheckpointBehindError(
+                str(self.location),
+                shard=pointer.shard,
+                version=pointer.version,
+                found=judgement.version,
+                writer="a run before there were fences" if writer is None else writer.describe(),
+            )
+        else:
+            refusal = CheckpointAbandonedError(
+                str(self.location),
+                shard=pointer.shard,
+                version=pointer.version,
+                since=judgement.since,
+                by="a later run" if judgement.by is None else judgement.by.describe(),
+            )
+        if not self.accept_older_checkpoint:
+            raise refusal
+        check_needed_files(self.location, pointer, names)
+        return True
+
+
+def head_written(pointer: CommitPointer) -> Written:
+    """Return the version of a pointer and the epoch that made it: 0 if nobody has, or it was before there were any."""
+    made = parse_delta_name(pointer.head)
+    return Written(pointer.version, 0 if made is None else made.epoch)
+
+
+def _fence_names(names: list[str]) -> list[FenceName]:
+    return sorted(fence for name in names if (fence := parse_fence_name(name)) is not None)
+
+
+def _is_shared(names: list[str], epoch: int, run: str) -> bool:
+    """Return whether another run has taken the same epoch at once, and comes before this one by its name.
+
+    Deltas have only the epoch in their names. So the one that goes on takes another, and the other one is fenced.
+    """
+    fences = _fence_names(names)
+    return len(fences) > 1 and fences[-1] == FenceName(epoch, run) and fences[-2].epoch == epoch
+
+
+def _deltas(names: list[str]) -> list[Written]:
+    return [written for name in names if (written := parse_delta_name(name)) is not None]

@@ -1,0 +1,336 @@
+"""The local RocksDB copy of a shard: opened at a committed version, caught up or rebuilt where needed.
+
+    LOCAL_DIR/STATE_ID/shard-NNNN/copy-N.lock      held (flock) by the one task that uses copy N
+    LOCAL_DIR/STATE_ID/shard-NNNN/copy-N/          the RocksDB database
+
+A copy only ever holds committed versions, and a marker in it says which. A task takes the first copy that nobody holds:
+a retry need not wait for a zombie attempt, it uses another copy. Whatever is wrong with a copy, it is rebuilt, from the
+newest snapshot that is whole and the deltas since: nothing in it is not also in the durable location.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
+from statestore.bytestore.kinds.families import older_formats
+from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.upgrades.opening import finish_older_upgrades, open_store
+from statestore.bytestore.upgrades.upgrading import UpgradingByteStore
+from statestore.bytestore.write_sets.spilling import SpillSpace
+from statestore.errors import (
+    FormatError,
+    LocalDirectoryError,
+    LocalDiskFullError,
+    LocalStateCorruptedError,
+    LocalStateLockedError,
+    RecoveryError,
+    StoreFormatError,
+)
+from statestore.recovery.commit.manifest import Manifest
+from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
+from statestore.recovery.local.file_lock import locked
+from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
+from statestore.recovery.local.marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.restore.from_deltas import CommittedStore, restore
+from statestore.recovery.restore.from_snapshots import (
+    damaged_snapshots,
+    fetch_snapshot,
+    note_damaged_snapshot,
+    ways_to_restore,
+)
+from statestore.recovery.restore.progress import RestoreProgress, StateRestoreListener
+
+_LOG = logging.getLogger(__name__)
+_MAX_COPIES = 16
+_NO_FILES = ""
+"""The checksum that no directory has."""
+
+
+@dataclass
+class LocalCopy:
+    """An open copy of a shard, for one task; `stores` are at the version of its pointer once it is handed out."""
+
+    path: Path
+    database: RocksDBDatabase
+    stores: dict[str, CommittedStore]
+    applied: int
+    """How many of the pointer's deltas it holds."""
+    restoring: RestoreProgress | None = None
+    """The restore that is going on, if the copy was made anew or is far behind."""
+    restored_from: Manifest | None = None
+    """The snapshot that it was made of, if it was made just now."""
+    exact: bool = True
+    """Whether it held, when it was opened, nothing after the deltas that it holds for certain."""
+    intent: LocalMarker | None = None
+    """What its marker says until it is closed; None if nothing is applied to it and it is not upgraded."""
+
+    @property
+    def is_upgrading(self) -> bool:
+        """Whether entries may move from family to family."""
+        return any(isinstance(store.bytes, UpgradingByteStore) for store in self.stores.values())
+
+    def checkpoint(self, path: str) -> None:
+        """Make `path`, which must not exist, a database with all that the copy holds. Raises LocalDiskFullError."""
+        self.database.checkpoint(path)
+        if self.intent is not None and self.intent.applying is not None:
+            # All that was applied is on the disk now, and a kill before the copy is closed costs no rebuild.
+            self.intent = self.intent._replace(
+                delta=self.intent.applying, files=files_digest(self.path), repeatable=not self.is_upgrading
+            )
+            write_marker(self.path, self.intent, durably=False)
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """What it takes to open a copy of a shard."""
+
+    location: DurableLocation
+    pointer: CommitPointer
+    stores: Sequence[StoreSpec]
+    local: LocalDirectory
+    space: SpillSpace
+    listener: StateRestoreListener | None
+
+    def restoring(self, starting_version: int) -> RestoreProgress:
+        names = [spec.name for spec in self.stores]
+        return RestoreProgress(self.pointer.shard, names, starting_version, self.pointer.version, self.listener)
+
+
+@contextmanager
+def open_local_copy(
+    location: DurableLocation,
+    pointer: CommitPointer,
+    stores: Sequence[StoreSpec],
+    local: LocalDirectory,
+    space: SpillSpace,
+    listener: StateRestoreListener | None = None,
+) -> Iterator[LocalCopy]:
+    """Hand out a local copy of the shard at exactly the version of `pointer`, for this task alone.
+
+    Raises DurableFileMissingError, DurableFileCorruptedError or SnapshotFormatError if the durable location can't give
+    that version, and LocalStateLockedError if all copies are held.
+    """
+    opening = _Opening(location, pointer, stores, local, space, listener)
+    shard_dir = local.shard(pointer.state_id, pointer.shard)
+    make_shard_directory(shard_dir)
+    for number in range(_MAX_COPIES):
+        path = shard_dir / f"copy-{number}"
+        with locked(path) as held:
+            if not held:
+                continue
+            try:
+                copy = _open_on_chain(opening, path)
+            except LocalStateLockedError:
+                # Held by this very process: a copy that was discarded while it was still open.
+                continue
+            usable = False
+            try:
+                _catch_up(opening, copy)
+                usable = True
+                yield copy
+            except LocalStateCorruptedError:
+                usable = False
+                if copy.restored_from is not None:
+                    # What the checksums did not show. The next attempt takes another way.
+                    note_damaged_snapshot(shard_dir, copy.restored_from.name)
+                raise
+            finally:
+                _close(opening, copy.database, path, usable=usable)
+                if not usable:
+                    _discard(path)
+            return
+    raise LocalStateLockedError(f"shard {pointer.shard}", path=str(shard_dir))
+
+
+def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
+    """Open the copy at `path` if it holds a version on the pointer's chain, else make one in its place."""
+    pointer, stores = opening.pointer, opening.stores
+    marker = _usable_marker(path, pointer, stores) if path.exists() else None
+    applied = None if marker is None else marker.applied(pointer.chain)
+    if marker is not None and applied is not None:
+        try:
+            database = opening.local.open_database(path, [column_family(spec) for spec in stores])
+            with _closed_on_failure(database):
+                _drop_strangers(database, stores)
+                copy = LocalCopy(path, database, _open_stores(database, stores), applied)
+                copy.exact = marker.applying is None
+                if applied + 1 < len(pointer.deltas):
+                    copy.restoring = opening.restoring(pointer.base_version + applied)
+                return copy
+        except StoreFormatError as unfinished:
+            # A store was given its next format before the upgrade to this one was through.
+            _LOG.info("shard %d: rebuilding the local copy: %s", pointer.shard, unfinished)
+        except LocalStateCorruptedError as damage:
+            _LOG.warning("shard %d: rebuilding the local copy: %s", pointer.shard, damage)
+    # The one delta of a first batch is no restore.
+    progress = opening.restoring(0) if pointer.version > 1 else None
+    return _rebuild(opening, path, progress)
+
+
+def _rebuild(opening: _Opening, path: Path, progress: RestoreProgress | None) -> LocalCopy:
+    """Make a copy in `path` in the first of the ways to restore that works; there is no marker in it then."""
+    pointer = opening.pointer
+    ways = ways_to_restore(pointer, damaged_snapshots(path.parent))
+    for snapshot in ways:
+        with local_disk_errors("local copy", str(path)):
+            _discard(path)
+            path.mkdir()
+        try:
+            return _copy_of(opening, path, snapshot, progress)
+        except (RecoveryError, LocalStateCorruptedError) as damage:
+            _discard(path)
+            if snapshot is None:
+                raise
+            note_damaged_snapshot(path.parent, snapshot.manifest.name)
+            if snapshot is ways[-1]:
+                raise
+            _LOG.warning("shard %d: going on without the snapshot of %d: %s", pointer.shard, snapshot.version, damage)
+        except BaseException:
+            _discard(path)
+            raise
+    raise AssertionError("there always is a way")
+
+
+def _copy_of(
+    opening: _Opening, path: Path, snapshot: SnapshotRef | None, progress: RestoreProgress | None
+) -> LocalCopy:
+    """Make a copy in the empty directory `path`, of a snapshot; empty if that is None."""
+    pointer, stores = opening.pointer, opening.stores
+    manifest = None
+    if snapshot is not None:
+        manifest = fetch_snapshot(opening.location, pointer, snapshot, path, progress)
+    database = opening.local.open_database(path, [column_family(spec) for spec in stores])
+    with _closed_on_failure(database):
+        _drop_strangers(database, stores)
+        for spec in stores:
+            # A store may have been given its next format before the upgrade to this one was through. No marker says
+            # yet that anything is here, so a crash in the middle costs no entry.
+            finish_older_upgrades(database, spec, partial(column_family, spec), spec.name)
+        database.flush()
+        copy = LocalCopy(path, database, _open_stores(database, stores), 0, progress)
+        if manifest is not None:
+            copy.restored_from = manifest
+            copy.applied = manifest.version - pointer.base_version
+            for name, store in copy.stores.items():
+                entries = manifest.entries.get(name, 0)
+                store.restored_records += entries
+                if progress is not None:
+                    progress.restored(name, manifest.version, entries)
+        return copy
+
+
+@contextmanager
+def _closed_on_failure(database: RocksDBDatabase) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(LocalStateCorruptedError):  # it is discarded anyway
+            database.close()
+        raise
+
+
+def _holds_all(families: Sequence[str], stores: Sequence[StoreSpec]) -> bool:
+    """Return whether a copy that has these families holds all stores, in their format or one to upgrade from."""
+    return all(
+        any(column_family(spec, known) in families for known in (spec.format, *older_formats(spec.kind, spec.format)))
+        for spec in stores
+    )
+
+
+def _drop_strangers(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> None:
+    """Drop the families of stores that are no longer kept here: they miss what is committed from now on."""
+    names = {spec.name for spec in stores}
+    for family in database.families:
+        if family != DEFAULT_FAMILY and family.partition(":")[0] not in names:
+            database.drop_family(family)
+
+
+def _usable_marker(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpec]) -> LocalMarker | None:
+    """Return what the copy at `path` holds, None if it is of no use to the pointer.
+
+    From now on its marker no longer says what files there are: the database is about to be opened.
+    """
+    try:
+        marker = read_marker(path)
+        if marker is None or (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
+            return None
+        if marker.files is not None:
+            marker = marker.found_with(files_digest(path))
+        if is_damaged(path):
+            raise FormatError("local copy", "it has a table that can't be read")
+        families = list_families(str(path))
+    except (FormatError, LocalStateCorruptedError) as damage:
+        _LOG.warning("shard %d: rebuilding the local copy in %s: %s", pointer.shard, path, damage)
+        return None
+    applied = marker.applied(pointer.chain)
+    if applied is None:
+        return None
+    # Asked before it is opened, which makes the families that are missing.
+    if pointer.base_version + applied > 0 and not _holds_all(families, stores):
+        _LOG.info("shard %d: rebuilding the local copy: it was made without some of the stores", pointer.shard)
+        return None
+    write_marker(path, marker._replace(files=None), durably=False)
+    return marker
+
+
+def _open_stores(database: RocksDBDatabase, stores: Sequence[StoreSpec]) -> dict[str, CommittedStore]:
+    return {
+        spec.name: CommittedStore(spec, open_store(database, spec, partial(column_family, spec), spec.name))
+        for spec in stores
+    }
+
+
+def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
+    """Apply the deltas of the pointer that the copy does not hold yet."""
+    pointer = opening.pointer
+    if copy.is_upgrading or copy.applied < len(pointer.deltas):
+        copy.intent = LocalMarker(
+            pointer.state_id,
+            pointer.shard,
+            pointer.chain[copy.applied],
+            applying=pointer.head,
+            files=files_digest(copy.path) if copy.exact else _NO_FILES,
+            stores=tuple(opening.stores),
+            repeatable=not copy.is_upgrading and all(spec.kind is not StoreKind.VERSIONED for spec in opening.stores),
+        )
+        write_marker(copy.path, copy.intent, durably=True)
+        restore(opening.location, pointer, copy.applied, copy.stores, opening.space, copy.restoring)
+    if copy.restoring is not None:
+        copy.restoring.end()
+
+
+def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: bool) -> None:
+    """Close a copy, and mark it as holding the version of the pointer, if it is usable.
+
+    Damage that only shows now, or a disk that is full, costs the copy, not the batch: the batch is in its delta.
+    """
+    try:
+        database.close()
+        if usable:
+            reached, stores = opening.pointer, tuple(opening.stores)
+            marker = LocalMarker(reached.state_id, reached.shard, reached.head, files=files_digest(path), stores=stores)
+            write_marker(path, marker, durably=False)
+    except (LocalStateCorruptedError, LocalDiskFullError, LocalDirectoryError, OSError) as damage:
+        _LOG.warning("discarding the local copy: %s", damage)
+        _discard(path)
+
+
+def _discard(path: Path) -> None:
+    # Moved away first: whoever still has it open keeps its files, and the name is free at once.
+    with suppress(FileNotFoundError):
+        os.rename(path, path.with_name(f"{path.name}.discarded-{uuid.uuid4().hex}"))
+    for doomed in path.parent.glob(f"{path.name}.discarded-*"):
+        # Also those of a process that was killed before it was through.
+        shutil.rmtree(doomed, ignore_errors=True)

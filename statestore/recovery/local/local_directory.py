@@ -1,0 +1,127 @@
+"""Where a machine keeps the local copies of shards, and how the databases in there are opened.
+
+The seam for everything that is not the durable location: who wants other databases or another place hands out a
+subclass.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from statestore.bytestore.engines.memory_budget import MemoryBudget
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.engines.table_files import unreadable_tables
+from statestore.bytestore.write_sets.spilling import SpillSpace
+from statestore.errors import LocalDirectoryError
+from statestore.recovery.location.recorded_names import path_part
+
+_ONLY_FOR_THE_USER: Final = 0o700
+
+
+class RunningThread(Protocol):
+    """What `LocalDirectory.start_thread` started."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end, for so many seconds at most; None is without limit."""
+        ...
+
+    def is_alive(self) -> bool:
+        """Return whether it has not ended yet."""
+        ...
+
+
+class LocalDirectory:
+    """A directory on each machine that runs tasks, which may be lost at any time. Picklable.
+
+    `path` of None is one directory per user, which nobody else may read, in the temporary directory of the machine that
+    it is asked for on. What is made below either of them is for the user alone too; a given one stays as it is.
+    `memory` is what the state on one executor may take; None is the default budget, for one task at a time.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, memory: MemoryBudget | None = None) -> None:
+        self.path = None if path is None else os.fspath(path)
+        self.memory = memory or MemoryBudget()
+
+    @classmethod
+    def of(
+        cls, local_dir: str | os.PathLike[str] | LocalDirectory | None, memory: MemoryBudget | None = None
+    ) -> LocalDirectory:
+        """Return what is given, if that is a path or None as a directory there, with that budget."""
+        return local_dir if isinstance(local_dir, LocalDirectory) else cls(local_dir, memory=memory)
+
+    def shard(self, state_id: str, shard: int) -> Path:
+        """Return the directory of a shard on this machine; it need not exist.
+
+        Raises UnsafeNameError if `state_id` could lead out of it, LocalDirectoryError if the default directory can't be
+        made, or is another user's.
+        """
+        return Path(self.path or _default_directory(), path_part(state_id), f"shard-{shard:04d}")
+
+    def open_database(self, path: Path, families: Sequence[str]) -> RocksDBDatabase:
+        """Return the database at `path`, open, with at least these families. Raises what RocksDBDatabase raises."""
+        return RocksDBDatabase(str(path), families, memory=self.memory.database)
+
+    def spill_space(self, path: Path) -> SpillSpace:
+        """Return the directory at `path` for what a batch can't hold in memory. The caller has it for itself."""
+        return SpillSpace(path, self.memory)
+
+    def unreadable_tables(self, tables: Sequence[Path], scratch: Path) -> list[str]:
+        """Return the names of those tables of a database that was opened here that can't be read to their end.
+
+        `scratch` is a directory for the time of the call. Raises StoreError, LocalDiskFullError.
+        """
+        return unreadable_tables(tables, scratch)
+
+    def start_thread(self, name: str, run: Callable[[], None]) -> RunningThread:
+        """Have `run` done beside the batches of this process. Raises RuntimeError if there is no thread to be had."""
+        # No daemon: one that is in the middle of a call when Python ends brings the process down.
+        thread = threading.Thread(target=run, name=name)
+        thread.start()
+        return thread
+
+
+def make_shard_directory(path: Path) -> None:
+    """Make the directory of a shard that `LocalDirectory.shard` gave, and its state's, or close them to other users.
+
+    Whoever may get to what stands above them does not get to the state. Raises OSError.
+    """
+    # Given by the user, who may want it to be otherwise: as the umask says.
+    path.parent.parent.mkdir(parents=True, exist_ok=True)
+    for directory in (path.parent, path):
+        found = _make_private(directory)
+        if not stat.S_ISDIR(found.st_mode):
+            # A link, which the user has put there, as it may lead to another disk: to a directory, or this fails.
+            directory.mkdir(exist_ok=True)
+
+
+def _make_private(path: str | os.PathLike[str]) -> os.stat_result:
+    """Make a directory for the user alone, or close one to others if it is the user's; return what is there."""
+    with suppress(FileExistsError):
+        os.mkdir(path, _ONLY_FOR_THE_USER)
+    found = os.lstat(path)
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if is_own and stat.S_IMODE(found.st_mode) != _ONLY_FOR_THE_USER:
+        # Older releases made it as the umask said.
+        os.chmod(path, _ONLY_FOR_THE_USER)
+    return found
+
+
+def _default_directory() -> str:
+    """Return the user's directory, made if it is not there. Anybody can make one of that name first: it is checked."""
+    path = os.path.join(tempfile.gettempdir(), f"statestore-{os.getuid()}")
+    try:
+        found = _make_private(path)
+    except OSError as cause:
+        raise LocalDirectoryError(path, cause=str(cause)) from cause
+    if not stat.S_ISDIR(found.st_mode):
+        raise LocalDirectoryError(path, cause="it is not a directory")
+    if found.st_uid != os.getuid():
+        raise LocalDirectoryError(path, cause=f"it belongs to the user {found.st_uid}, not to {os.getuid()}")
+    return path

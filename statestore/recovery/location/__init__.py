@@ -1,0 +1,13 @@
+"""Where durable state lies, and how it is read and written.
+
+durable_location  DurableLocation: a directory or an object store, by URI
+durable_files     how a filesystem is written to so that nothing is half there: object stores, HDFS, local disks
+shard_files       names of a shard's files; recorded_names: what any name that was read may look like
+retrying, remedies, object_stores, local_disk
+                  requests that fail, what to tell the operator, options by scheme, what is synced when
+"""
+
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.retrying import Retrying
+
+__all__ = ["DurableLocation", "Retrying"]

@@ -1,0 +1,360 @@
+"""Files on a pyarrow filesystem that become visible whole or not at all, each kind of filesystem in its way.
+
+    local disk    another name, synced, then renamed
+    HDFS          another name, then renamed; see RenamedFiles for what replaces another file
+    object store  an object shows when its upload is complete
+
+Paths are those of the filesystem. Everything here raises what pyarrow and the operating system raise; only what goes
+wrong with a local copy of a file is told apart from it, by an error of ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+from statestore.bytestore.engines.local_disk_errors import local_disk_errors
+from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
+from statestore.recovery.location.retrying import Retrying
+
+_LOG = logging.getLogger(__name__)
+_CHUNK_BYTES = 8 << 20
+_CHUNKS_UNDER_WAY = 4
+"""Arrow's S3 client sends parts in the background, without bound: at most so many are under way."""
+_NEXT = ".next"
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+
+
+@dataclass(frozen=True)
+class DurableEntry:
+    """A file of a durable location. `name` is relative to the location; `modified_ms` of None is not known."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int | None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether this is no file yet: one that is being written, or that a crashed writer left."""
+        return is_partial(self.name)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file is to hold. `chunks` hands it out from its beginning, at each call."""
+
+    size_bytes: int
+    chunks: Callable[[], Iterable[bytes | pa.Buffer]]
+
+    @classmethod
+    def of(cls, data: bytes | pa.Buffer) -> Content:
+        """Return `data` as the content of a file."""
+        return cls(memoryview(data).nbytes, lambda: [data])
+
+    @classmethod
+    def of_file(cls, path: str) -> Content:
+        """Return the content of a local file, read in chunks. They raise OSError if its size is another by then."""
+        size_bytes = os.path.getsize(path)
+
+        def chunks() -> Iterator[bytes]:
+            read = 0
+            with open(path, "rb") as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    read += len(chunk)
+                    yield chunk
+            if read != size_bytes:
+                raise OSError(f"{path} was changed while it was read: it had {size_bytes} bytes, and now {read}")
+
+        return cls(size_bytes, chunks)
+
+
+class DurableFiles(ABC):
+    """What all filesystems do alike. `retrying` says how long a failure is waited out."""
+
+    def __init__(self, filesystem: Any, retrying: Retrying) -> None:
+        self.filesystem = filesystem
+        self.retrying = retrying
+
+    def read(self, path: str) -> pa.Buffer | None:
+        """Return the content of a file, None if there is none."""
+        return self.retrying.call(f"reading {path}", lambda: self._read_once(path))
+
+    def fetch(self, path: str, target: str) -> bool:
+        """Copy a file to the local path `target`, in chunks. Return whether there is one.
+
+        Raises LocalDiskFullError or LocalDirectoryError if it is `target` that can't be written.
+        """
+        try:
+            source = self.retrying.call(f"opening {path}", lambda: self._open(path))
+        except _NOT_THERE:
+            return False
+        try:
+            with source, closing(_LocalTarget(target)) as file:
+                for chunk in self._chunks(path, source):
+                    file.write(chunk)
+        except BaseException:
+            if os.path.lexists(target):
+                os.remove(target)
+            raise
+        return True
+
+    def write(self, path: str, content: Content) -> None:
+        """Write a file, durably and whole or not at all."""
+        self.retrying.call(f"writing {path}", lambda: self._write_once(path, content))
+
+    def entries(self, directory: str) -> list[Any]:
+        """Return `base_name`, `size` and `mtime_ns` of the files directly in a directory, none if there is none."""
+        return [info for info in self._list(directory) if info.type == fs.FileType.File]
+
+    def directories(self, directory: str) -> list[str]:
+        """Return the names of the directories directly in a directory, none if there is no such directory."""
+        return [info.base_name for info in self._list(directory) if info.type == fs.FileType.Directory]
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        try:
+            self.retrying.call(f"deleting {path}", lambda: self._delete_once(path))
+        except FileNotFoundError:
+            return
+
+    def _open(self, path: str) -> Any:
+        return self.filesystem.open_input_file(path)
+
+    def _read_once(self, path: str) -> pa.Buffer | None:
+        try:
+            with self._open(path) as source:
+                return _read_exactly(source, path, 0, source.size())
+        except _NOT_THERE:
+            return None
+
+    def _list(self, directory: str, *, recursive: bool = False) -> list[Any]:
+        selector = fs.FileSelector(directory, allow_not_found=True, recursive=recursive)
+        return list(self.retrying.call(f"listing {directory}", lambda: self.filesystem.get_file_info(selector)))
+
+    def _chunks(self, path: str, source: Any) -> Iterator[pa.Buffer]:
+        size = source.size()
+        for offset in range(0, size, _CHUNK_BYTES):
+            read = _reader(source, path, offset, min(_CHUNK_BYTES, size - offset))
+            yield self.retrying.call(f"reading {path}", read)
+
+    def _delete_once(self, path: str) -> None:
+        self.filesystem.delete_file(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory if it is empty, and there. Not for one that somebody may just be writing to.
+
+        On S3 that is the marker that pyarrow leaves when the last object is deleted.
+        """
+        if self._list(path):
+            return
+        with suppress(FileNotFoundError):
+            self.retrying.call(f"removing {path}", lambda: self.filesystem.delete_dir(path))
+
+    @abstractmethod
+    def _write_once(self, path: str, content: Content) -> None: ...
+
+    def _clean_up(self, path: str) -> None:
+        """Delete what a failed write left. If that fails too it is logged, and the first failure is what is raised."""
+        try:
+            self._delete_once(path)
+        except FileNotFoundError:
+            return
+        except (OSError, pa.ArrowException) as cause:
+            _LOG.warning("%s is what a failed write left, and could not be deleted: %s", path, cause)
+
+
+class _LocalTarget:
+    """The local file that one is copied to: its disk may be full while nothing is wrong with the location."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with self._disk_errors():
+            self._file = open(path, "wb")  # noqa: SIM115 - `close` closes it
+
+    def write(self, chunk: pa.Buffer) -> None:
+        with self._disk_errors():
+            self._file.write(chunk)
+
+    def close(self) -> None:
+        with self._disk_errors():
+            self._file.close()
+
+    def _disk_errors(self) -> AbstractContextManager[None]:
+        return local_disk_errors("local copy", self._path)
+
+
+class ObjectFiles(DurableFiles):
+    """Objects of a store such as S3 or GCS. There are no directories to make.
+
+    `for_parts` is the filesystem through which objects of several parts are written. It is to retry by itself: if one
+    part fails here, all of them are sent again.
+    """
+
+    def __init__(self, filesystem: Any, retrying: Retrying, for_parts: Any) -> None:
+        super().__init__(filesystem, retrying)
+        self._for_parts = for_parts
+
+    def _write_once(self, path: str, content: Content) -> None:
+        filesystem = self.filesystem if content.size_bytes <= _CHUNK_BYTES else self._for_parts
+        stream = filesystem.open_output_stream(path)
+        try:
+            _send(stream, content)
+        except BaseException:
+            self._discard(stream, path)
+            raise
+        stream.close()
+
+    def _discard(self, stream: Any, path: str) -> None:
+        """Leave nothing visible of an upload that was not written to its end.
+
+        pyarrow can't break off an upload: to close its stream, and to drop it too, completes the object with what was
+        written. After a part was refused that fails. If it does not, the object is deleted.
+        """
+        try:
+            stream.close()
+        except (OSError, pa.ArrowException) as cause:
+            _LOG.debug("the upload of %s was not completed: %s", path, cause)
+            return
+        self._clean_up(path)
+
+
+class GcsFiles(ObjectFiles):
+    """Objects of GCS, where pyarrow shows a directory only if there is an object for the directory itself."""
+
+    def directories(self, directory: str) -> list[str]:
+        """Return the names of the directories directly in a directory, found from all objects below it."""
+        below = (info.path.removeprefix(f"{directory}/") for info in self._list(directory, recursive=True))
+        return sorted({path.split("/")[0] for path in below if "/" in path})
+
+
+class RenamedFiles(DurableFiles):
+    """Files of a filesystem with directories and a rename, such as HDFS.
+
+    A rename is atomic while there is no file of the new name. Over one, pyarrow deletes that on HDFS, and renames then:
+    who dies between the two leaves neither. So what replaces a file stands beside it as `NAME.next` first:
+
+        NAME               as it was
+        NAME, NAME.next    brought there in full; counts as not written
+        NAME.next          counts as NAME, to readers and in listings
+        NAME               as it is now
+
+    What is left there the next writer replaces. Two writers must not replace one file at once. A write whose answer was
+    lost may be done again at each of these steps.
+    """
+
+    def entries(self, directory: str) -> list[Any]:
+        """Return `base_name`, `size` and `mtime_ns` of the files directly in a directory, none if there is none."""
+        found = {info.base_name: info for info in super().entries(directory)}
+        files = []
+        for name, info in found.items():
+            stands_for = name.removesuffix(_NEXT)
+            if stands_for == name or stands_for not in found:
+                files.append(_Listed(stands_for, info.size, info.mtime_ns))
+        return files
+
+    def _write_once(self, path: str, content: Content) -> None:
+        self.filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
+        if content.size_bytes == 0:
+            # To create is one step, also over another file, and there is nothing that could be half there.
+            with self.filesystem.open_output_stream(path):
+                return
+        brought = partial_name(path)
+        try:
+            with self.filesystem.open_output_stream(brought) as stream:
+                _send(stream, content)
+            if self._is_there(path):
+                self.filesystem.move(brought, f"{path}{_NEXT}")
+                brought = f"{path}{_NEXT}"
+            self.filesystem.move(brought, path)
+        except BaseException:
+            if is_partial(brought):
+                self._clean_up(brought)
+            raise
+
+    def _open(self, path: str) -> Any:
+        # From the neighbour it may have been renamed meanwhile, so the name is asked for again, last.
+        for name in (path, f"{path}{_NEXT}"):
+            with suppress(*_NOT_THERE):
+                return self.filesystem.open_input_file(name)
+        return self.filesystem.open_input_file(path)
+
+    def _list(self, directory: str, *, recursive: bool = False) -> list[Any]:
+        # Where pyarrow may take a directory for missing, a listing of HDFS that failed is an empty one.
+        selector = fs.FileSelector(directory, allow_not_found=False, recursive=recursive)
+        try:
+            return list(self.retrying.call(f"listing {directory}", lambda: self.filesystem.get_file_info(selector)))
+        except _NOT_THERE:
+            return []
+
+    def _delete_once(self, path: str) -> None:
+        # The neighbour first: without its file it would be taken for it.
+        for name in (f"{path}{_NEXT}", path):
+            try:
+                self.filesystem.delete_file(name)
+            except OSError:
+                # HDFS's client says of a file that is not there that something went wrong.
+                if self._is_there(name):
+                    raise
+
+    def _is_there(self, path: str) -> bool:
+        """Return whether there is a file. On HDFS only opening it tells a missing file from a failure."""
+        try:
+            with self.filesystem.open_input_file(path):
+                return True
+        except _NOT_THERE:
+            return False
+
+
+class _Listed(NamedTuple):
+    """A file in a listing, as pyarrow's FileInfo has it."""
+
+    base_name: str
+    size: int
+    mtime_ns: int | None
+
+
+class LocalFiles(DurableFiles):
+    """Files on a local disk, or on what is mounted as one. What fails there does not get better by waiting."""
+
+    def __init__(self, disk: LocalDisk, root: str) -> None:
+        super().__init__(fs.LocalFileSystem(), Retrying(total_s=0))
+        self._disk = disk
+        self._root = root
+
+    def _write_once(self, path: str, content: Content) -> None:
+        self._disk.write_durably(path, content.chunks(), root=self._root)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory if it is empty, and there."""
+        self._disk.remove_directory(path)
+
+    def _delete_once(self, path: str) -> None:
+        self._disk.remove(path)
+
+
+def _send(stream: Any, content: Content) -> None:
+    for number, chunk in enumerate(content.chunks(), start=1):
+        stream.write(chunk)
+        if number % _CHUNKS_UNDER_WAY == 0:
+            stream.flush()
+
+
+def _reader(source: Any, path: str, offset: int, size: int) -> Callable[[], pa.Buffer]:
+    return lambda: _read_exactly(source, path, offset, size)
+
+
+def _read_exactly(source: Any, path: str, offset: int, size: int) -> pa.Buffer:
+    """Return that part of a file. Raises ConnectionError, so that it is read again, if less comes."""
+    source.seek(offset)
+    data = source.read_buffer(size)
+    if data.size != size:
+        raise ConnectionError(f"{path} ended {data.size} bytes after byte {offset}, {size} were to come")
+    return data

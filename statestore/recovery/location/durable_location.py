@@ -1,0 +1,219 @@
+"""The durable location: a directory of immutable files on any pyarrow filesystem.
+
+A file becomes visible whole or not at all, and is never changed afterwards. Names are relative, with `/`. Some are read
+from files that anybody may have changed: one that could lead out of the location is refused with LocationError.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from statestore.errors import LocationError, LocationNotWritableError
+from statestore.recovery.location.durable_files import (
+    Content,
+    DurableEntry,
+    DurableFiles,
+    LocalFiles,
+    RenamedFiles,
+)
+from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
+from statestore.recovery.location.object_stores import gcs_files, s3_files
+from statestore.recovery.location.recorded_names import is_relative_name
+from statestore.recovery.location.remedies import remedy
+from statestore.recovery.location.retrying import Retrying
+
+__all__ = ["DurableEntry", "DurableLocation", "is_partial"]
+
+
+class DurableLocation:
+    """A directory given as a path or as a URI that pyarrow.fs knows (file, s3, gs, hdfs). Picklable.
+
+    `disk` is what a local one is written with. `retrying` says how long failures of any other one are waited out.
+    """
+
+    def __init__(
+        self, location: str | Path, *, disk: LocalDisk | None = None, retrying: Retrying | None = None
+    ) -> None:
+        text = os.fspath(location)
+        if not text:
+            raise ValueError("state_location must not be empty")
+        # A Windows drive or a plain path has no scheme of two letters or more.
+        self.uri = text if len(urlsplit(text).scheme) > 1 else Path(text).absolute().as_uri()
+        self.disk = disk or LocalDisk()
+        self.retrying = retrying or Retrying()
+        self._opened: tuple[DurableFiles, str] | None = None
+
+    @classmethod
+    def of(cls, location: str | Path | DurableLocation) -> DurableLocation:
+        """Return what is given, if that is a path or a URI as a location there."""
+        return location if isinstance(location, DurableLocation) else cls(location)
+
+    def __str__(self) -> str:
+        return _without_secrets(self.uri)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    def path(self, name: str) -> str:
+        """Return where the file `name` is, in words an operator can use."""
+        parts = urlsplit(str(self))
+        return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}", query=""))
+
+    def open_filesystem(self) -> tuple[Any, str]:
+        """Return the pyarrow filesystem, and the path of this location in it.
+
+        Override it for what a URI can't say, such as a role to assume or a proxy. Called once in each process.
+        """
+        filesystem, root = fs.FileSystem.from_uri(self.uri)
+        return filesystem, root
+
+    def read(self, name: str) -> pa.Buffer | None:
+        """Return the bytes of the file `name`, None if there is none. Raises LocationError on other failures."""
+        files, path = self._at(name)
+        with self._reading(f"{name} can't be read"):
+            return files.read(path)
+
+    def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
+        """Copy the file `name` to the local `path`, in bounded memory. Return False if there is no such file.
+
+        After a failure there is nothing at `path`. What is there is not synced. Raises LocationError.
+        """
+        files, source = self._at(name)
+        with self._reading(f"{name} can't be copied to {os.fspath(path)}"):
+            return files.fetch(source, os.fspath(path))
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        """Write the file `name`, durably and whole or not at all. Raises LocationNotWritableError."""
+        self._write(name, Content.of(data))
+
+    def write_file(self, name: str, path: str | os.PathLike[str]) -> None:
+        """Write the content of the local file at `path` as `name`, in bounded memory, durably, whole or not at all.
+
+        Raises LocationNotWritableError, and OSError if there is no local file that can be read.
+        """
+        self._write(name, Content.of_file(os.fspath(path)))
+
+    def entries(self, directory: str) -> list[DurableEntry]:
+        """Return the files directly in `directory`, sorted by name; empty if there is no such directory.
+
+        Partial files of writers, at work or crashed, are among them. `""` is the location itself. Raises LocationError.
+        """
+        files, path = self._at(directory)
+        with self._reading(f"{directory or 'it'} can't be listed"):
+            found = files.entries(path)
+        entries = (DurableEntry(_join(directory, info.base_name), info.size, _modified_ms(info)) for info in found)
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def directories(self, directory: str) -> list[str]:
+        """Return the names of the directories directly in `directory`, sorted. Raises LocationError."""
+        files, path = self._at(directory)
+        with self._reading(f"{directory or 'it'} can't be listed"):
+            found = files.directories(path)
+        return sorted(_join(directory, name) for name in found)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names of the files directly in `directory`, sorted; empty if there is no such directory."""
+        return [entry.name for entry in self.entries(directory)]
+
+    def delete(self, name: str) -> None:
+        """Delete the file `name`; one that is not there is no error. Raises LocationNotWritableError."""
+        files, path = self._at(name)
+        with self._writing():
+            files.delete(path)
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Delete the files `names`, one after the other. Raises LocationNotWritableError."""
+        for name in names:
+            self.delete(name)
+
+    def remove_directory(self, directory: str) -> None:
+        """Remove a directory that nobody writes to if it is empty, and there. Raises LocationNotWritableError."""
+        files, path = self._at(directory)
+        with self._writing():
+            files.remove_directory(path)
+
+    def requests(self, at_once: int, name: str) -> Executor:
+        """Return who makes several requests at once: threads, called `name` in front."""
+        return ThreadPoolExecutor(at_once, thread_name_prefix=name)
+
+    def check_writable(self) -> None:
+        """Write and delete a small file. Raises LocationNotWritableError."""
+        # Named so that what a killed process leaves is known for a leftover.
+        name = partial_name("writable")
+        self.write(name, b"")
+        self.delete(name)
+
+    def _write(self, name: str, content: Content) -> None:
+        files, path = self._at(name)
+        with self._writing():
+            files.write(path, content)
+
+    @contextmanager
+    def _reading(self, problem: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as cause:
+            raise LocationError(str(self), f"{problem} ({cause}). {remedy(cause, self.retrying)}") from cause
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as cause:
+            raise LocationNotWritableError(str(self), cause=str(cause), remedy=remedy(cause, self.retrying)) from cause
+
+    def _at(self, name: str) -> tuple[DurableFiles, str]:
+        """Return the filesystem, and the path in it of the file or directory `name`; "" is the location itself."""
+        if name and not is_relative_name(name):
+            raise LocationError(
+                str(self),
+                f"{name!r} is no name of a file in it: names are relative, without '..' and '\\'. statestore writes no "
+                "such name: find out who has changed the pointer or manifest that has it, and bring that back",
+            )
+        files, root = self._open()
+        return files, _join(root, name)
+
+    def _open(self) -> tuple[DurableFiles, str]:
+        if self._opened is None:
+            try:
+                filesystem, root = self.retrying.call(f"opening {self}", self.open_filesystem)
+            except (OSError, pa.ArrowException, ValueError) as cause:
+                # pyarrow repeats a URI that it can't parse, with the secret in it: neither said nor chained.
+                told = str(cause).replace(self.uri, str(self))
+                problem = f"is not a location that pyarrow can open ({told}). {remedy(cause, self.retrying)}"
+                raise LocationError(str(self), problem) from (cause if told == str(cause) else None)
+            root = root.rstrip("/") or root  # of the filesystem's own root nothing would be left, which is where we are
+            self._opened = self._files(filesystem, root), root
+        return self._opened
+
+    def _files(self, filesystem: Any, root: str) -> DurableFiles:
+        if isinstance(filesystem, fs.LocalFileSystem):
+            return LocalFiles(self.disk, root)
+        if isinstance(filesystem, fs.S3FileSystem):
+            return s3_files(filesystem, self.retrying, self.uri)
+        if isinstance(filesystem, fs.GcsFileSystem):
+            return gcs_files(filesystem, self.retrying)
+        return RenamedFiles(filesystem, self.retrying)
+
+
+def _join(directory: str, name: str) -> str:
+    return f"{directory.rstrip('/')}/{name}" if directory and name else directory or name
+
+
+def _modified_ms(info: Any) -> int | None:
+    return None if info.mtime_ns is None else info.mtime_ns // 1_000_000
+
+
+def _without_secrets(uri: str) -> str:
+    """Return the URI without the access key and secret that an S3 URI may hold: it goes into logs and errors."""
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -1,0 +1,99 @@
+"""Names of a shard's files in the durable location. The one owner of them.
+
+    shards/NNNN/deltas/VERSION-EPOCH-ATTEMPT.arrow        what VERSION changed
+    shards/NNNN/deltas/EPOCH-RUN.fence                    RUN is the EPOCHth one to write here
+    shards/NNNN/deltas/VERSION-EPOCH-ATTEMPT.collecting   garbage up to VERSION and EPOCH is about to be removed
+    shards/NNNN/snapshots/VERSION-EPOCH-ATTEMPT/FILE      a file that was new in the snapshot of VERSION
+    shards/NNNN/snapshots/VERSION-EPOCH-ATTEMPT/manifest.json
+
+VERSION has 12 decimal digits, EPOCH 8, ATTEMPT is unique. Deltas before there were fences have no EPOCH: they count as
+those of epoch 0.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Final, NamedTuple
+
+from statestore.recovery.location.recorded_names import path_part
+
+MANIFEST_NAME: Final = "manifest.json"
+MAX_EPOCH: Final = 10**8 - 1
+_DELTA: Final = re.compile(r"(\d{12})-(?:(\d{8})-)?([0-9a-f]{32})\.arrow")
+_COLLECTION: Final = re.compile(r"(\d{12})-(\d{8})-([0-9a-f]{32})\.collecting")
+_FENCE: Final = re.compile(r"(\d{8})-([0-9A-Za-z]{1,64})\.fence")
+_SNAPSHOT: Final = re.compile(r"(\d{12})-(\d{8})-([0-9a-f]{32})")
+
+
+class Written(NamedTuple):
+    """What the name of a delta or a snapshot's directory says: the version it makes, and the epoch of its writer."""
+
+    version: int
+    epoch: int
+
+
+class FenceName(NamedTuple):
+    """What the name of a fence says."""
+
+    epoch: int
+    run: str
+
+
+def delta_directory(shard: int) -> str:
+    """Return where the deltas and fences of a shard stand in the state location."""
+    return f"shards/{shard:04d}/deltas"
+
+
+def snapshot_directory(shard: int) -> str:
+    """Return where the snapshots of a shard stand in the state location."""
+    return f"shards/{shard:04d}/snapshots"
+
+
+def new_delta_name(shard: int, version: int, epoch: int) -> str:
+    """Return a name that no other attempt will ever have."""
+    return f"{delta_directory(shard)}/{version:012d}-{epoch:08d}-{uuid.uuid4().hex}.arrow"
+
+
+def new_snapshot_name(shard: int, version: int, epoch: int) -> str:
+    """Return the directory of a snapshot that no other attempt will ever have."""
+    return f"{snapshot_directory(shard)}/{version:012d}-{epoch:08d}-{uuid.uuid4().hex}"
+
+
+def fence_name(shard: int, fence: FenceName) -> str:
+    """Return the name of a fence file."""
+    return f"{delta_directory(shard)}/{fence.epoch:08d}-{path_part(fence.run)}.fence"
+
+
+def new_collection_name(shard: int, version: int, epoch: int) -> str:
+    """Return a name, which no other will ever have, for the announcement of a garbage collection."""
+    return f"{delta_directory(shard)}/{version:012d}-{epoch:08d}-{uuid.uuid4().hex}.collecting"
+
+
+def parse_delta_name(name: str) -> Written | None:
+    """Return what a delta's name says, None if it is not one; directories before it are not looked at."""
+    return _written(_DELTA.fullmatch(_last(name)))
+
+
+def parse_snapshot_name(name: str) -> Written | None:
+    """Return what the name of a snapshot's directory says, None if it is not one."""
+    return _written(_SNAPSHOT.fullmatch(_last(name)))
+
+
+def parse_collection_name(name: str) -> Written | None:
+    """Return up to where a collection removes files: of this version and epoch at most; None if it is none."""
+    return _written(_COLLECTION.fullmatch(_last(name)))
+
+
+def parse_fence_name(name: str) -> FenceName | None:
+    """Return what a fence's name says, None if it is not one."""
+    found = _FENCE.fullmatch(_last(name))
+    return None if found is None else FenceName(int(found[1]), found[2])
+
+
+def _written(found: re.Match[str] | None) -> Written | None:
+    return None if found is None else Written(int(found[1]), int(found[2] or 0))
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]

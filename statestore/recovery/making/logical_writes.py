@@ -1,0 +1,164 @@
+"""What a store holds, as the writes that make it: which a delta can hold, and another shard's store can take.
+
+The writes of two stores are the same exactly if the stores hold the same. Where bytes can differ and mean the same,
+they are brought into one form: headers into their shortest encoding, as deltas bring them, and the versions of a key
+into one write for each, in order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from heapq import merge
+from itertools import groupby, takewhile
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from statestore.bytestore.chunks import steps
+from statestore.bytestore.kinds.segments import (
+    LATEST_SEGMENT,
+    SEGMENT_ID_SIZE,
+    Segments,
+    segment_of,
+    segment_prefix,
+)
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.format.header_columns import decode_header_column, encode_header_column
+from statestore.format.session_key import SESSION_SUFFIX_SIZE, split_session_key
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import join_stored, split_stored
+from statestore.format.versioned_row import decode_latest_row, decode_segment_row
+from statestore.format.window_key import WINDOW_SUFFIX_SIZE, split_window_key
+
+_MAX_SEGMENT_ID: Final = 2**63 - 1
+_NO_HEADERS: Final = b"\0"
+"""What a value begins with, of a format with headers, that has none."""
+
+
+class LogicalWrite(NamedTuple):
+    """A put: `key` as a changelog record has it. `stored` of None is the tombstone of a version."""
+
+    key: bytes
+    stored: bytes | None
+    timestamp_ms: int | None
+    """From when a version is valid, in ms; None for all other kinds."""
+
+
+logical_write: Final[Callable[[tuple[bytes, bytes | None, int | None]], LogicalWrite]] = partial(
+    tuple.__new__, LogicalWrite
+)
+"""Makes one of a tuple of its fields, in a third of the time that a call of LogicalWrite takes."""
+
+
+def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[list[LogicalWrite]]:
+    """Yield the writes that make what `store` holds, some MB at a time at most; those of a key in their order.
+
+    `stream_time_ms` is the store's, -1 for none. Holds one entry of each of a versioned store's segments in memory, and
+    all versions of one key. Raises FormatError for bytes that are not of the store's kind and format.
+    """
+    if spec.kind is StoreKind.VERSIONED:
+        writes = _versions(spec, store, stream_time_ms)
+    else:
+        skipped = SEGMENT_ID_SIZE if spec.kind.is_segmented else 0
+        writes = (logical_write((key[skipped:], stored, None)) for key, stored in store.range(None, None))
+    for step in steps(writes):
+        yield _with_shortest_headers(spec.format, step)
+
+
+def plain_key(spec: StoreSpec) -> Callable[[bytes], bytes]:
+    """Return what takes the times of a window or session off a changelog record's key; it raises FormatError.
+
+    Does not look at the times.
+    """
+    if spec.kind is StoreKind.WINDOW:
+        return lambda key: key[:-WINDOW_SUFFIX_SIZE] if len(key) >= WINDOW_SUFFIX_SIZE else split_window_key(key)[0]
+    if spec.kind is StoreKind.SESSION:
+        return lambda key: key[:-SESSION_SUFFIX_SIZE] if len(key) >= SESSION_SUFFIX_SIZE else split_session_key(key)[0]
+    return lambda key: key
+
+
+def _with_shortest_headers(store_format: StoreFormat, writes: list[LogicalWrite]) -> list[LogicalWrite]:
+    if store_format not in (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS):
+        return writes
+    if all([stored is None or stored.startswith(_NO_HEADERS) for _, stored, _ in writes]):
+        return writes  # as after an upgrade: no headers have no shorter form
+    parts = [None if write.stored is None else split_stored(store_format, write.stored) for write in writes]
+    header_bytes = pa.array([b"" if part is None else part.header_bytes for part in parts], pa.binary())
+    shortest = encode_header_column(decode_header_column(header_bytes))
+    if shortest.equals(header_bytes):
+        return writes
+    return [
+        write
+        if part is None
+        else write._replace(stored=join_stored(store_format, part.value, part.timestamp_ms or 0, headers))
+        for write, part, headers in zip(writes, parts, shortest.to_pylist(), strict=True)
+    ]
+
+
+class Interval(NamedTuple):
+    """A version or a tombstone, and until when it is valid; None for the latest version."""
+
+    valid_from_ms: int
+    valid_to_ms: int | None
+    stored: bytes | None
+
+
+def intervals_by_key(spec: StoreSpec, store: ByteStore) -> Iterator[tuple[bytes, list[Interval]]]:
+    """Yield each key of a versioned store, in order, with its versions and tombstones, oldest first.
+
+    Raises FormatError for bytes that are no rows of versions.
+    """
+    ids = [*Segments(store, *spec.retention).existing(0, _MAX_SEGMENT_ID), LATEST_SEGMENT]
+    # Each segment is in the order of its keys, so that all rows of a key come together.
+    rows = merge(*(_rows_of(store, segment_id) for segment_id in ids), key=itemgetter(0))
+    for key, rows_of_key in groupby(rows, key=itemgetter(0)):
+        # Stable, and the latest version comes last of those that begin at one time.
+        yield key, sorted((interval for _, row in rows_of_key for interval in row), key=itemgetter(0))
+
+
+def _versions(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[LogicalWrite]:
+    segments = Segments(store, *spec.retention, stream_time_ms)
+    for key, intervals in intervals_by_key(spec, store):
+        yield from (LogicalWrite(key, *put) for put in _puts(intervals, segments))
+
+
+def _rows_of(store: ByteStore, segment_id: int) -> Iterator[tuple[bytes, list[Interval]]]:
+    pairs: Iterable[Pair] = store.range(segment_prefix(segment_id), None)
+    if segment_id == LATEST_SEGMENT:
+        for key, row in pairs:
+            valid_from_ms, value = decode_latest_row(row)
+            yield key[SEGMENT_ID_SIZE:], [Interval(valid_from_ms, None, value)]
+        return
+    for key, row in takewhile(partial(_is_in, segment_id), pairs):
+        found = decode_segment_row(row).intervals()
+        yield key[SEGMENT_ID_SIZE:], [Interval(v.valid_from_ms, valid_to_ms, v.value) for v, valid_to_ms in found]
+
+
+def _is_in(segment_id: int, pair: Pair) -> bool:
+    return segment_of(pair[0]) == segment_id
+
+
+def _puts(intervals: list[Interval], segments: Segments) -> Iterator[tuple[bytes | None, int]]:
+    """Yield value and time of the puts that make a key's versions, oldest first.
+
+    What follows an interval that ended, other than the next one, is a tombstone. One before all versions that would
+    stand in an expired segment is left out: whatever was put before it came too late.
+    """
+    has_value = False
+    last: tuple[bytes | None, int] | None = None
+    for number, (from_ms, to_ms, stored) in enumerate(intervals):
+        has_value = has_value or stored is not None
+        if has_value or segments.is_live(segments.id_of(from_ms)):
+            put = (stored, from_ms)
+            if put != last:
+                yield put
+            last = put
+        next_ms = intervals[number + 1].valid_from_ms if number + 1 < len(intervals) else None
+        if to_ms is not None and (next_ms is None or to_ms < next_ms):
+            put = (None, to_ms)
+            if put != last and (has_value or segments.is_live(segments.id_of(to_ms))):
+                yield put
+            last = put

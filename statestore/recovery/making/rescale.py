@@ -1,0 +1,292 @@
+"""Turns a state with n shards into one with m, in a location of its own, and checks it entry by entry.
+
+Every entry of every old shard is routed to its new shard and written there as a delta's record. Then each new shard is
+restored from what was written, as a query would, and compared with what was read. Shards are restored one after the
+other into a temporary directory; memory does not grow with the state. The old location is only read.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.errors import DurableFileMissingError, StateCheckError, StatePointersError
+from statestore.recovery.commit.initial_state import initial_pointer
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.shard_files import delta_directory, parse_delta_name
+from statestore.recovery.making.carried_over import carried_over
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.making.new_state import TargetShards, claim_target, complete_target
+from statestore.recovery.making.placement import KeyOf, Placement
+from statestore.recovery.making.rescale_report import Meter, OnProgress, RescaleReport, StoreReport
+from statestore.recovery.making.tally import Tally
+from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, new_state_id, read_metadata
+from statestore.recovery.shard_batch import ShardBatch, ShardedState
+
+_LOG = logging.getLogger(__name__)
+DEFAULT_MEMORY_BYTES: Final = 256 << 20
+
+Tallies = dict[str, list[Tally]]
+"""Of each store, what belongs to each new shard."""
+
+
+def state_to_rescale(location: DurableLocation) -> StateMetadata:
+    """Return the metadata of the state in `location`. Raises DurableFileMissingError if there is none."""
+    metadata = read_metadata(location)
+    if metadata is None:
+        raise DurableFileMissingError(location.path(METADATA_NAME), needed_by="rescaling")
+    return metadata
+
+
+def committed_pointers(
+    location: DurableLocation, metadata: StateMetadata, recorded: Iterable[CommitPointer], *, complete: bool
+) -> list[CommitPointer]:
+    """Return the pointer of each shard, from what Spark's checkpoint has recorded of this state and of others.
+
+    A shard of which nothing is recorded is where it began. `complete` says that these are all that the checkpoint has;
+    if not, it must show in the location that nothing was committed of such a shard. Raises StatePointersError.
+    """
+    found: dict[int, CommitPointer] = {}
+    for pointer in recorded:
+        if pointer.state_id == metadata.state_id:
+            if pointer.shard in found or pointer.shard >= metadata.shards:
+                raise StatePointersError(
+                    str(location), problem=f"there are two pointers of shard {pointer.shard}, or there is no such shard"
+                )
+            found[pointer.shard] = pointer
+    if not found:
+        raise StatePointersError(
+            str(location), problem=f"none of the commit pointers given is of state {metadata.state_id}, which is there"
+        )
+    for shard in range(metadata.shards):
+        if shard not in found:
+            found[shard] = where_it_began(location, metadata, shard)
+            if not complete:
+                _check_untouched(location, found[shard])
+    return [found[shard] for shard in range(metadata.shards)]
+
+
+def where_it_began(location: DurableLocation, metadata: StateMetadata, shard: int) -> CommitPointer:
+    """Return what a shard starts from of which nothing is recorded. Raises what `initial_pointer` raises."""
+    if metadata.initial_state:
+        return initial_pointer(location, metadata.state_id, shard)
+    return CommitPointer(metadata.state_id, shard)
+
+
+def _check_untouched(location: DurableLocation, began: CommitPointer) -> None:
+    for name in location.names(delta_directory(began.shard)):
+        written = parse_delta_name(name)
+        if written is not None and written.version > began.version:
+            raise StatePointersError(
+                str(location),
+                problem=f"no commit pointer of shard {began.shard} is given, but there is the delta {name}. Print the "
+                "pointers again; if Spark's checkpoint really has none of that shard, add this line: "
+                f"{began.to_json()}",
+            )
+
+
+def rescale(
+    source: DurableLocation,
+    target: DurableLocation,
+    *,
+    shards: int,
+    pointers: Sequence[CommitPointer],
+    key_of: Mapping[str, KeyOf],
+    trust_keys: bool = False,
+    routing: Sequence[int] | None = None,
+    work_dir: str | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    on_progress: OnProgress | None = None,
+    dry_run: bool = False,
+) -> RescaleReport:
+    """Make in `target`, which must be empty, a state with `shards` shards of the one that `pointers` have in `source`.
+
+    Args:
+        source: where the state is; it is not changed.
+        target: where the new state will be. What an earlier rescaling left there that did not end is removed.
+        shards: how many parts the key space will have.
+        pointers: one of each old shard, see `committed_pointers`.
+        key_of: how to find the record's key in the keys of stores; of those that are not there it is the key itself.
+        trust_keys: believe that of stores where nothing proves it, because there is one old shard only.
+        routing: Spark's group key of each new shard; None is one for each of as many state partitions.
+        work_dir: where shards are restored, in a temporary directory; None means that of the machine. Needs room for
+            one shard.
+        memory_bytes: about how much of what is to be written is held in memory.
+        on_progress: is called about once a second.
+        dry_run: read all and prove where it belongs, and write nothing.
+
+    Raises NewStateError, RecoveryError, LocationError, and ValueError for illegal arguments. Unless it returns,
+    `target` holds no state.
+    """
+    if type(shards) is not int or shards < 1:
+        raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
+    refuse_too_many_shards(shards)
+    started = time.monotonic()
+    old = state_to_rescale(source)
+    placement = Placement(old, shards, key_of, trust_keys, keeps_shards=shards == old.shards)
+    placement.check()
+    numbers = routing_numbers(shards, shards) if routing is None else tuple(routing)
+    if len(set(numbers)) != shards:
+        raise ValueError(f"routing must be {shards} different numbers, not {numbers}")
+    new = replace(old, state_id=new_state_id(), shards=shards, routing=numbers, initial_state=True)
+    meter = Meter(on_progress)
+    move = _Move(old, new, placement, work_dir, meter)
+    written = None if dry_run else TargetShards(target, new, memory_bytes)
+    if written is not None:
+        claim_target(target, f"state {old.state_id} with {old.shards} shards", new)
+    expected = move.read(source, pointers, written)
+    deltas = 0
+    if written is not None:
+        made = carried_over(pointers, new.state_id, written.deltas)
+        move.check(target, made, expected)
+        complete_target(target, new, made)
+        deltas = sum(len(pointer.deltas) for pointer in made)
+    report = RescaleReport(
+        old.state_id,
+        old.shards,
+        None if dry_run else new.state_id,
+        shards,
+        {
+            store: StoreReport(tuple(t.entries for t in tallies), tuple(t.size_bytes for t in tallies))
+            for store, tallies in expected.items()
+        },
+        deltas,
+        time.monotonic() - started,
+    )
+    _LOG.info("%s", report)
+    return report
+
+
+class _Pass(NamedTuple):
+    """Some of the stores, and in which order their old shards are read."""
+
+    shards: tuple[int, ...]
+    stores: list[StoreSpec]
+
+
+@dataclass(frozen=True)
+class _Move:
+    """One rescaling, of the state `old` to `new`."""
+
+    old: StateMetadata
+    new: StateMetadata
+    placement: Placement
+    work_dir: str | None
+    meter: Meter
+
+    def read(self, source: DurableLocation, pointers: Sequence[CommitPointer], written: TargetShards | None) -> Tallies:
+        """Read all entries, have them written, and return what must be found in the new shards then."""
+        expected = {spec.name: [Tally() for _ in range(self.new.shards)] for spec in self.old.stores}
+        copies: Tallies = {name: [] for name in self.old.global_stores}
+        passes = self._passes(pointers)
+        self.meter.begin("reading", sum(len(order) for order, _ in passes))
+        for order, specs in passes:
+            for shard in order:
+                with self._opened(self.old, source, pointers[shard]) as batch:
+                    for spec in specs:
+                        if spec.name in copies:
+                            self._read_global(spec, batch, copies[spec.name], expected[spec.name], written)
+                        else:
+                            self._read_store(spec, batch, expected[spec.name], written)
+                if written is not None:
+                    # In one delta with versions of another shard, these would expire by that one's time.
+                    written.flush()
+                self.meter.shard_done()
+        return expected
+
+    def check(self, target: DurableLocation, pointers: Sequence[CommitPointer], expected: Tallies) -> None:
+        """Read the new shards as a query would; raise StateCheckError unless they hold what they must."""
+        self.meter.begin("checking", len(pointers))
+        for pointer in pointers:
+            with self._opened(self.new, target, pointer) as batch:
+                for spec in self.new.stores:
+                    found = Tally()
+                    for writes in self._writes(spec, batch):
+                        if spec.name not in self.new.global_stores:
+                            self.placement.check_new(spec, pointer.shard, writes)
+                        found.add(writes)
+                    _check_equal(spec, pointer.shard, expected[spec.name][pointer.shard], found)
+            self.meter.shard_done()
+
+    def _passes(self, pointers: Sequence[CommitPointer]) -> list[_Pass]:
+        """Return in which order old shards are read for which stores, such that replaying loses no version.
+
+        A delta's puts of versions let expire what is older than its latest one by the retention. So those of the shard
+        that is furthest ahead come first: none that follows lets expire more than its own shard had.
+        """
+        passes: dict[tuple[int, ...], _Pass] = {}
+        in_any_order = []
+        for spec in self.old.stores:
+            if spec.kind is not StoreKind.VERSIONED:
+                in_any_order.append(spec)
+                continue
+            times_ms = [pointer.store_times_ms.get(spec.name, -1) for pointer in pointers]
+            order = tuple(sorted(range(len(pointers)), key=lambda shard: -times_ms[shard]))
+            passes.setdefault(order, _Pass(order, [])).stores.append(spec)
+        first = next(iter(passes), tuple(range(len(pointers))))
+        passes.setdefault(first, _Pass(first, [])).stores.extend(in_any_order)
+        return list(passes.values())
+
+    def _read_store(
+        self, spec: StoreSpec, batch: ShardBatch, expected: list[Tally], written: TargetShards | None
+    ) -> None:
+        for writes in self._writes(spec, batch):
+            by_shard: dict[int, list[LogicalWrite]] = {}
+            targets = self.placement.new_shards(spec, batch.pointer.shard, writes)
+            for target, write in zip(targets, writes, strict=True):
+                by_shard.setdefault(target, []).append(write)
+            for target, belonging in by_shard.items():
+                size_bytes = expected[target].add(belonging)
+                if written is not None:
+                    written.put(target, spec.name, belonging, size_bytes)
+
+    def _read_global(
+        self,
+        spec: StoreSpec,
+        batch: ShardBatch,
+        copies: list[Tally],
+        expected: list[Tally],
+        written: TargetShards | None,
+    ) -> None:
+        """Give all new shards what the first shard that is read has; the others must have the same."""
+        copy = Tally()
+        for writes in self._writes(spec, batch):
+            size_bytes = copy.add(writes)
+            if not copies:
+                for target, tally in enumerate(expected):
+                    tally.add(writes)
+                    if written is not None:
+                        written.put(target, spec.name, writes, size_bytes)
+        copies.append(copy)
+        _check_equal(spec, batch.pointer.shard, copies[0], copy)
+
+    def _writes(self, spec: StoreSpec, batch: ShardBatch) -> Iterator[list[LogicalWrite]]:
+        stream_time_ms = batch.pointer.store_times_ms.get(spec.name, -1)
+        for writes in logical_writes(spec, batch.stores[spec.name].bytes, stream_time_ms):
+            yield writes
+            self.meter.add(len(writes))
+
+    @contextmanager
+    def _opened(
+        self, metadata: StateMetadata, location: DurableLocation, pointer: CommitPointer
+    ) -> Iterator[ShardBatch]:
+        """Hand out a shard as it was committed, in a local copy that is nobody else's and gone afterwards."""
+        with TemporaryDirectory(prefix="statestore-rescale-", dir=self.work_dir) as directory:
+            # All on disk, also what a query keeps in memory: it need not fit here.
+            state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory(directory))
+            with state.open(pointer) as batch:
+                yield batch
+
+
+def _check_equal(spec: StoreSpec, shard: int, expected: Tally, found: Tally) -> None:
+    if expected != found:
+        raise StateCheckError(spec.name, shard=shard, expected=str(expected), found=str(found))

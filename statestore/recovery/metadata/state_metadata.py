@@ -1,0 +1,322 @@
+"""`statestore.json`: what is fixed when a query first starts on a state location.
+
+{"format": 1 | 2, "state_id": str, "shards": int, "shard_by": "key" | "partition",
+ "routing": [int, ...],                 the group key under which Spark holds each shard
+ "stores": [StoreSpec as JSON, ...],
+ "topology": [node as JSON, ...],       empty until the first start, if the state was made by a tool
+ "wall_clock": bool,                    whether Spark's timers are in use; not there means false
+ "initial_state": true,                 format 2: shards start from their initial pointers, see `initial_state`
+ "generation": int}                     how often this was replaced; not there means 0, as do releases without it
+
+Format 2 is written for a state that has initial pointers, and for no other: releases that know format 1 alone would
+start such a state empty, so they must refuse it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from statestore.bytestore.kinds.families import older_formats
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.upgrades.opening import is_downgrade, refuse_skipped_step
+from statestore.errors import (
+    DurableFileCorruptedError,
+    FormatError,
+    ShardCountChangedError,
+    StateUnfinishedError,
+    StoreFormatError,
+    TopologyChangedError,
+)
+from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.metadata.agreement import agree, forget_agreements, may_be_agreed
+from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers
+
+_LOG = logging.getLogger(__name__)
+_FORMAT = 1
+_FORMAT_WITH_INITIAL_STATE = 2
+METADATA_NAME = "statestore.json"
+UNFINISHED_NAME = "unfinished.json"
+"""Marks a location that a tool is filling: see `new_state`."""
+ENTRY_KEYS = "entry_keys"
+"""The field of a node that says what the keys of its stores are made of, of stores whose keys the library makes."""
+
+
+@dataclass(frozen=True)
+class StateMetadata:
+    """The fixed facts of one state: shard count and placement, stores, and the topology that made it."""
+
+    state_id: str
+    shards: int
+    shard_by: str
+    routing: tuple[int, ...]
+    stores: tuple[StoreSpec, ...]
+    topology: tuple[dict[str, Any], ...]
+    wall_clock: bool = False
+    initial_state: bool = False
+    """Whether a shard of which Spark's state has recorded nothing starts from `initial_pointer`, not from nothing."""
+    generation: int = 0
+    """How often what is recorded was replaced."""
+
+    @property
+    def global_stores(self) -> frozenset[str]:
+        """The names of the stores of which every shard holds all."""
+        sources = {node["name"] for node in self.topology if node.get("global")}
+        fed = (node for node in self.topology if sources.intersection(node.get("parents", ())))
+        return frozenset(str(store) for node in fed for store in node.get("stores", ()))
+
+    def to_json(self) -> str:
+        """Return the content of `statestore.json`."""
+        fields = {
+            "format": _FORMAT_WITH_INITIAL_STATE if self.initial_state else _FORMAT,
+            "state_id": self.state_id,
+            "shards": self.shards,
+            "shard_by": self.shard_by,
+            "routing": self.routing,
+            "stores": [spec.to_json() for spec in self.stores],
+            "topology": self.topology,
+            "wall_clock": self.wall_clock,
+            **({"initial_state": True} if self.initial_state else {}),
+            **({"generation": self.generation} if self.generation else {}),
+        }
+        return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: bytes, where: str) -> StateMetadata:
+        """Return what `to_json` gave. Raises DurableFileCorruptedError."""
+        try:
+            fields = json.loads(text)
+            if fields["format"] not in (_FORMAT, _FORMAT_WITH_INITIAL_STATE):
+                raise FormatError("state metadata", f"format {fields['format']!r}; this release knows 1 and 2")
+            initial_state = fields.get("initial_state", False)
+            if (initial_state is True) != (fields["format"] == _FORMAT_WITH_INITIAL_STATE):
+                raise FormatError("state metadata", f"format {fields['format']!r} with initial_state {initial_state!r}")
+            return cls(
+                path_part(fields["state_id"]),
+                whole_number(fields["shards"], 1),
+                str(fields["shard_by"]),
+                tuple(whole_number(route, 0) for route in fields["routing"]),
+                tuple(StoreSpec.from_json(spec) for spec in fields["stores"]),
+                tuple(_node(node) for node in fields["topology"]),
+                fields.get("wall_clock", False) is True,
+                initial_state is True,
+                whole_number(fields.get("generation", 0), 0),
+            )
+        except (*MALFORMED, FormatError) as cause:
+            raise DurableFileCorruptedError(where, problem=f"is not readable state metadata ({cause!r})") from cause
+
+
+def _node(fields: Any) -> dict[str, Any]:
+    """Return a node of the topology, of which name, parents and stores are looked at. Raises ValueError."""
+    node = dict(fields)
+    for name in ("parents", "stores"):
+        if not isinstance(node.get(name, []), list):
+            raise ValueError(f"{name} of a node must be a list, not {node[name]!r}")
+    if not isinstance(node.get(ENTRY_KEYS, {}), dict):
+        raise ValueError(f"{ENTRY_KEYS} of a node must be an object, not {node[ENTRY_KEYS]!r}")
+    if not isinstance(node["name"], str):
+        raise ValueError(f"the name of a node must be text, not {node['name']!r}")
+    return node
+
+
+def read_metadata(location: DurableLocation) -> StateMetadata | None:
+    """Return the metadata of the state in `location`, None if there is no state yet."""
+    data = location.read(METADATA_NAME)
+    return None if data is None else StateMetadata.from_json(data.to_pybytes(), location.path(METADATA_NAME))
+
+
+def settle_metadata(
+    location: DurableLocation, asked: StateMetadata, *, accept_topology_change: bool = False
+) -> StateMetadata:
+    """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
+
+    The first start on a state that a tool made takes its identity, number of shards and stores, and records the rest.
+    A store whose format is one to which the recorded one can be upgraded is recorded anew, and so is what the keys of a
+    node's stores are made of, if an older release did not record it. With `accept_topology_change`, so are changed
+    processors, sources and sinks and added stores. Of starts at the same time one records, and the others find that.
+    Raises LocationNotWritableError, LocationBusyError, StateUnfinishedError, ShardCountChangedError, StoreFormatError,
+    TopologyChangedError.
+    """
+    is_writable = False
+    while True:
+        recorded = read_metadata(location)
+        generation = 0 if recorded is None else recorded.generation + 1
+        if recorded is not None and may_be_agreed(location, generation):
+            # What is recorded may be out of date: a start that was slow has recorded again what came before. So what
+            # was accepted is asked for, and nothing new.
+            settled = recorded
+        else:
+            settled = _settled(location, recorded, asked, accept_topology_change=accept_topology_change)
+            if settled == recorded:
+                if not is_writable:
+                    location.check_writable()
+                return recorded
+        content = replace(settled, generation=generation).to_json().encode()
+        agreed = agree(location, generation, content, partial(_is_changed, location, recorded))
+        # If it was recorded meanwhile, or is what another start has asked for, that is looked at like any other.
+        if agreed is not None:
+            location.write(METADATA_NAME, agreed)
+            is_writable = True
+            forget_agreements(location, generation)
+
+
+def _is_changed(location: DurableLocation, recorded: StateMetadata | None) -> bool:
+    """Return whether something else is recorded by now. Raises StateUnfinishedError."""
+    # The mark is looked for first: it goes when the metadata is there.
+    unfinished = location.read(UNFINISHED_NAME) if recorded is None else None
+    found = read_metadata(location)
+    if found is None and unfinished is not None:
+        _refuse_unfinished(location)
+    return found != recorded
+
+
+def _settled(
+    location: DurableLocation, recorded: StateMetadata | None, asked: StateMetadata, *, accept_topology_change: bool
+) -> StateMetadata:
+    """Return what is to be recorded; it is what `recorded` is if nothing is to be changed."""
+    if recorded is None:
+        _refuse_unfinished(location)
+        return asked
+    _check_placement(location, recorded, asked)
+    if not recorded.topology:
+        # Made by a tool, which knows stores only. Spark has no state yet, so nothing hangs on the rest.
+        _check_stores(location, recorded, asked)
+        added = {spec.name for spec in asked.stores} - {spec.name for spec in recorded.stores}
+        if added:
+            _LOG.warning("%s: a tool made this state without the stores %s: they begin empty", location, sorted(added))
+        return replace(
+            asked,
+            state_id=recorded.state_id,
+            initial_state=recorded.initial_state,
+            generation=recorded.generation,
+        )
+    _check_wall_clock(location, recorded, asked)
+    _check_stores(location, recorded, asked)
+    differences = _differences(recorded, asked)
+    if not differences and recorded.stores == asked.stores and recorded.topology == asked.topology:
+        return recorded
+    if differences and not accept_topology_change:
+        raise TopologyChangedError(
+            str(location),
+            differences=differences,
+            remedy="Undo the change, or accept it with accept_topology_change=True (state is kept, added stores start "
+            "empty), or start anew with a new state_location and a new checkpoint",
+        )
+    return replace(recorded, stores=asked.stores, topology=asked.topology)
+
+
+def metadata_of_stores(stores: Iterable[StoreSpec], shards: int, shard_by: str) -> StateMetadata:
+    """Return the metadata of a new state with initial pointers of which only the stores are known yet.
+
+    Raises TooManyShardsError.
+    """
+    refuse_too_many_shards(shards)
+    return StateMetadata(
+        new_state_id(),
+        shards,
+        shard_by,
+        routing_numbers(shards, shards),
+        tuple(sorted(stores, key=lambda spec: spec.name)),
+        topology=(),
+        initial_state=True,
+    )
+
+
+def new_state_id() -> str:
+    """Return an identity for a new state, different from every other."""
+    return uuid.uuid4().hex
+
+
+def _refuse_unfinished(location: DurableLocation) -> None:
+    data = location.read(UNFINISHED_NAME)
+    if data is None:
+        return
+    try:
+        made_from = str(json.loads(data.to_pybytes())["from"])
+    except MALFORMED:
+        made_from = "what can't be read any more"
+    raise StateUnfinishedError(str(location), made_from=made_from)
+
+
+def _check_placement(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
+    if recorded.shards != asked.shards:
+        raise ShardCountChangedError(str(location), recorded=recorded.shards, asked=asked.shards)
+    if recorded.shard_by != asked.shard_by:
+        raise TopologyChangedError(
+            str(location),
+            differences=[f"records were placed by {recorded.shard_by}, now by {asked.shard_by}"],
+            remedy=f'Start with shard_by="{recorded.shard_by}", or with a new state_location and a new checkpoint',
+        )
+
+
+def _check_wall_clock(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
+    """Spark fixes whether an operator has timers at the first start. One that has them can do without."""
+    if asked.wall_clock and not recorded.wall_clock:
+        raise TopologyChangedError(
+            str(location),
+            differences=["a processor schedules punctuation by the wall clock, and none did at the first start"],
+            remedy="Spark can't give timers to a query that started without: use STREAM_TIME, or start anew with a new "
+            "state_location and a new checkpoint",
+        )
+
+
+def _check_stores(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:
+    wanted = {spec.name: spec for spec in asked.stores}
+    for spec in recorded.stores:
+        now = wanted.get(spec.name)
+        if now is None:
+            raise TopologyChangedError(
+                str(location),
+                differences=[f"store {spec.name!r} ({spec.describe()}) is gone"],
+                remedy="Its state would be lost: put the store back, or start anew with a new state_location and a "
+                "new checkpoint",
+            )
+        if now != spec and not _is_upgrade(spec, now):
+            remedy = "Use the builder it was made with, or start anew with a new state_location and a new checkpoint"
+            if is_downgrade(spec, now):
+                remedy += (
+                    f"; or start so on what `upgrade-tools downgrade {location} TARGET --to {now.format.describe()} "
+                    f"--store {now.name} --pointers FILE` makes of it"
+                )
+            raise StoreFormatError(
+                spec.name,
+                recorded=spec.describe(),
+                asked=now.describe(),
+                where=str(location),
+                remedy=remedy,
+            )
+        refuse_skipped_step(spec.format, now, str(location), spec.name)
+
+
+def _is_upgrade(recorded: StoreSpec, asked: StoreSpec) -> bool:
+    """Return whether a store can go on as `asked`: all the same but its format, which is newer."""
+    newer = recorded.format in older_formats(asked.kind, asked.format)
+    return newer and replace(recorded, format=asked.format) == asked
+
+
+def _differences(recorded: StateMetadata, asked: StateMetadata) -> list[str]:
+    before = {str(node["name"]): node for node in recorded.topology}
+    for node in asked.topology:
+        known_before = before.get(str(node["name"]))
+        if known_before is not None and ENTRY_KEYS not in known_before and ENTRY_KEYS in node:
+            # An older release did not record it; it says what has been there all along.
+            before[str(node["name"])] = {**known_before, ENTRY_KEYS: node[ENTRY_KEYS]}
+    after = {str(node["name"]): node for node in asked.topology}
+    known = {spec.name for spec in recorded.stores}
+    return [
+        *(f"{before[name]['type']} {name!r} is gone" for name in before if name not in after),
+        *(f"{after[name]['type']} {name!r} is new" for name in after if name not in before),
+        *(
+            f"{name!r} was {before[name]}, is {after[name]}"
+            for name in after
+            if after[name] != before.get(name, after[name])
+        ),
+        *(f"store {spec.name!r} is new" for spec in asked.stores if spec.name not in known),
+    ]

@@ -1,0 +1,133 @@
+"""Brings committed deltas into the stores of a copy, on whatever engine they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from statestore.bytestore.kinds.segments import Segments
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.versioned_rows import VersionedRows
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.write_sets.spilling import SpillSpace
+from statestore.bytestore.write_sets.write_set import WriteSet
+from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import restore_stored
+from statestore.recovery.commit.changelog import ChangelogRecord
+from statestore.recovery.commit.delta import Delta, DeltaInfo, changelog_records
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content, digest, file_digest
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.restore.progress import RestoreProgress
+
+_READ_AT_ONCE_BYTES: Final = 8 << 20
+"""Larger deltas are copied to local disk and read from there."""
+
+
+@dataclass
+class CommittedStore:
+    """A store of a copy: what it is, its bytes, and what it took to bring them up to date."""
+
+    spec: StoreSpec
+    bytes: ByteStore
+    restored_records: int = 0
+    restore_ns: int = 0
+
+
+def restore(
+    location: DurableLocation,
+    pointer: CommitPointer,
+    applied: int,
+    stores: Mapping[str, CommittedStore],
+    space: SpillSpace,
+    progress: RestoreProgress | None = None,
+) -> None:
+    """Apply the deltas of the pointer after the first `applied` ones, oldest first, to `stores`, and let expire.
+
+    Records of stores that are not among `stores` are left out: another engine holds them. A delta too large for memory
+    goes through `space`. Raises DurableFileMissingError, DurableFileCorruptedError.
+    """
+    missing = pointer.deltas[applied:]
+    first_version = pointer.version - len(missing) + 1
+    for version, file in enumerate(missing, first_version):
+        with open_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version), space) as delta:
+            _apply(delta, stores, progress)
+        if progress is not None:
+            progress.read(file.size_bytes)
+    if missing:
+        for name, time_ms in pointer.store_times_ms.items():
+            if name in stores:
+                Segments(stores[name].bytes, *stores[name].spec.retention).advance(time_ms)
+
+
+@contextmanager
+def open_delta(location: DurableLocation, file: DurableFile, expected: DeltaInfo, space: SpillSpace) -> Iterator[Delta]:
+    """Open a delta that a commit pointer names, checking size, checksum and what it says it is.
+
+    Raises DurableFileMissingError, DurableFileCorruptedError.
+    """
+    where = location.path(file.name)
+    with ExitStack() as opened:
+        source: Any = None
+        if file.size_bytes <= _READ_AT_ONCE_BYTES:
+            source = location.read(file.name)
+            if source is not None:
+                check_content(where, file, source.size, digest(source))
+        else:
+            path = space.make_directory() / "fetched.arrow"
+            if location.fetch(file.name, path):
+                opened.callback(path.unlink)
+                check_content(where, file, path.stat().st_size, file_digest(path))
+                source = opened.enter_context(pa.memory_map(str(path)))
+        if source is None:
+            raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
+        delta = Delta(source, where)
+        if delta.info != expected:
+            raise DurableFileCorruptedError(where, problem=f"is {delta.info}, wanted was {expected}")
+        yield delta
+
+
+def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: RestoreProgress | None) -> None:
+    times_ms = {name: delta.logged(name).stream_time_ms for name in stores}
+    for name, batch in delta.batches():
+        store = stores.get(name)
+        if store is None:
+            continue
+        started_ns = time.perf_counter_ns()
+        try:
+            if store.spec.kind is StoreKind.VERSIONED:
+                written_as, records = delta.logged(name).format, changelog_records(batch)
+                times_ms[name] = replay_versions(store.spec, store.bytes, written_as, times_ms[name], records)
+            else:
+                store.bytes.write(delta.changes(store.spec, batch))
+        except FormatError as cause:
+            raise DurableFileCorruptedError(
+                delta.where, problem=f"has a record that can't be one of store {name!r}: {cause}"
+            ) from cause
+        store.restored_records += batch.num_rows
+        if progress is not None:
+            progress.restored(name, delta.info.version, batch.num_rows)
+        store.restore_ns += time.perf_counter_ns() - started_ns
+
+
+def replay_versions(
+    spec: StoreSpec,
+    store: ByteStore,
+    written_as: StoreFormat,
+    stream_time_ms: int,
+    records: Iterable[ChangelogRecord],
+) -> int:
+    """Put versions as they were put when they were logged; return the store's stream time after them."""
+    pending = WriteSet(store)
+    segments = Segments(pending, *spec.retention, stream_time_ms)
+    rows = VersionedRows(pending, segments)
+    for key, value, timestamp_ms, header_bytes in records:
+        stored = restore_stored(written_as, spec.format, value, timestamp_ms, header_bytes)
+        rows.put(key, stored, timestamp_ms)
+    pending.apply_to(store)
+    return segments.stream_time_ms

@@ -1,0 +1,146 @@
+"""Garbage: files of a shard that no retained version needs.
+
+Judged from one commit pointer, which is known to be committed, and what the names of the files say. It is safe while
+the query runs, and in whatever task, because nothing is removed that is newer than the oldest version which a retained
+pointer can be restored from:
+- a file newer than the pointer may be of a batch that is under way;
+- one that the pointer does not name may be of an attempt that lost, and Spark may still come to take that attempt's
+  pointer: its state stores write the files of a version over those of another attempt;
+- it may be committed in another copy of the checkpoint, which another run went on from;
+- an upload may yet become a snapshot, while it is newer than the newest one of the pointer.
+What a later run than the pointer's has written is not ours to judge, however old.
+
+A run that goes back to an older version needs files that are garbage by then. So a collection is announced before it
+looks for fences of later runs: see `run_fences` for why none of both can miss the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from statestore.errors import DurableFileMissingError
+from statestore.recovery.commit.manifest import read_manifest
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_files import DurableEntry
+from statestore.recovery.location.shard_files import (
+    Written,
+    delta_directory,
+    new_collection_name,
+    parse_collection_name,
+    parse_delta_name,
+    parse_fence_name,
+    parse_snapshot_name,
+    snapshot_directory,
+)
+
+_LOG = logging.getLogger(__name__)
+_KEPT_FENCES: Final = 16
+"""A run whose fence is gone would take over anew, so the last ones stay."""
+
+
+class GarbageFile(NamedTuple):
+    """A file that can be removed, and why."""
+
+    name: str
+    size_bytes: int
+    reason: str
+
+
+def find_garbage(
+    location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int
+) -> list[GarbageFile]:
+    """Return what of the shard can be removed, given a committed pointer, as the run of this epoch sees it.
+
+    Needed is what restores one of the last `retained_versions` versions. Raises LocationError, and what reading a
+    manifest raises: nothing is judged without all of them.
+    """
+    floor = pointer.needed_since(retained_versions)
+
+    def is_past(written: Written | None) -> bool:
+        return written is not None and written.epoch <= epoch and written.version <= floor
+
+    entries = location.entries(delta_directory(pointer.shard))
+    garbage = []
+    for entry in entries:
+        # What a writer that was killed has left has the name of what it was to be in front.
+        written = parse_delta_name(entry.name.rsplit(".", 2)[0] if entry.is_partial else entry.name)
+        if is_past(written):
+            garbage.append(GarbageFile(entry.name, entry.size_bytes, f"no retained version needs deltas up to {floor}"))
+    # The pointer names older ones until the next is made.
+    retained = [snapshot for snapshot in pointer.snapshots if snapshot.version >= floor]
+    needed = {snapshot.manifest.name for snapshot in retained}
+    for snapshot in retained:
+        try:
+            manifest = read_manifest(location, pointer, snapshot)
+        except DurableFileMissingError:
+            if snapshot in pointer.snapshots[-2:]:
+                raise
+            # Collected since, by a later pointer than this. What is shared with newer ones stands in theirs, too.
+            continue
+        needed.update(file.durable.name for file in manifest.files)
+    for directory in location.directories(snapshot_directory(pointer.shard)):
+        if is_past(parse_snapshot_name(directory)):
+            files = (entry for entry in location.entries(directory) if entry.name not in needed)
+            garbage.extend(GarbageFile(file.name, file.size_bytes, "no retained snapshot has it") for file in files)
+    over = (entry for entry in entries if is_past(parse_collection_name(entry.name)))
+    # These last: what they announce, of which all that is left is garbage here too, is removed by then.
+    announced = [
+        GarbageFile(entry.name, entry.size_bytes, "announces a collection that was broken off") for entry in over
+    ]
+    return [*garbage, *_old_fences(entries), *announced]
+
+
+def _old_fences(entries: Iterable[DurableEntry]) -> Iterator[GarbageFile]:
+    fences = sorted((fence, entry) for entry in entries if (fence := parse_fence_name(entry.name)) is not None)
+    for _, entry in fences[:-_KEPT_FENCES]:
+        yield GarbageFile(entry.name, entry.size_bytes, "a fence long past")
+
+
+def remove_garbage(location: DurableLocation, garbage: Iterable[GarbageFile]) -> None:
+    """Remove files that `find_garbage` found, and snapshot directories that are empty then. Raises LocationError."""
+    directories = set()
+    for file in garbage:
+        location.delete(file.name)
+        directory = file.name.rpartition("/")[0]
+        if parse_snapshot_name(directory) is not None:
+            directories.add(directory)
+    for directory in directories:
+        location.remove_directory(directory)
+
+
+@contextmanager
+def announced_collection(
+    location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int
+) -> Iterator[list[str]]:
+    """Announce that what `find_garbage` finds for the same is removed; hand out the shard's names as they are then.
+
+    Nothing may be removed if they show that another run has entered the shard. Raises LocationError.
+    """
+    announcement = new_collection_name(pointer.shard, pointer.needed_since(retained_versions), epoch)
+    location.write(announcement, b"")
+    try:
+        yield location.names(delta_directory(pointer.shard))
+    finally:
+        location.delete(announcement)
+
+
+def collect_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int) -> int:
+    """Remove what `find_garbage` finds, and return how many bytes that were; nothing if a later run has entered.
+
+    Raises LocationError.
+    """
+    garbage = find_garbage(location, pointer, epoch, retained_versions)
+    if not garbage:
+        return 0
+    with announced_collection(location, pointer, epoch, retained_versions) as names:
+        if any(fence.epoch > epoch for name in names if (fence := parse_fence_name(name)) is not None):
+            _LOG.info("shard %d: garbage is left to the run that has taken over", pointer.shard)
+            return 0
+        remove_garbage(location, garbage)
+    size_bytes = sum(file.size_bytes for file in garbage)
+    _LOG.info("shard %d: removed %d files of garbage, %.1f MB", pointer.shard, len(garbage), size_bytes / 1e6)
+    return size_bytes

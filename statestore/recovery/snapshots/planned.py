@@ -1,0 +1,238 @@
+"""A snapshot on its way, as files in the shard's local directory.
+
+    digests.json              checksums of tables that were uploaded: tables never change
+    snapshot-failures         a byte for each time that it went wrong, until a batch counts them
+    last-snapshot-failure     what went wrong last, for people
+    snapshot/checkpoint/      the database, as hard links
+    snapshot/plan.json        what it is, where it goes, and which files belong to it
+    snapshot/uploaded.jsonl   what is there already: an upload that was cut off goes on behind it
+    snapshot/result.json      the manifest's file: the upload is complete
+
+Whoever uses them holds the lock that SnapshotUpload takes. Each has a checksum (see `checked_json`): what is damaged on
+the local disk must not get into a snapshot.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from statestore.errors import FormatError
+from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.recovery.commit.figures import SnapshotFigures
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, file_digest
+from statestore.recovery.local.checked_json import (
+    checked_json,
+    parse_checked_json,
+    read_checked_json,
+    write_checked_json,
+)
+from statestore.recovery.location.recorded_names import path_part
+from statestore.recovery.location.shard_files import new_snapshot_name, parse_snapshot_name, snapshot_directory
+
+TABLE: Final = ".sst"
+_MOST_TOLD: Final = 1_000
+
+
+@dataclass(frozen=True)
+class UploadPlan:
+    """A checkpoint of one version that waits to be uploaded."""
+
+    copy: str
+    """The name of the local copy that it was made of."""
+    state_id: str
+    shard: int
+    version: int
+    delta: str
+    base: str | None
+    """The manifest of the snapshot that files are shared with."""
+    directory: str
+    """Where in the durable location new files go."""
+    entries: Mapping[str, int]
+    files: Mapping[str, int]
+    """The size of each file of the checkpoint."""
+
+    def fits(self, pointer: CommitPointer) -> bool:
+        """Return whether a pointer can name the snapshot: newer than all it has, of its own history, base retained."""
+        newest = pointer.snapshots[-1].version if pointer.snapshots else 0
+        place = self.version - pointer.base_version
+        written = parse_snapshot_name(self.directory)
+        return (
+            (self.state_id, self.shard) == (pointer.state_id, pointer.shard)
+            and self.version > newest
+            and 0 <= place < len(pointer.chain)
+            and pointer.chain[place] == self.delta
+            and (self.base is None or self.base in [snapshot.manifest.name for snapshot in pointer.snapshots[-2:]])
+            and self.directory.rpartition("/")[0] == snapshot_directory(self.shard)
+            and written is not None
+            and written.version == self.version
+        )
+
+
+class PlannedSnapshot:
+    """The snapshot that is under way in a shard's local directory, if any."""
+
+    def __init__(self, shard_dir: Path) -> None:
+        self.shard_dir = shard_dir
+        self.checkpoint = shard_dir / "snapshot" / "checkpoint"
+        self._home = shard_dir / "snapshot"
+        self._plan = self._home / "plan.json"
+        self._uploaded = self._home / "uploaded.jsonl"
+        self._result = self._home / "result.json"
+        self._digests = shard_dir / "digests.json"
+        self._failures = shard_dir / "snapshot-failures"
+        self._last_failure = shard_dir / "last-snapshot-failure"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a snapshot that was begun."""
+        return self._home.exists()
+
+    def begin(
+        self,
+        pointer: CommitPointer,
+        epoch: int,
+        copy: str,
+        make_checkpoint: Callable[[str], None],
+        entries: Mapping[str, int],
+    ) -> UploadPlan:
+        """Make a checkpoint of the local copy `copy`, which is at the version of `pointer`, and plan its upload."""
+        self.clear()
+        self._home.mkdir(parents=True)
+        make_checkpoint(str(self.checkpoint))
+        plan = UploadPlan(
+            copy,
+            pointer.state_id,
+            pointer.shard,
+            pointer.version,
+            pointer.head,
+            pointer.snapshots[-1].manifest.name if pointer.snapshots else None,
+            new_snapshot_name(pointer.shard, pointer.version, epoch),
+            dict(entries),
+            self._sizes(),
+        )
+        write_checked_json(self._plan, asdict(plan))
+        return plan
+
+    def plan(self) -> UploadPlan | None:
+        """Return what waits to be uploaded, or was; None if nothing does. Raises FormatError if that can't be told."""
+        try:
+            plan = UploadPlan(**read_checked_json(self._plan))
+            for name in (plan.copy, plan.state_id, *plan.files):
+                path_part(name)
+            return plan
+        except FileNotFoundError:
+            return None
+        except MALFORMED as damage:
+            raise FormatError("plan of a snapshot", f"{self._plan} has other fields: {damage!r}") from damage
+
+    def check_complete(self, plan: UploadPlan) -> None:
+        """Raise FormatError unless the checkpoint has the files that it was made with."""
+        found = self._sizes()
+        if found != plan.files:
+            raise FormatError("checkpoint", f"{self.checkpoint} has {len(found)} files, made with {len(plan.files)}")
+
+    def note_uploaded(self, file: DurableFile) -> None:
+        """Remember that a file need not be sent again."""
+        with open(self._uploaded, "a", encoding="utf-8") as progress:
+            progress.write(checked_json(file) + "\n")
+
+    def uploaded(self) -> Iterator[DurableFile]:
+        """Yield the files that were sent already."""
+        with suppress(FileNotFoundError):
+            for line in self._uploaded.read_bytes().splitlines():
+                # The last line of a process that was killed may be cut.
+                with suppress(FormatError, *MALFORMED):
+                    yield _durable_file(parse_checked_json(line))
+
+    def finish(self, manifest: DurableFile) -> None:
+        """Remember that the upload is complete."""
+        write_checked_json(self._result, manifest)
+
+    def result(self) -> DurableFile | None:
+        """Return the manifest of the snapshot, None if it is not complete. Raises FormatError if that can't be told."""
+        try:
+            return _durable_file(read_checked_json(self._result))
+        except FileNotFoundError:
+            return None
+        except MALFORMED as damage:
+            raise FormatError("result of a snapshot", f"{self._result} has other fields: {damage!r}") from damage
+
+    def figures(self, manifest: DurableFile) -> SnapshotFigures:
+        """Return the figures of a snapshot that is complete."""
+        uploaded_bytes = manifest.size_bytes + sum(file.size_bytes for file in self.uploaded())
+        elapsed_ns = self._result.stat().st_mtime_ns - self._plan.stat().st_mtime_ns
+        return SnapshotFigures(finished=1, uploaded_bytes=uploaded_bytes, elapsed_ms=max(0, elapsed_ns) / 1e6)
+
+    def note_failure(self, problem: str) -> None:
+        """Remember, for `take_failures` and `last_failure`, that it went wrong once more."""
+        self.note_problem(problem)
+        with open(self._failures, "ab") as failures:
+            failures.write(b"!")
+
+    def note_problem(self, problem: str) -> None:
+        """Remember, for `last_failure`, what went wrong."""
+        told = f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}: {problem}"
+        self._last_failure.write_text(told[:_MOST_TOLD], encoding="utf-8")
+
+    def last_failure(self) -> str | None:
+        """Return when and how it went wrong last on this machine, None if it never did."""
+        try:
+            with open(self._last_failure, encoding="utf-8", errors="replace") as told:
+                return told.read(_MOST_TOLD)
+        except FileNotFoundError:
+            return None
+
+    def take_failures(self) -> int:
+        """Return how often it went wrong since this was last asked."""
+        try:
+            count = self._failures.stat().st_size
+            self._failures.unlink()
+        except FileNotFoundError:
+            return 0
+        return count
+
+    def clear(self) -> None:
+        """Give up the snapshot that is under way; what was uploaded is garbage."""
+        # Moved away first: half of a checkpoint must not stand beside its plan.
+        with suppress(FileNotFoundError):
+            os.rename(self._home, self._home.with_name(f"snapshot.discarded-{uuid.uuid4().hex}"))
+        for doomed in self.shard_dir.glob("snapshot.discarded-*"):
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    def table_digests(self, plan: UploadPlan) -> dict[str, str]:
+        """Return the checksum of each table of the checkpoint, by name: to recognise them, not to record it."""
+        known = self._known_digests()
+        tables = [self.checkpoint / name for name in plan.files if name.endswith(TABLE)]
+        return {table.name: known.get(_identity(table)) or file_digest(table) for table in tables}
+
+    def save_digests(self, files: Mapping[str, str]) -> None:
+        """Remember the checksums of the checkpoint's tables, by name."""
+        write_checked_json(self._digests, {_identity(self.checkpoint / name): check for name, check in files.items()})
+
+    def _known_digests(self) -> Mapping[str, str]:
+        try:
+            return dict(read_checked_json(self._digests))
+        except (FileNotFoundError, FormatError, *MALFORMED):
+            # All is hashed anew then.
+            return {}
+
+    def _sizes(self) -> dict[str, int]:
+        return {path.name: path.stat().st_size for path in sorted(self.checkpoint.iterdir())}
+
+
+def _durable_file(fields: list[object]) -> DurableFile:
+    name, size_bytes, check = fields
+    return DurableFile(str(name), whole_number(size_bytes, 0), str(check))
+
+
+def _identity(path: Path) -> str:
+    status = path.stat()
+    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
