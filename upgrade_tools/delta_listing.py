@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from statestore.errors import DurableFileMissingError
+from statestore.format.header_bytes import decode_headers
 from statestore.recovery.commit.delta import Delta, decode_delta
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.byte_text import shown
@@ -28,7 +29,7 @@ def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:
     records, listed = _listed(delta, limit)
     yield f"{file}: state {info.state_id}, shard {info.shard}, makes version {info.version}, {records} records"
     for record in listed:
-        headers = "  ".join(f"{printable(header['key'])}={shown(header['value'])}" for header in record["headers"])
+        headers = "  ".join(f"{printable(key)}={shown(value)}" for key, value in decode_headers(record["header_bytes"]))
         value = "tombstone" if record["value"] is None else shown(record["value"])
         line = f"{record['store']}  {shown(record['key'])} -> {value}  timestamp {record['timestamp']}  {headers}"
         yield f"  {line.rstrip()}"
@@ -52,7 +53,7 @@ def delta_document(file: str, delta: Delta, limit: int) -> dict[str, Any]:
                 "key": record["key"].hex(),
                 "value": _hex(record["value"]),
                 "timestamp": record["timestamp"],
-                "headers": [[header["key"], _hex(header["value"])] for header in record["headers"]],
+                "headers": [[key, _hex(value)] for key, value in decode_headers(record["header_bytes"])],
             }
             for record in listed
         ],

@@ -218,12 +218,12 @@ def test_an_end_that_failed_is_final_too(space: SpillSpace) -> None:
 @pytest.mark.parametrize(
     "metadata",
     [
-        '{"format":2,"state_id":"s","shard":1e999,"version":1}',
-        '{"format":2,"state_id":"s","shard":0,"version":1e999}',
-        '{"format":2,"state_id":"s","shard":-1,"version":1}',
-        '{"format":2,"state_id":"s","shard":0,"version":1,"stores":{"a":{"format":"PLAIN","stream_time_ms":1e999}}}',
-        '{"format":2,"state_id":"s","shard":0,"version":1,"stores":{"a":{"format":["PLAIN"],"stream_time_ms":1}}}',
-        '{"format":2,"state_id":"s","shard":0,"version":1,"stores":[]}',
+        '{"format":3,"state_id":"s","shard":1e999,"version":1}',
+        '{"format":3,"state_id":"s","shard":0,"version":1e999}',
+        '{"format":3,"state_id":"s","shard":-1,"version":1}',
+        '{"format":3,"state_id":"s","shard":0,"version":1,"stores":{"a":{"format":"PLAIN","stream_time_ms":1e999}}}',
+        '{"format":3,"state_id":"s","shard":0,"version":1,"stores":{"a":{"format":["PLAIN"],"stream_time_ms":1}}}',
+        '{"format":3,"state_id":"s","shard":0,"version":1,"stores":[]}',
         "[" * 100_000,
     ],
     ids=lambda metadata: metadata[:100],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from golden_state import sharded_state
+from golden_state import LENIENT, sharded_state
 from shards import Shard, stored
 from statestore.bytestore.kinds.contents import stored_entries
 from statestore.errors import CommitPointerError
@@ -209,3 +209,27 @@ def test_fences_say_which_line_each_pointer_is_on(tmp_path: Path) -> None:
     line = Histories(fences).current
     assert [line.holds(head_written(pointer)) for pointer in pointers] == [True, False, False, True, True, True]
     assert [up_to for name in names if (up_to := parse_collection_name(name))] == [(1, 1)]
+
+
+GOLDEN_6 = GOLDEN.with_name("state-6")
+
+
+def test_the_bytes_of_headers_come_back_as_they_were_put(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN_6 / "state", tmp_path / "state")
+    state = sharded_state(tmp_path)
+    pointer = state.pointer(0, json.dumps(json.loads((GOLDEN_6 / "pointers.json").read_text())[-1]))
+    with state.open(pointer) as batch:
+        found = {
+            name: {
+                entry.key: entry.header_bytes
+                for entry in stored_entries(batch.stores[name].spec, batch.stores[name].bytes)
+            }
+            for name in ("headed", "windows", "sessions", "headed-versions")
+        }
+    lenient = {b"lenient %d" % number: header_bytes for number, header_bytes in enumerate(LENIENT)}
+    assert found == {
+        "headed": lenient,
+        "windows": {b"a": b"", **lenient},
+        "sessions": {b"a": KEPT, **lenient},
+        "headed-versions": {b"a": b"", b"b": b"", **lenient},
+    }

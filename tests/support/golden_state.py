@@ -4,6 +4,7 @@ Run once for each format, never again for one that was released: `python tests/s
 state-1 was written by the release before windows, sessions and versions; what it holds stands in its test. state-4 has
 snapshots: `python tests/support/golden_state.py DIRECTORY snapshots`. state-5 has fences that name what their runs went
 on from, and what a collection announces that was broken off: `python tests/support/golden_state.py DIRECTORY lines`.
+state-6 has deltas with the bytes of headers: `python tests/support/golden_state.py DIRECTORY header-bytes`.
 """
 
 import json
@@ -50,6 +51,10 @@ BUILDERS = (
     ),
 )
 HEADERS = Headers([("trace", b"\x00\xff"), ("trace", None), ("ä", b"")])
+
+
+LENIENT = (b"\x02\x82\x00a\x02b", b"\x02\x02a\x02b behind the last one", b"\x00")
+"""Header bytes that Kafka reads as `a=b`, twice, and as none, and would write shorter."""
 
 
 def topology() -> Topology:
@@ -123,6 +128,17 @@ def later_batch(stores: dict) -> None:
     stores["plain"].put("a", "1")
 
 
+def batch_of_lenient_headers(stores: dict) -> None:
+    """Put headers whose bytes have a shorter form into a store of each kind that has headers, and delete one."""
+    for number, header_bytes in enumerate(LENIENT):
+        headers, key = Headers.from_bytes(header_bytes), f"lenient {number}"
+        stores["headed"].put(key, ValueTimestampHeaders("1", 5, headers))
+        stores["windows"].put(key, ValueTimestampHeaders("1", 12, headers), 60)
+        stores["sessions"].put(Windowed(key, 70, 80), AggregationWithHeaders("s", headers))
+        stores["headed-versions"].put(key, "v", 95, headers)
+    stores["headed"].put("a", None)
+
+
 def write_lines(home: Path) -> None:
     """Write three versions of a run, two of one that went back to the first, one of its restart; and the pointers."""
     state = sharded_state(home)
@@ -140,15 +156,19 @@ def write_lines(home: Path) -> None:
     (home / "pointers.json").write_text(json.dumps(recorded, indent=1) + "\n")
 
 
-def main(home: Path, *, snapshots: bool) -> None:
-    """Write the first two batches of shard 0, with snapshots some more, and the pointers after each."""
+def main(home: Path, *, snapshots: bool, header_bytes: bool) -> None:
+    """Write the first two batches of shard 0, with snapshots some more, and the pointers after each.
+
+    For `header_bytes` the second one is another.
+    """
     state = sharded_state(
         home, RecoveryOptions(snapshot_every_deltas=2 if snapshots else 50, snapshot_budget_ms=60_000)
     )
     nodes = ({"type": "source", "name": "in", "topics": None},)
     settle_metadata(state.location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
     pointers = [state.pointer(0, None)]
-    for operations in (first_batch, second_batch, *([later_batch] * 4 if snapshots else [])):
+    second = batch_of_lenient_headers if header_bytes else second_batch
+    for operations in (first_batch, second, *([later_batch] * 4 if snapshots else [])):
         pointers.append(run_batch(state, pointers[-1], operations))
     recorded = [json.loads(pointer.to_json()) for pointer in pointers[1:]]
     (home / "pointers.json").write_text(json.dumps(recorded, indent=1) + "\n")
@@ -158,4 +178,4 @@ if __name__ == "__main__":
     if "lines" in sys.argv[2:]:
         write_lines(Path(sys.argv[1]))
     else:
-        main(Path(sys.argv[1]), snapshots="snapshots" in sys.argv[2:])
+        main(Path(sys.argv[1]), snapshots="snapshots" in sys.argv[2:], header_bytes="header-bytes" in sys.argv[2:])

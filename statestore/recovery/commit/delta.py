@@ -1,16 +1,18 @@
 """Delta files: the changelog of one shard and batch, as an Arrow IPC file that any Arrow reader can open.
 
-    store      dictionary<int32, string>     which store the record belongs to
-    key        binary                        the store's key, as Kafka Streams would send it to the changelog topic
-    value      binary, null = tombstone      the plain value, without timestamp or headers
-    timestamp  int64                         see `changelog`
-    headers    list<struct<key, value>>      likewise
+    store         dictionary<int32, string>   which store the record belongs to
+    key           binary                      the store's key, as Kafka Streams would send it to the changelog topic
+    value         binary, null = tombstone    the plain value, without timestamp or headers
+    timestamp     int64                       see `changelog`
+    header_bytes  binary                      likewise, in KIP-1271's encoding, as the store had them
 
 Schema metadata `statestore.delta` is a JSON object: format, state_id, shard, version, and
 "stores": {name: {"format": StoreFormat by name, "stream_time_ms": of the store, before the batch}}.
 A record batch holds records of one store, in order; a store may have several, also with others between them, and it may
 be listed without having any. Of several records with one key the last one counts, but for versioned stores: theirs are
 all there, in the order in which they were put.
+
+Formats 1 and 2 had a column `headers` of list<struct<key, value>>, which is encoded when it is read.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from statestore.bytestore.chunks import steps
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import Change
 from statestore.errors import DurableFileCorruptedError, FormatError
-from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
+from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import join_columns, split_columns
@@ -45,17 +47,17 @@ from statestore.recovery.location.recorded_names import path_part
 
 T = TypeVar("T")
 
-DELTA_FORMAT = 2
+DELTA_FORMAT = 3
 METADATA_KEY = b"statestore.delta"
-SCHEMA = pa.schema(
-    [
-        pa.field("store", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("value", pa.binary()),
-        pa.field("timestamp", pa.int64(), nullable=False),
-        pa.field("headers", HEADERS_TYPE, nullable=False),
-    ]
+_RECORD: Final = (
+    pa.field("store", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+    pa.field("key", pa.binary(), nullable=False),
+    pa.field("value", pa.binary()),
+    pa.field("timestamp", pa.int64(), nullable=False),
 )
+SCHEMA: Final = pa.schema([*_RECORD, pa.field("header_bytes", pa.binary(), nullable=False)])
+_SCHEMA_OF_LISTS: Final = pa.schema([*_RECORD, pa.field("headers", HEADERS_TYPE, nullable=False)])
+_SCHEMAS: Final = {1: _SCHEMA_OF_LISTS, 2: _SCHEMA_OF_LISTS, DELTA_FORMAT: SCHEMA}
 _MAX_BATCH_ROWS: Final = 4_096
 """Fewer if they are large: a record batch is held in memory several times while it is encoded or restored."""
 
@@ -111,7 +113,7 @@ class DeltaWriter:
         figures = self.figures.get(name, StoreFigures())
         for keys, values, timestamps, header_bytes in _columns(changelog):
             store = pa.DictionaryArray.from_arrays(pa.repeat(number, len(keys)), self._names)
-            columns = [store, keys, values, timestamps, decode_header_column(header_bytes)]
+            columns = [store, keys, values, timestamps, header_bytes]
             self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
             sizes = [column.total_values_length for column in (keys, values, header_bytes)]
             counted = StoreFigures(len(keys) - values.null_count, values.null_count, *sizes)
@@ -199,11 +201,14 @@ class Delta:
         with self._damage():
             self._reader = pa.ipc.open_file(source)
             recorded = (self._reader.schema.metadata or {}).get(METADATA_KEY)
-            if recorded is None or not self._reader.schema.equals(SCHEMA):
+            if recorded is None:
                 raise FormatError("delta", f"its schema is not a delta's: {self._reader.schema}")
             metadata = json.loads(recorded)
-            if metadata["format"] not in (1, DELTA_FORMAT):
+            self._schema = _SCHEMAS.get(metadata["format"])
+            if self._schema is None:
                 raise FormatError("delta", f"it has format {metadata['format']!r}, this release knows {DELTA_FORMAT}")
+            if not self._reader.schema.equals(self._schema):
+                raise FormatError("delta", f"its schema is not that of its format: {self._reader.schema}")
             shard, version = (whole_number(metadata[field], 0) for field in ("shard", "version"))
             self.info = DeltaInfo(path_part(metadata["state_id"]), shard, version)
             self.stores = {
@@ -236,9 +241,7 @@ class Delta:
         """Yield what the records of a batch change in a store that is not versioned, in its format and layout."""
         written_as = self.logged(spec.name).format
         if written_as is spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
-            stored = join_columns(
-                batch.column("value"), batch.column("timestamp"), encode_header_column(batch.column("headers"))
-            )
+            stored = join_columns(*(batch.column(name) for name in ("value", "timestamp", "header_bytes")))
             return zip(physical_keys(spec, batch.column("key")), stored.to_pylist(), strict=True)
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 
@@ -247,6 +250,9 @@ class Delta:
             with self._damage():
                 batch = self._reader.get_batch(number)
                 batch.validate(full=True)
+                if self._schema is _SCHEMA_OF_LISTS:
+                    columns = [*batch.columns[:-1], encode_header_column(batch.column("headers"))]
+                    batch = pa.record_batch(columns, schema=SCHEMA)
             yield batch
 
     @contextmanager
@@ -259,10 +265,8 @@ class Delta:
 
 def changelog_records(batch: pa.RecordBatch) -> Sequence[ChangelogRecord]:
     """Return the records of a batch in order."""
-    columns = (batch.column("key"), batch.column("value"), batch.column("timestamp"))
-    header_bytes = encode_header_column(batch.column("headers"))
-    rows = zip(*(column.to_pylist() for column in (*columns, header_bytes)), strict=True)
-    return [ChangelogRecord(*row) for row in rows]
+    columns = (batch.column(name).to_pylist() for name in ("key", "value", "timestamp", "header_bytes"))
+    return [ChangelogRecord(*row) for row in zip(*columns, strict=True)]
 
 
 def decode_delta(data: pa.Buffer, where: str) -> Delta:

@@ -1,8 +1,8 @@
 """What a store holds, as the writes that make it: which a delta can hold, and another shard's store can take.
 
 The writes of two stores are the same exactly if the stores hold the same. Where bytes can differ and mean the same,
-they are brought into one form: headers into their shortest encoding, as deltas bring them, and the versions of a key
-into one write for each, in order of time.
+they are brought into one form: the size in front of headers into its shortest one, as deltas bring it, and the versions
+of a key into one write for each, in order of time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-import pyarrow as pa
-
 from statestore.bytestore.chunks import steps
 from statestore.bytestore.kinds.segments import (
     LATEST_SEGMENT,
@@ -26,7 +24,6 @@ from statestore.bytestore.kinds.segments import (
 )
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.format.header_columns import decode_header_column, encode_header_column
 from statestore.format.session_key import SESSION_SUFFIX_SIZE, split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored, split_stored
@@ -34,8 +31,8 @@ from statestore.format.versioned_row import decode_latest_row, decode_segment_ro
 from statestore.format.window_key import WINDOW_SUFFIX_SIZE, split_window_key
 
 _MAX_SEGMENT_ID: Final = 2**63 - 1
-_NO_HEADERS: Final = b"\0"
-"""What a value begins with, of a format with headers, that has none."""
+_LONGER_VARINT: Final = b"\x80"
+"""A varint whose first byte is smaller has no other byte, and no shorter form."""
 
 
 class LogicalWrite(NamedTuple):
@@ -65,7 +62,7 @@ def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> It
         skipped = SEGMENT_ID_SIZE if spec.kind.is_segmented else 0
         writes = (logical_write((key[skipped:], stored, None)) for key, stored in store.range(None, None))
     for step in steps(writes):
-        yield _with_shortest_headers(spec.format, step)
+        yield _with_shortest_sizes(spec.format, step)
 
 
 def plain_key(spec: StoreSpec) -> Callable[[bytes], bytes]:
@@ -80,22 +77,20 @@ def plain_key(spec: StoreSpec) -> Callable[[bytes], bytes]:
     return lambda key: key
 
 
-def _with_shortest_headers(store_format: StoreFormat, writes: list[LogicalWrite]) -> list[LogicalWrite]:
+def _with_shortest_sizes(store_format: StoreFormat, writes: list[LogicalWrite]) -> list[LogicalWrite]:
     if store_format not in (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS):
-        return writes
-    if all([stored is None or stored.startswith(_NO_HEADERS) for _, stored, _ in writes]):
-        return writes  # as after an upgrade: no headers have no shorter form
-    parts = [None if write.stored is None else split_stored(store_format, write.stored) for write in writes]
-    header_bytes = pa.array([b"" if part is None else part.header_bytes for part in parts], pa.binary())
-    shortest = encode_header_column(decode_header_column(header_bytes))
-    if shortest.equals(header_bytes):
         return writes
     return [
         write
-        if part is None
-        else write._replace(stored=join_stored(store_format, part.value, part.timestamp_ms or 0, headers))
-        for write, part, headers in zip(writes, parts, shortest.to_pylist(), strict=True)
+        if write.stored is None or write.stored[:1] < _LONGER_VARINT
+        else write._replace(stored=_joined_again(store_format, write.stored))
+        for write in writes
     ]
+
+
+def _joined_again(store_format: StoreFormat, stored: bytes) -> bytes | None:
+    value, timestamp_ms, header_bytes = split_stored(store_format, stored)
+    return join_stored(store_format, value, timestamp_ms or 0, header_bytes or b"")
 
 
 class Interval(NamedTuple):

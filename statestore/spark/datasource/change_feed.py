@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import ChangesUnavailableError, DurableFileCorruptedError, FormatError
+from statestore.format.header_columns import decode_header_column
 from statestore.format.session_key import split_session_key
 from statestore.format.window_key import MAX_TIME_MS, split_window_key
 from statestore.recovery.commit.delta import DeltaInfo
@@ -133,10 +134,11 @@ class ChangeScan:
             "key": keys,
             "value": records.column("value"),
             "timestamp_ms": records.column("timestamp"),
-            "headers": records.column("headers"),
             "start_ms": starts_ms,
             "end_ms": ends_ms,
         }
+        if self.with_headers:
+            columns["headers"] = decode_header_column(records.column("header_bytes"))
         schema = _WITH_HEADERS if self.with_headers else _WITHOUT_HEADERS
         return pa.record_batch([columns[field.name].cast(field.type) for field in schema], schema=schema)
 
