@@ -1,7 +1,7 @@
 """statestore: a header-aware state store for Spark Structured Streaming.
 
 Records keep their Kafka headers inside state. Formats, names and semantics are those of Kafka Streams (KIP-1271).
-The Spark side is `statestore.spark.stateful` and `statestore.spark.reader`; everything else is here.
+The Spark side is `statestore.spark`; everything else is here.
 """
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from statestore.processor.description import NodeDescription, SubtopologyDescription, TopologyDescription
+from statestore.processor.node_graph import NodeGraph
 from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
-
-if TYPE_CHECKING:
-    from statestore.processor.topology import Topology
 
 _Node: TypeAlias = "SourceNode | ProcessorNode | SinkNode"
 
 
-def describe(topology: Topology) -> TopologyDescription:
-    """Return the description of a topology."""
-    nodes = topology.nodes
-    ids = _subtopology_ids(topology)
-    sizes = _sizes(topology)
+def describe(graph: NodeGraph) -> TopologyDescription:
+    """Return the description of the topology whose nodes these are."""
+    nodes = graph.nodes
+    ids = _subtopology_ids(graph)
+    sizes = _sizes(graph)
 
     def larger_first(name: str) -> tuple[int, str]:
         return -sizes[name], name
@@ -33,11 +31,11 @@ def describe(topology: Topology) -> TopologyDescription:
                     _described(
                         nodes[name],
                         tuple(sorted(_parents(nodes[name]), key=larger_first)),
-                        tuple(sorted(topology.children(name), key=larger_first)),
+                        tuple(sorted(graph.children(name), key=larger_first)),
                     )
                     for name in groups[number]
                 ),
-                is_global=any(topology.is_global(name) for name in groups[number]),
+                is_global=any(graph.is_global(name) for name in groups[number]),
             )
             for number in sorted(groups)
         )
@@ -66,32 +64,32 @@ def _described(node: _Node, parents: tuple[str, ...], children: tuple[str, ...])
     return NodeDescription("Sink", node.name, detail, parents, children, topics=(f"chosen by {extractor}",))
 
 
-def _subtopology_ids(topology: Topology) -> dict[str, int]:
+def _subtopology_ids(graph: NodeGraph) -> dict[str, int]:
     """Return the number of each node's sub-topology: nodes are in one if edges or stores connect them.
 
     A global store connects nobody: everyone may read it.
     """
-    root = {name: name for name in topology.nodes}
+    root = {name: name for name in graph.nodes}
 
     def find(name: str) -> str:
         while root[name] != name:
             name = root[name]
         return name
 
-    for name, node in topology.nodes.items():
+    for name, node in graph.nodes.items():
         for parent in _parents(node):
             root[find(name)] = find(parent)
     users: dict[str, str] = {}
-    for name, processor in topology.processors.items():
+    for name, processor in graph.processors.items():
         for store in processor.stores:
             root[find(name)] = find(users.setdefault(store, name))
     numbers: dict[str, int] = {}
-    return {name: numbers.setdefault(find(name), len(numbers)) for name in topology.nodes}
+    return {name: numbers.setdefault(find(name), len(numbers)) for name in graph.nodes}
 
 
-def _sizes(topology: Topology) -> dict[str, int]:
+def _sizes(graph: NodeGraph) -> dict[str, int]:
     """Return how many paths lead down from each node: the measure by which Kafka orders nodes."""
     sizes: dict[str, int] = {}
-    for name in reversed(topology.nodes):
-        sizes[name] = 1 + sum(sizes[child] for child in topology.children(name))
+    for name in reversed(graph.nodes):
+        sizes[name] = 1 + sum(sizes[child] for child in graph.children(name))
     return sizes

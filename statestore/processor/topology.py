@@ -11,12 +11,13 @@ from statestore.errors import TopologyError
 from statestore.format.serde import Serde
 from statestore.processor.describe import describe
 from statestore.processor.description import TopologyDescription
+from statestore.processor.node_graph import NodeGraph
 from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode, TopicNameExtractor
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
 
-class Topology:
+class Topology(NodeGraph):
     """A graph of sources, processors, state stores and sinks, declared from the sources down.
 
     Parents must be there before their children, so a cycle can't be declared. Every method returns the topology, and
@@ -24,11 +25,7 @@ class Topology:
     """
 
     def __init__(self) -> None:
-        self.nodes: dict[str, SourceNode | ProcessorNode | SinkNode] = {}
-        """All nodes, in the order they were added: parents before children."""
-        self.sources: dict[str, SourceNode] = {}
-        self.processors: dict[str, ProcessorNode] = {}
-        self.sinks: dict[str, SinkNode] = {}
+        super().__init__()
         self.store_builders: dict[str, StoreBuilder[Any]] = {}
         self.global_stores: dict[str, str] = {}
         """The topic that feeds each global store."""
@@ -111,11 +108,6 @@ class Topology:
         self.global_stores[builder.name] = topic
         return self
 
-    def is_global(self, name: str) -> bool:
-        """Return whether a node feeds a global store."""
-        source = self.sources.get(self.processors[name].parents[0] if name in self.processors else name)
-        return source is not None and source.is_global
-
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
         """Attach state stores that were added before to a processor."""
         node = self.processors.get(processor)
@@ -153,11 +145,6 @@ class Topology:
             name, topic, self._checked_parents(name, parents), key_serde, value_serde
         )
         return self
-
-    def children(self, parent: str) -> list[str]:
-        """Return the names of the nodes below `parent`, in the order they were added."""
-        below = (node for node in self.nodes.values() if not isinstance(node, SourceNode))
-        return [node.name for node in below if parent in node.parents]
 
     def describe(self) -> TopologyDescription:
         """Return what the topology looks like: `str` of it is Kafka's text, `to_mermaid` draws it."""

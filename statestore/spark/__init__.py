@@ -1,12 +1,13 @@
 """The bridge to Spark Structured Streaming: pack, shard call, unpack, and two drivers of the same call."""
 
+from statestore.spark.checkpoint_pointers import committed_pointers_option, read_pointers
 from statestore.spark.datasource.source import register_data_source
 from statestore.spark.datasource.writer import InitialState, write_initial_state
 from statestore.spark.each_record import for_each_record
 from statestore.spark.figures import BatchFigures, ShardFigures, batch_figures
 from statestore.spark.listener import StateStoreListener
 from statestore.spark.per_key import HeaderStatefulProcessor, per_key_topology
-from statestore.spark.reader import committed_pointers_option, read_pointers, read_store
+from statestore.spark.reader import read_store
 from statestore.spark.rescale import rescale
 from statestore.spark.source_offsets import read_source_offsets
 from statestore.spark.stateful import stateful

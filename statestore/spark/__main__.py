@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from statestore.errors import StateStoreError
-from statestore.spark.reader import recorded_pointers
+from statestore.spark.checkpoint_pointers import recorded_pointers
 from statestore.spark.source_offsets import read_source_offsets
 
 

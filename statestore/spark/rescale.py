@@ -17,7 +17,7 @@ from statestore.recovery.making.rescale import DEFAULT_MEMORY_BYTES, committed_p
 from statestore.recovery.making.rescale import rescale as rescale_location
 from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
 from statestore.recovery.metadata.routing import routing_numbers
-from statestore.spark.reader import read_pointers
+from statestore.spark.checkpoint_pointers import read_pointers
 from statestore.spark.source_offsets import SourceOffsets, read_source_offsets
 
 

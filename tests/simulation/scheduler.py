@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any
 
-from statestore.testing.faults.plan import FileKind
+from statestore.testing.faults.fault import FileKind
 from tests.simulation.decisions import Decisions, Effect
 
 _UNIQUE = re.compile(r"[0-9a-f]{32}")

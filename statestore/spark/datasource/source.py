@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
+from statestore.spark.checkpoint_pointers import recorded_pointers
 from statestore.spark.datasource.change_feed import (
     CHANGE_SCHEMA,
     CHANGE_SCHEMA_WITHOUT_HEADERS,
@@ -36,7 +37,6 @@ from statestore.spark.datasource.options import ReadOptions
 from statestore.spark.datasource.selection import EVERYTHING, Selection, condition_of
 from statestore.spark.datasource.store_scan import STORE_SCHEMA, STORE_SCHEMA_WITHOUT_HEADERS, StoreScan
 from statestore.spark.datasource.writer import StateWriter
-from statestore.spark.reader import recorded_pointers
 from statestore.spark.source_offsets import read_source_offsets
 
 FORMAT_NAME = "headerstate"

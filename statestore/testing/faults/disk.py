@@ -15,9 +15,9 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from statestore.recovery.location.local_disk import LocalDisk
+from statestore.testing.faults.fault import Effect, Point
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.journal import FaultJournal
-from statestore.testing.faults.plan import Effect, Point
 
 _NOTES = "disk"
 _KEPT = "kept"

@@ -1,4 +1,4 @@
-"""Draws fault plans: tables of what can happen where, and how often a small query gets there.
+"""Draws the faults of a plan: tables of what can happen where, and how often a small query gets there.
 
 The occurrences are those of a query of four micro-batches in two shards: a fault that is drawn beyond what a query does
 never fires, and the soak counts such plans apart.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Final, NamedTuple
 
-from statestore.testing.faults.plan import UNTIL_IT_FAILS, Effect, Fault, FaultPlan, FileKind, Point
+from statestore.testing.faults.fault import UNTIL_IT_FAILS, Effect, Fault, FileKind, Point
 
 _FAILS: Final = (Effect.ERROR_BEFORE, Effect.ERROR_AFTER)
 _DIES: Final = (Effect.KILL_BEFORE, Effect.KILL_AFTER)
@@ -76,14 +76,17 @@ _PLACES_BETWEEN_RUNS: Final = 16
 """How many of the drawn faults are between runs, in the unit of the weights above, where there is a restart."""
 
 
-def draw_plan(seed: int, batches: int) -> FaultPlan:
-    """Return the plan of `seed` for a query of `batches` micro-batches, at least one."""
+def draw_faults(seed: int, batches: int) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
+    """Return how many of the `batches` micro-batches, at least one, come before each start, and the faults of `seed`.
+
+    Raises ValueError for fewer.
+    """
     if batches < 1:
         raise ValueError(f"a query has at least one micro-batch, not {batches}")
     rng = random.Random(seed)
     runs = _runs(rng, batches)
     count = rng.choice((1, 1, 2, 2, 3))
-    return FaultPlan(seed, runs, tuple(fault for _ in range(count) for fault in _faults(rng, len(runs))))
+    return runs, tuple(fault for _ in range(count) for fault in _faults(rng, len(runs)))
 
 
 def _runs(rng: random.Random, batches: int) -> tuple[int, ...]:

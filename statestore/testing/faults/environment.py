@@ -14,11 +14,12 @@ from statestore.processor.ingest import BytesRecord
 from statestore.recovery.location import DurableLocation
 from statestore.testing.faults.damage import damage_local, rot
 from statestore.testing.faults.disk import lose_unsynced
+from statestore.testing.faults.fault import Effect, Fault, FileKind, Point
 from statestore.testing.faults.injector import DISARMED, POWER_OFF, Injector
 from statestore.testing.faults.journal import FaultJournal
 from statestore.testing.faults.local_state import FaultyLocalDirectory
 from statestore.testing.faults.location import FaultyLocation
-from statestore.testing.faults.plan import Effect, Fault, FaultPlan, FileKind, Point
+from statestore.testing.faults.plan import FaultPlan
 
 _LOG = logging.getLogger(__name__)
 _UNSYNCED_LOCAL_FILES = ("statestore.marker", "plan.json", "result.json", "digests.json")

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from statestore.errors import InjectedFaultError
+from statestore.testing.faults.fault import Effect, Fault, FileKind, Point
 from statestore.testing.faults.journal import FaultJournal, Firing
-from statestore.testing.faults.plan import Effect, Fault, FaultPlan, FileKind, Point
+from statestore.testing.faults.plan import FaultPlan
 
 DISARMED = "disarmed"
 POWER_OFF = "power-off"

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from statestore.testing.faults.fault import Effect, Fault, FileKind, Point
 from statestore.testing.faults.injector import POWER_OFF, fault_text
 from statestore.testing.faults.journal import Firing
-from statestore.testing.faults.plan import Effect, Fault, FaultPlan, FileKind, Point
+from statestore.testing.faults.plan import FaultPlan
 
 _DIED: Final = re.compile(
     r"Python worker exited unexpectedly|Python worker process has terminated|EOFException|Connection reset"

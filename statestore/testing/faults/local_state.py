@@ -10,8 +10,8 @@ from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDataba
 from statestore.bytestore.protocol import Change, Pair
 from statestore.errors import LocalDiskFullError, LocalStateCorruptedError, StoreError
 from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.testing.faults.fault import Effect, Fault, Point
 from statestore.testing.faults.injector import Injector
-from statestore.testing.faults.plan import Effect, Fault, Point
 
 
 class FaultyLocalDirectory(LocalDirectory):

@@ -13,8 +13,8 @@ from statestore.errors import LocationError, LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableEntry, DurableLocation
 from statestore.testing.faults.damage import flipped, rot
 from statestore.testing.faults.disk import FaultyDisk
+from statestore.testing.faults.fault import Effect, Point
 from statestore.testing.faults.injector import Injector, MakeError
-from statestore.testing.faults.plan import Effect, Point
 
 
 class FaultyLocation(DurableLocation):

@@ -1,0 +1,86 @@
+"""Reads commit pointers out of a checkpoint, with Spark's own state reader. The running query is not disturbed."""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
+
+from statestore.errors import RecoveryError
+from statestore.spark.drivers import POINTER_VARIABLE
+
+
+def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch_id: int | None = None) -> DataFrame:
+    """Return the commit pointers after a batch, one row a shard, as one string column `pointer`.
+
+    `batch_id` is any batch that Spark retains; None is the last committed one. A query with several stateful()
+    operators has those of all; each pointer says which state it belongs to. Raises RecoveryError if the checkpoint has
+    none.
+    """
+    checkpoint = str(checkpoint_location)
+    # Spark's reader of RocksDB state asks the coordinator of state stores, which a session only has once it was asked
+    # for its streaming queries.
+    _ = spark.streams.active
+    found = [
+        pointers
+        for operator in spark.read.format("state-metadata").load(checkpoint).collect()
+        if (pointers := _operator_pointers(spark, checkpoint, operator, batch_id)) is not None
+    ]
+    if not found:
+        raise RecoveryError(checkpoint, "has no stateful() operator that has committed a batch")
+    return reduce(DataFrame.unionAll, found)
+
+
+def recorded_pointers(spark: SparkSession, checkpoint_location: str | Path, batch_id: int | None = None) -> list[str]:
+    """Return the commit pointers after a batch as JSON. Raises RecoveryError if there are none to be read."""
+    try:
+        rows = read_pointers(spark, checkpoint_location, batch_id=batch_id).collect()
+    except (PySparkException, Py4JJavaError) as cause:
+        which = "the last committed batch" if batch_id is None else f"batch {batch_id}"
+        raise RecoveryError(
+            str(checkpoint_location),
+            f"{which} can't be read ({_condition(cause)}). Name the checkpointLocation of the query, and a batch that "
+            "is committed and that Spark still retains (spark.sql.streaming.minBatchesToRetain); set "
+            "spark.sql.streaming.stateStore.checkpointFormatVersion as the query does, for Spark does not record it",
+        ) from cause
+    return [row.pointer for row in rows]
+
+
+def _condition(failure: PySparkException | Py4JJavaError) -> str:
+    """Return Spark's name for what went wrong, which stands in the message only if it went wrong in a task."""
+    if isinstance(failure, PySparkException):
+        return failure.getCondition() or type(failure).__name__
+    named = re.search(r"\[([A-Z][A-Z_.]+)\]", str(failure))
+    return named[1] if named else type(failure).__name__
+
+
+def committed_pointers_option(spark: SparkSession, checkpoint_location: str | Path, batch_id: int | None = None) -> str:
+    """Return the commit pointers after a batch, None for the last one, as the data source's option `pointers` takes it.
+
+    For sessions in which the data source can't read the checkpoint. Raises RecoveryError.
+    """
+    return "\n".join(recorded_pointers(spark, checkpoint_location, batch_id))
+
+
+def _operator_pointers(spark: SparkSession, checkpoint: str, operator: Row, batch_id: int | None) -> DataFrame | None:
+    """Return the pointers that one of the checkpoint's state stores holds, None if it is not one of ours."""
+    reader = spark.read.format("statestore").option("operatorId", operator.operatorId)
+    if batch_id is not None:
+        reader = reader.option("batchId", batch_id)
+    if operator.stateStoreName != "default":
+        return None
+    if operator.operatorName.startswith("transformWithState"):
+        if f'"{POINTER_VARIABLE}"' not in (operator.operatorProperties or ""):
+            return None
+        state = reader.option("stateVarName", POINTER_VARIABLE).load(checkpoint)
+        return state.select(f.col(f"value.{POINTER_VARIABLE}"))
+    if operator.operatorName == "applyInPandasWithState":
+        state = reader.load(checkpoint)
+        fields = state.schema["value"].dataType["groupState"].dataType.names  # type: ignore[index]
+        return state.select(f.col(f"value.groupState.{POINTER_VARIABLE}")) if fields == [POINTER_VARIABLE] else None
+    return None
