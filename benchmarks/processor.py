@@ -19,7 +19,7 @@ from statestore.format.header_bytes import parse_count
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
-from statestore.processor.task_stores import build_stores
+from statestore.processor.task_stores import shard_stores
 from statestore.spark.pack import Pack
 from statestore.spark.record_order import records_in_order
 from workload import STORE, counting_topology, records
@@ -39,7 +39,7 @@ def source_records() -> list[SourceRecord]:
 def loop_s(shard: Shard, inputs: list[SourceRecord]) -> float:
     """Return seconds of a bare loop: the store calls that the processor makes, and what it makes of the values."""
     with shard.state.open(shard.pointer) as batch:
-        store = build_stores(counting_topology(), batch, TaskRecordContext())[STORE]
+        store = shard_stores(counting_topology(), batch, TaskRecordContext())[STORE]
         started = time.perf_counter()
         for record in inputs:
             key, timestamp_ms, value, header_bytes = record[4], record[3], record[5], record[6]
@@ -54,7 +54,7 @@ def task_s(shard: Shard, inputs: list[SourceRecord]) -> float:
     """Return seconds of a task that runs the topology over the same records."""
     with shard.state.open(shard.pointer) as batch:
         topology, context = counting_topology(), TaskRecordContext()
-        task = Task(topology, 0, build_stores(topology, batch, context), context)
+        task = Task(topology, 0, shard_stores(topology, batch, context), context)
         parsed = parse_count()
         started = time.perf_counter()
         task.process(inputs)

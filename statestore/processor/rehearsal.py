@@ -5,6 +5,7 @@ from __future__ import annotations
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
+from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topology import Topology
 
 
@@ -14,9 +15,7 @@ def uses_wall_clock(topology: Topology) -> bool:
     Every `init` runs once, so that what is wrong in one shows here and not in a task. Raises what they raise.
     """
     context = TaskRecordContext()
-    stores = {
-        name: builder.build(MemoryByteStore(name), context=context) for name, builder in topology.store_builders.items()
-    }
+    stores = build_stores(topology, context, lambda name: StoreBacking(MemoryByteStore(name)))
     task = Task(topology, 0, stores, context)
     try:
         return task.next_wall_clock_ms is not None

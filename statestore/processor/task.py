@@ -25,7 +25,6 @@ from statestore.processor.receivers import (
     sink_receiver,
     source_receiver,
 )
-from statestore.processor.task_stores import expire_entries
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.punctuations import RecordedPunctuation, RecordedPunctuations
 from statestore.stores.typed_store import TypedStore
@@ -65,7 +64,7 @@ class Task:
         self._context = context
         self._skip = on_deserialization_error is OnDeserializationError.SKIP
         self._stores = stores
-        self._expiring = expire_entries(topology, stores, context)
+        self._expiring = [store for store in stores.values() if store.stack.expiring is not None]
         self._global_views = {name: stores[name].read_only() for name in topology.global_stores}
         self._punctuations = Punctuations(punctuations or {})
         self._processors: dict[str, Processor] = {}
@@ -116,8 +115,8 @@ class Task:
             self._leave_record("in finish_batch()")
             reporting(name, _finish_batch, self._context)(processor)
         self._leave_record()
-        for layer in self._expiring:
-            layer.delete_expired()
+        for store in self._expiring:
+            store.delete_expired()
 
     def advance_wall_clock(self, now_ms: int) -> int:
         """Set the wall clock, run the punctuators that it makes due, and return how many they were."""

@@ -1,55 +1,67 @@
-"""Builds the stores of a task on a shard's batch, and takes down what they say at its end."""
+"""Builds the stores of a task, and takes down what they say at the end of a batch."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME
+from statestore.bytestore.protocol import ByteStore
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.topology import Topology
+from statestore.recovery.commit.changelog import Changelog
 from statestore.recovery.shard_batch import ShardBatch
-from statestore.stores.expiring import ExpiringLayer
-from statestore.stores.key_value import KeyValueStore
+from statestore.stores.expiring import Expiry
+from statestore.stores.metrics import StoreMetrics
 from statestore.stores.typed_store import TypedStore
 
 _LOG = logging.getLogger(__name__)
 
 
-def build_stores(topology: Topology, batch: ShardBatch, context: RecordContext) -> dict[str, TypedStore]:
-    """Return the topology's stores by name, on the bytes of a batch that logs what is written to them."""
-    stores = {
-        name: topology.store_builders[name].build(
-            store.bytes,
-            changelog=store.changelog,
+class StoreBacking(NamedTuple):
+    """What a driver provides for a store to be built on: its bytes, and what goes with them."""
+
+    inner: ByteStore
+    changelog: Changelog | None = None
+    stream_time_ms: int = NO_STREAM_TIME
+    metrics: StoreMetrics | None = None
+
+
+def build_stores(
+    topology: Topology, context: TaskRecordContext, backing: Callable[[str], StoreBacking]
+) -> dict[str, TypedStore]:
+    """Return the topology's stores by name, each on what `backing` returns for it."""
+    stores: dict[str, TypedStore] = {}
+    # The store that says when the entries of another one expire comes before that.
+    for name, builder in topology.store_builders.items():
+        inner, changelog, stream_time_ms, metrics = backing(name)
+        expiry_store = topology.expiry_stores.get(name)
+        stores[name] = builder.build(
+            inner,
+            changelog=changelog,
             context=context,
-            stream_time_ms=batch.pointer.store_times_ms.get(name, -1),
+            stream_time_ms=stream_time_ms,
+            metrics=metrics,
+            expiry=None if expiry_store is None else Expiry(stores[expiry_store].stack.top, context),
         )
-        for name, store in batch.stores.items()
-    }
+    return stores
+
+
+def shard_stores(topology: Topology, batch: ShardBatch, context: TaskRecordContext) -> dict[str, TypedStore]:
+    """Return the topology's stores by name, on the bytes of a batch that logs what is written to them."""
+    times_ms = batch.pointer.store_times_ms
+
+    def backing(name: str) -> StoreBacking:
+        store = batch.stores[name]
+        return StoreBacking(store.bytes, store.changelog, times_ms.get(name, NO_STREAM_TIME))
+
+    stores = build_stores(topology, context, backing)
     for name, store in stores.items():
         if store.metrics is not None:
             committed = batch.stores[name].committed
             store.metrics.restored(committed.restore_ns, committed.restored_records)
     return stores
-
-
-def expire_entries(
-    topology: Topology, stores: Mapping[str, TypedStore], context: TaskRecordContext
-) -> list[ExpiringLayer]:
-    """Have the entries of stores with a time to live expire; return what deletes those that have."""
-    clocks: dict[str, Callable[[], int]] = {
-        "processing": lambda: context.system_time_ms,
-        "event": lambda: context.stream_time_ms,
-    }
-    layers = []
-    for name, expiry_name in topology.expiry_stores.items():
-        store, times, ttl = stores[name], stores[expiry_name], topology.store_builders[name].time_to_live
-        assert isinstance(store, KeyValueStore)  # with_ttl made sure of it
-        assert isinstance(times, KeyValueStore)
-        assert ttl is not None
-        layers.append(store.expire(times, ttl.ttl_ms, clocks[ttl.clock]))
-    return layers
 
 
 def settle_stores(stores: Mapping[str, TypedStore], batch: ShardBatch) -> None:

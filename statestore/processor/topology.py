@@ -199,6 +199,7 @@ class Topology(NodeGraph):
 
     def _add_builder(self, builder: StoreBuilder[Any]) -> None:
         self._check_builder(builder)
+        builder.use()
         present = self.store_builders.get(builder.name)
         expiry = builder.expiry_store
         if expiry is not None and present is None:

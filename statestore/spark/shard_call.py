@@ -13,7 +13,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.ingest import IngestHook, ingested
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
-from statestore.processor.task_stores import build_stores, settle_stores
+from statestore.processor.task_stores import settle_stores, shard_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.figures import Stopwatch
 from statestore.recovery.commit.punctuations import RecordedPunctuations
@@ -110,7 +110,7 @@ class ShardCall:
         self, batch: ShardBatch, context: TaskRecordContext, spool: BlobSpool, outputs: OutputBlobs, watch: Stopwatch
     ) -> Generator[bytes, None, _Processed]:
         """Run the records of the spool through the topology; the batch can be committed then."""
-        stores = build_stores(self.topology, batch, context)
+        stores = shard_stores(self.topology, batch, context)
         task = Task(
             self.topology,
             batch.pointer.shard,

@@ -18,11 +18,12 @@ from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, Wri
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec
 from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.expiring import EXPIRY_SUFFIX, TimeToLive
+from statestore.stores.expiring import EXPIRY_SUFFIX, ExpiringLayer, Expiry, TimeToLive
 from statestore.stores.key_value import KeyValueStore
-from statestore.stores.lineage import Superseded, superseding
+from statestore.stores.lineage import Derivable, derives
 from statestore.stores.metered import metered
 from statestore.stores.metrics import StoreMetrics
+from statestore.stores.parts import SegmentedParts, StoreParts, StoreStack, VersionedParts
 from statestore.stores.retaining import RetainingLayer
 from statestore.stores.state_serdes import StateSerdes
 from statestore.stores.supplier import BytesStoreSupplier, Duration, KeyValueBytesStoreSupplier
@@ -34,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class StoreBuilder(Superseded, Generic[S]):
+class StoreBuilder(Derivable, Generic[S]):
     """Describes a store, and builds it on the bytes that a driver provides.
 
     A builder is never changed: each `with_` method returns another one. A topology warns where such a one was thrown
@@ -71,6 +72,7 @@ class StoreBuilder(Superseded, Generic[S]):
     @property
     def spec(self) -> StoreSpec:
         """What is recorded of the store."""
+        self.use()
         return replace(self.supplier.spec(self.format), through_timestamped=self.through_timestamped)
 
     @property
@@ -90,19 +92,19 @@ class StoreBuilder(Superseded, Generic[S]):
             self.cache_max_bytes,
         )
 
-    @superseding
+    @derives
     def with_ttl(self, ttl: Duration, clock: str = "processing") -> StoreBuilder[S]:
         """Return a builder of a store whose entries are gone when `ttl` has passed since they were last put.
 
         `clock` is "processing", the wall clock, or "event", the shard's stream time. Entries that were there before the
-        store had a time to live don't expire until they are put again. Holds in a topology: what `build` alone returns
-        knows nothing of it. Raises ValueError unless this is a key-value store, and for illegal arguments.
+        store had a time to live don't expire until they are put again. Raises ValueError unless this is a key-value
+        store, and for illegal arguments.
         """
         if self.supplier.kind is not StoreKind.KEY_VALUE:
             raise ValueError(f"store {self.name!r}: a {self.supplier.kind.value} store has a retention, not a ttl")
         return replace(self, time_to_live=TimeToLive.checked(ttl, clock))
 
-    @superseding
+    @derives
     def with_upgrade_through_timestamped(self) -> StoreBuilder[S]:
         """Return a builder of a store that takes over plain values at once, with no headers and the timestamp -1.
 
@@ -117,7 +119,7 @@ class StoreBuilder(Superseded, Generic[S]):
             )
         return replace(self, through_timestamped=True)
 
-    @superseding
+    @derives
     def with_caching_enabled(self, max_bytes: int = DEFAULT_CACHE_MAX_BYTES) -> StoreBuilder[S]:
         """Return a builder of a store that holds writes back until a flush, or until they exceed `max_bytes`.
 
@@ -133,12 +135,12 @@ class StoreBuilder(Superseded, Generic[S]):
             return self
         return replace(self, caching_enabled=True, cache_max_bytes=max_bytes)
 
-    @superseding
+    @derives
     def with_caching_disabled(self) -> StoreBuilder[S]:
         """Return a builder of a store whose writes go on at once."""
         return replace(self, caching_enabled=False)
 
-    @superseding
+    @derives
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder[S]:
         """Return a builder of a store with a changelog, configured with `config`.
 
@@ -150,17 +152,17 @@ class StoreBuilder(Superseded, Generic[S]):
                 raise TypeError(f"config of the changelog of store {self.name!r} must be text, got {key!r}: {value!r}")
         return replace(self, logging_enabled=True, changelog_config=config)
 
-    @superseding
+    @derives
     def with_logging_disabled(self) -> StoreBuilder[S]:
         """Return a builder of a store without a changelog: its content can't be restored."""
         return replace(self, logging_enabled=False, changelog_config={})
 
-    @superseding
+    @derives
     def with_metrics_enabled(self) -> StoreBuilder[S]:
         """Return a builder of a store that measures its operations."""
         return replace(self, metrics_enabled=True)
 
-    @superseding
+    @derives
     def with_metrics_disabled(self) -> StoreBuilder[S]:
         """Return a builder of a store that measures nothing."""
         return replace(self, metrics_enabled=False)
@@ -173,34 +175,52 @@ class StoreBuilder(Superseded, Generic[S]):
         context: RecordContext | None = None,
         stream_time_ms: int = NO_STREAM_TIME,
         metrics: StoreMetrics | None = None,
+        expiry: Expiry | None = None,
     ) -> S:
         """Return the store on `inner`, whose bytes are those of `spec`.
 
         `changelog` takes down the writes, if logging is enabled; `context` is the record that they are made for;
         `stream_time_ms` the store's stream time so far; `metrics` where operations are measured, if they are at all.
+        Raises ValueError if the store has a time to live, and no `expiry`.
         """
         spec = self.spec
         record = context or NoRecord()
         written_for = WrittenFor(record)
         logged = changelog if self.logging_enabled else None
-        segments = Segments(inner, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
         serdes = StateSerdes(self.name, self.key_serde, self.value_serde)
         entries = EntryCodec(serdes, value_codec(self.format, serdes), record, written_for)
         # Without either, a write is for the record that is being processed, and nobody needs to ask twice.
         differs = self.caching_enabled or entries.keys_with_headers() is not None
         logged_for = written_for if differs else record
-
-        store = inner
-        if spec.kind is StoreKind.VERSIONED:
-            # Its layers see versions, not bytes: it logs by itself.
-            built = self.store_class(store, entries, segments, logged, logged_for)
+        segments = Segments(inner, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
+        if segments is not None and spec.kind is StoreKind.VERSIONED:
+            built = self.store_class(VersionedParts(spec, entries, StoreStack(inner), segments, logged, logged_for))
         else:
-            if segments is not None:
-                store = RetainingLayer(store, segments)
-            if logged is not None:
-                store = ChangeLoggingLayer(store, spec, logged, logged_for)
-            if self.caching_enabled:
-                store = CachingLayer(store, written_for, self.cache_max_bytes)
-            time = () if segments is None else (spec, segments)
-            built = self.store_class(store, entries, *time)
+            stack = self._stack(inner, segments, logged, logged_for, written_for, expiry)
+            parts = StoreParts(spec, entries, stack)
+            built = self.store_class(parts if segments is None else SegmentedParts(spec, entries, stack, segments))
         return metered(built, self.format, metrics or StoreMetrics()) if self.metrics_enabled else built
+
+    def _stack(
+        self,
+        inner: ByteStore,
+        segments: Segments | None,
+        changelog: Changelog | None,
+        logged_for: RecordContext,
+        written_for: WrittenFor,
+        expiry: Expiry | None,
+    ) -> StoreStack:
+        """Return the layers over `inner`; each is over the ones that are named before it."""
+        top = inner
+        retaining = cache = expiring = None
+        if segments is not None:
+            top = retaining = RetainingLayer(top, segments)
+        if changelog is not None:
+            top = ChangeLoggingLayer(top, self.spec, changelog, logged_for)
+        if self.caching_enabled:
+            top = cache = CachingLayer(top, written_for, self.cache_max_bytes)
+        if self.time_to_live is not None:
+            if expiry is None:
+                raise ValueError(f"store {self.name!r} has a time to live: it can't be built without its expiry store")
+            top = expiring = ExpiringLayer(top, self.time_to_live, expiry)
+        return StoreStack(top, retaining, cache, expiring)

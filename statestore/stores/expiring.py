@@ -12,19 +12,16 @@ This is the only module that knows this layout. An entry without either does not
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from statestore.bytestore.engines.prefix_scan import prefix_end
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.errors import FormatError
 from statestore.stores.layer import ByteStoreLayer
 from statestore.stores.supplier import Duration, milliseconds
-
-if TYPE_CHECKING:
-    from statestore.stores.key_value import KeyValueStore
 
 _BY_KEY: Final = b"k"
 _BY_TIME: Final = b"t"
@@ -33,7 +30,6 @@ _LATEST_MS: Final = 2**63 - 1
 _DELETED_AT_LEAST: Final = 1_000
 _DELETED_PER_WRITE: Final = 2
 
-TTL_CLOCKS: Final = ("processing", "event")
 EXPIRY_SUFFIX: Final = "-expiry"
 """Behind the name of a store, the name of the one that says when its entries expire."""
 
@@ -48,15 +44,44 @@ class TimeToLive:
     @classmethod
     def checked(cls, ttl: Duration, clock: str) -> TimeToLive:
         """Return it. Raises ValueError for less than 1 ms and for an unknown clock."""
-        if clock not in TTL_CLOCKS:
-            raise ValueError(f"clock must be one of {', '.join(TTL_CLOCKS)}, not {clock!r}")
+        if clock not in _CLOCKS:
+            raise ValueError(f"clock must be one of {', '.join(_CLOCKS)}, not {clock!r}")
         return cls(milliseconds("ttl", ttl, least=1), clock)
+
+
+class Clocks(Protocol):
+    """The two clocks of a task, in milliseconds since the epoch."""
+
+    @property
+    def system_time_ms(self) -> int:
+        """The wall clock, as the driver sets it."""
+        ...
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The highest timestamp so far."""
+        ...
+
+
+_CLOCKS: Final[Mapping[str, Callable[[Clocks], Callable[[], int]]]] = {
+    "processing": lambda clocks: lambda: clocks.system_time_ms,
+    "event": lambda clocks: lambda: clocks.stream_time_ms,
+}
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """What a store with a time to live is built with, beside its own bytes."""
+
+    times: ByteStore
+    """The outermost layer of the store that its builder's `expiry_store` builds."""
+    clocks: Clocks
 
 
 class ExpiryTimes:
     """When the entries of a store expire, by key and by time, in milliseconds since the epoch."""
 
-    def __init__(self, store: KeyValueStore[bytes, bytes]) -> None:
+    def __init__(self, store: ByteStore) -> None:
         self._store = store
 
     def get(self, key: bytes) -> int | None:
@@ -81,19 +106,18 @@ class ExpiryTimes:
         """Yield keys from `start` to `end`, both inclusive, None = open, with the time of each, as of the call."""
         first = _BY_KEY + (start or b"")
         last = prefix_end(_BY_KEY) if end is None else _BY_KEY + end
-        entries = (self._store.reverse_range if reverse else self._store.range)(first, last)
+        entries = self._store.range(first, last, reverse=reverse)
         return ((key[len(_BY_KEY) :], _time_of(stored)) for key, stored in entries)
 
     def due(self, now_ms: int) -> Iterator[bytes]:
         """Yield the keys of entries that have expired at `now_ms`, earliest first, as of the call."""
         # Times are never negative, so that their bytes are in their order.
         end = prefix_end(_BY_TIME) if now_ms >= _LATEST_MS else _BY_TIME + _TIME.pack(max(now_ms, 0) + 1)
-        with self._store.range(_BY_TIME, end) as entries:
-            for key, _ in entries:
-                time_end = len(_BY_TIME) + _TIME.size
-                if _time_of(key[len(_BY_TIME) : time_end]) > now_ms:
-                    return
-                yield key[time_end:]
+        for key, _ in self._store.range(_BY_TIME, end):
+            time_end = len(_BY_TIME) + _TIME.size
+            if _time_of(key[len(_BY_TIME) : time_end]) > now_ms:
+                return
+            yield key[time_end:]
 
 
 def expiring_key(place: bytes) -> bytes:
@@ -108,11 +132,11 @@ def expiring_key(place: bytes) -> bytes:
 class ExpiringLayer(ByteStoreLayer):
     """Hides entries that have expired, and renews the time of those that are put."""
 
-    def __init__(self, inner: ByteStore, times: ExpiryTimes, ttl_ms: int, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, inner: ByteStore, time_to_live: TimeToLive, expiry: Expiry) -> None:
         super().__init__(inner)
-        self._times = times
-        self._ttl_ms = ttl_ms
-        self._clock_ms = clock_ms
+        self._times = ExpiryTimes(expiry.times)
+        self._ttl_ms = time_to_live.ttl_ms
+        self._clock_ms = _CLOCKS[time_to_live.clock](expiry.clocks)
         self._writes = 0
 
     def get(self, key: bytes) -> bytes | None:

@@ -5,7 +5,7 @@ What a store holds of a key is its codec's choice: a plain value, a ValueAndTime
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from statestore.bytestore.chunks import steps
@@ -14,7 +14,6 @@ from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.serde import Serde
 from statestore.headers import Headers
-from statestore.stores.expiring import ExpiringLayer, ExpiryTimes
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator
@@ -128,17 +127,9 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
         self._inner.put(key_bytes, None)
         return None if stored is None else self._decode(stored)
 
-    def expire(self, times: KeyValueStore[bytes, bytes], ttl_ms: int, clock_ms: Callable[[], int]) -> ExpiringLayer:
-        """Have entries expire `ttl_ms` after they are put; `times` holds when. Return what deletes those that have."""
-        below = self._inner.inner if isinstance(self._inner, ExpiringLayer) else self._inner
-        layer = ExpiringLayer(below, ExpiryTimes(times), ttl_ms, clock_ms)
-        self._inner = layer
-        self._made_of = (layer, *self._made_of[1:])
-        return layer
-
     def read_only(self) -> ReadOnlyKeyValueStore[K, V]:
         """Return a view of the store that has its methods to read, and no other ones."""
-        return ReadOnlyKeyValueStore(*self._made_of)
+        return ReadOnlyKeyValueStore(self._parts)
 
 
 class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):

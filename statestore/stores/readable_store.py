@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, TypeVar
 
-from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
-from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.iterator import StoreIterator
+from statestore.stores.parts import StoreParts
 
 E = TypeVar("E")
 
 WRITES: Final = frozenset({"put", "put_value", "put_if_absent", "put_all", "delete", "remove"})
-_OF_THE_STORE_ITSELF: Final = frozenset({"close", "flush", "upgrade_progress", "finish_upgrade"})
+_OF_THE_STORE_ITSELF: Final = frozenset({"close", "flush", "delete_expired", "upgrade_progress", "finish_upgrade"})
 
 
 class ReadableStore:
     """A store of typed keys and values over bytes, or a view of one. Raises StoreClosedError once it is closed."""
 
-    def __init__(self, inner: ByteStore, entries: EntryCodec) -> None:
-        self.name = inner.name
-        self._made_of: tuple[Any, ...] = (inner, entries)
-        self._inner = inner
+    _parts: StoreParts
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._parts = parts
+        self._inner = parts.stack.top
+        self.name = self._inner.name
+        entries = parts.entries
         serdes, codec = entries.serdes, entries.values
         keys = entries.keys_with_headers()
         self._keys = keys

@@ -32,13 +32,3 @@ class RetainingLayer(ByteStoreLayer):
         """Apply all changes to live segments in order."""
         for key, value in changes:
             self.put(key, value)
-
-
-def dropped_records(store: ByteStore) -> int:
-    """Return how many writes to the layers of `store` came too late."""
-    below: object = store
-    while below is not None:
-        if isinstance(below, RetainingLayer):
-            return below.dropped_records
-        below = getattr(below, "inner", None)
-    return 0

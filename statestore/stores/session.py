@@ -10,16 +10,14 @@ from collections.abc import Generator
 from operator import index
 from typing import Any, Generic, TypeVar, overload
 
-from statestore.bytestore.kinds.segments import Segments, segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers import Headers
-from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
+from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
@@ -48,10 +46,11 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
     end of the session; within one in the order of the serialized keys, then of end and start.
     """
 
-    def __init__(self, inner: ByteStore, entries: EntryCodec, spec: StoreSpec, segments: Segments) -> None:
-        super().__init__(inner, entries)
-        self._segments = segments
-        self._made_of = (inner, entries, spec, segments)
+    _parts: SegmentedParts
+
+    def __init__(self, parts: SegmentedParts) -> None:
+        super().__init__(parts)
+        self._segments = parts.segments
 
     @property
     def stream_time_ms(self) -> int:
@@ -217,7 +216,7 @@ class SessionStore(ReadOnlySessionStore[K, A], TypedStore):
 
     def read_only(self) -> ReadOnlySessionStore[K, A]:
         """Return a view of the store that has its methods to read, and no other ones."""
-        return ReadOnlySessionStore(*self._made_of)
+        return ReadOnlySessionStore(self._parts)
 
 
 class ReadOnlySessionStoreWithHeaders(ReadOnlySessionStore[K, AggregationWithHeaders[A]]):
@@ -239,4 +238,4 @@ class SessionStoreWithHeaders(
 
     def read_only(self) -> ReadOnlySessionStoreWithHeaders[K, A]:
         """Return a view of the store that has its methods to read, and no other ones."""
-        return ReadOnlySessionStoreWithHeaders(*self._made_of)
+        return ReadOnlySessionStoreWithHeaders(self._parts)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from statestore.bytestore.protocol import ByteStore, Change
+from statestore.bytestore.protocol import Change
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.upgrades.upgrading import UpgradeProgress, upgradable
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
-from statestore.stores.caching import CachingLayer
 from statestore.stores.codec import ValueCodec
-from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.expiring import ExpiringLayer
 from statestore.stores.metrics import StoreMetrics
+from statestore.stores.parts import StoreParts, StoreStack
 from statestore.stores.readable_store import WRITES, ReadableStore
-from statestore.stores.retaining import dropped_records
 
 T = TypeVar("T")
 
@@ -27,37 +25,42 @@ class TypedStore(ReadableStore):
     metrics: StoreMetrics | None = None
     """Where the operations are measured; None if they are not."""
 
-    def __init__(self, inner: ByteStore, entries: EntryCodec) -> None:
-        super().__init__(inner, entries)
-        self.record_context: RecordContext = entries.record
+    def __init__(self, parts: StoreParts) -> None:
+        super().__init__(parts)
+        self.record_context: RecordContext = parts.entries.record
         """The record that is being processed: whose timestamp and headers `put_value` writes."""
-        self._encode = entries.values.encode
+        self._encode = parts.entries.values.encode
         if self._keys is not None:
             for name in WRITES.intersection(dir(type(self))):
                 setattr(self, name, self._keys.ending(getattr(self, name)))
 
     @property
+    def stack(self) -> StoreStack:
+        """The byte stores below."""
+        return self._parts.stack
+
+    @property
     def dropped_records(self) -> int:
         """How many writes of windows or sessions came too late, so that they were not stored."""
-        return dropped_records(self._inner)
+        retaining = self.stack.retaining
+        return 0 if retaining is None else retaining.dropped_records
 
     def with_codec(self, store_class: Callable[..., T], change: Callable[[ValueCodec], ValueCodec]) -> T:
         """Return a store of another class on the bytes and layers of this one, whose values go through another codec.
 
         It is not measured, and closed with this one.
         """
-        inner, entries, *rest = self._all_made_of()
-        return store_class(inner, entries._replace(values=change(entries.values)), *rest)
-
-    def _all_made_of(self) -> tuple[Any, ...]:
-        """Return what the class of the store itself is made of; `_made_of` is what its view is made of."""
-        return self._made_of
+        entries = self._parts.entries
+        return store_class(replace(self._parts, entries=entries._replace(values=change(entries.values))))
 
     def flush(self) -> None:
         """Pass on what a cache holds back; nothing without one."""
-        below = self._inner.inner if isinstance(self._inner, ExpiringLayer) else self._inner
-        if isinstance(below, CachingLayer):
-            below.flush()
+        if self.stack.cache is not None:
+            self.stack.cache.flush()
+
+    def delete_expired(self) -> int:
+        """Delete some of the entries whose time to live has passed, and return how many; 0 without one."""
+        return 0 if self.stack.expiring is None else self.stack.expiring.delete_expired()
 
     def upgrade_progress(self) -> UpgradeProgress:
         """Return how many entries of an older format were moved since the store was opened, and how many are left."""

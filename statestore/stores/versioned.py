@@ -10,17 +10,13 @@ from collections.abc import Generator, Iterator
 from enum import Enum
 from typing import Any, Generic, TypeVar, overload
 
-from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
-from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.record_context import RecordContext
 from statestore.format.window_key import check_time
 from statestore.headers import Headers
-from statestore.recovery.commit.changelog import Changelog
-from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
 from statestore.stores.iterator import StoreIterator
+from statestore.stores.parts import VersionedParts
 from statestore.stores.read_forms import ReadForms
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.supplier import Duration
@@ -45,11 +41,12 @@ class ResultOrder(Enum):
 class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
     """The versions of keys, which can only be read."""
 
-    def __init__(self, inner: ByteStore, entries: EntryCodec, segments: Segments) -> None:
-        super().__init__(inner, entries)
-        self._segments = segments
-        self._rows = VersionedRows(inner, segments)
-        self._made_of = (inner, entries, segments)
+    _parts: VersionedParts
+
+    def __init__(self, parts: VersionedParts) -> None:
+        super().__init__(parts)
+        self._segments = parts.segments
+        self._rows = VersionedRows(self._inner, parts.segments)
 
     @property
     def stream_time_ms(self) -> int:
@@ -112,17 +109,10 @@ class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
 class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
     """The versions of keys."""
 
-    def __init__(
-        self,
-        inner: ByteStore,
-        entries: EntryCodec,
-        segments: Segments,
-        changelog: Changelog | None,
-        context: RecordContext,
-    ) -> None:
-        super().__init__(inner, entries, segments)
-        self._changelog = changelog
-        self._context = context
+    def __init__(self, parts: VersionedParts) -> None:
+        super().__init__(parts)
+        self._changelog = parts.changelog
+        self._written_for = parts.written_for
 
     def put(self, key: K, value: V | None, timestamp_ms: int) -> int:
         """Add the version of `key` that is valid from `timestamp_ms` on, or replace it; None deletes from then on.
@@ -141,10 +131,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
 
     def read_only(self) -> ReadOnlyVersionedKeyValueStore[K, V]:
         """Return a view of the store that has its methods to read, and no other ones."""
-        return ReadOnlyVersionedKeyValueStore(*self._made_of)
-
-    def _all_made_of(self) -> tuple[Any, ...]:
-        return (*self._made_of, self._changelog, self._context)
+        return ReadOnlyVersionedKeyValueStore(self._parts)
 
     def _put(self, key: K, holder: Any, timestamp_ms: int) -> int:
         key_bytes, stored = self._to_put(key, holder)
@@ -153,7 +140,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
         if valid_to_ms == NOT_PUT:
             self._require_open()
         if self._changelog is not None:
-            self._changelog.append(key_bytes, stored, self._context, timestamp_ms)
+            self._changelog.append(key_bytes, stored, self._written_for, timestamp_ms)
         return valid_to_ms
 
 

@@ -10,9 +10,7 @@ from collections.abc import Generator
 from operator import index
 from typing import Any, Generic, TypeVar, overload
 
-from statestore.bytestore.kinds.segments import Segments, segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.format.window_key import (
     MAX_SEQUENCE,
     MAX_TIME_MS,
@@ -21,10 +19,10 @@ from statestore.format.window_key import (
     split_window_key,
 )
 from statestore.headers import Headers
-from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
+from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
@@ -47,13 +45,15 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
     one, in the order of the serialized keys and then of time. With duplicates, in the order in which they were put.
     """
 
-    def __init__(self, inner: ByteStore, entries: EntryCodec, spec: StoreSpec, segments: Segments) -> None:
-        super().__init__(inner, entries)
+    _parts: SegmentedParts
+
+    def __init__(self, parts: SegmentedParts) -> None:
+        super().__init__(parts)
+        spec = parts.spec
         assert spec.window_size_ms is not None  # checked when the spec was made
         self._window_size_ms = spec.window_size_ms
         self._retain_duplicates = spec.retain_duplicates
-        self._segments = segments
-        self._made_of = (inner, entries, spec, segments)
+        self._segments = parts.segments
 
     @property
     def stream_time_ms(self) -> int:
@@ -211,7 +211,7 @@ class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
 
     def read_only(self) -> ReadOnlyWindowStore[K, V]:
         """Return a view of the store that has its methods to read, and no other ones."""
-        return ReadOnlyWindowStore(*self._made_of)
+        return ReadOnlyWindowStore(self._parts)
 
     def _next_sequence(self, prefix: bytes, key: bytes, start_ms: int) -> int:
         """Return the number of the next duplicate: one more than the last, in this store or of this window.

@@ -17,12 +17,13 @@ from typing import Any
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.kafka_streams.kind_record import refuse_other_kind
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_skipped_step
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import IncompleteChangelogError
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task_stores import expire_entries
+from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.builder import StoreBuilder
@@ -100,18 +101,7 @@ class DriverState:
 
     def build_stores(self) -> None:
         """Make the stores anew on what is committed."""
-        self.stores = {}
-        for name, builder in self._topology.store_builders.items():
-            self.stores[name] = builder.build(
-                self._pending[name],
-                changelog=self.logs[name] if self._is_logged(name) else None,
-                context=self.context,
-                stream_time_ms=self.progress.stores.get(name, -1),
-                metrics=StoreMetrics(
-                    clock_ns=lambda: self.context.system_time_ms * 1_000_000,
-                    clock_ms=lambda: self.context.system_time_ms,
-                ),
-            )
+        self.stores = build_stores(self._topology, self.context, self._backing)
         builders = self._topology.store_builders
         self._cached = [store for name, store in self.stores.items() if builders[name].caching_enabled]
         self._segmented = [(name, store) for name, store in self.stores.items() if store.stream_time_ms is not None]
@@ -141,7 +131,6 @@ class DriverState:
         self.progress.wall_clock_ms = self.context.system_time_ms
         self.context = TaskRecordContext(self.progress.stream_time_ms, self.progress.wall_clock_ms)
         self.build_stores()
-        expire_entries(self._topology, self.stores, self.context)
 
     def close(self) -> None:
         """Close all stores. What is pending is lost."""
@@ -216,6 +205,18 @@ class DriverState:
         elif held is not None or not is_empty:
             log.first_offset = 0 if held is None else held + 1
             log.missing = "it was on the disk before the driver was made"
+
+    def _backing(self, name: str) -> StoreBacking:
+        """Return what a store is built on."""
+        return StoreBacking(
+            self._pending[name],
+            self.logs[name] if self._is_logged(name) else None,
+            self.progress.stores.get(name, NO_STREAM_TIME),
+            StoreMetrics(
+                clock_ns=lambda: self.context.system_time_ms * 1_000_000,
+                clock_ms=lambda: self.context.system_time_ms,
+            ),
+        )
 
     def _restore(self, log: StoreLog, store: ByteStore, held: int) -> None:
         if held + 1 >= log.end_offset:

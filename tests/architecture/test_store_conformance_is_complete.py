@@ -32,7 +32,7 @@ def classes() -> Iterator[type]:
 
 def below(store: Any) -> Iterator[Any]:
     """Yield a typed store's byte stores, from the outermost layer down."""
-    found = store._inner
+    found = store.stack.top
     while found is not None:
         yield found
         found = getattr(found, "inner", None)

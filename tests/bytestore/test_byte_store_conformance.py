@@ -9,7 +9,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from statestore import Serdes, Stores
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
@@ -26,7 +25,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.stores.caching import CachingLayer, WrittenFor
 from statestore.stores.changelogging import ChangeLoggingLayer
-from statestore.stores.expiring import ExpiringLayer, ExpiryTimes
+from statestore.stores.expiring import ExpiringLayer, Expiry, TimeToLive
 from statestore.stores.layer import ByteStoreLayer
 from statestore.stores.retaining import RetainingLayer
 from statestore.testing.faults import FaultPlan, FaultyLocalDirectory
@@ -141,10 +140,8 @@ def segment_directories(path: Path) -> tuple[ByteStore, Callable[[], None]]:
 
 def expiring(inner: ByteStore) -> ByteStore:
     """Make a layer over a store whose entries expire, but not while a test runs."""
-    times = Stores.key_value_store_builder(
-        Stores.in_memory_key_value_store("store-expiry"), Serdes.bytes(), Serdes.bytes()
-    ).build(MemoryDatabase(["store-expiry"]).family("store-expiry"))
-    return ExpiringLayer(inner, ExpiryTimes(times), 1, lambda: 0)
+    times = MemoryDatabase(["store-expiry"]).family("store-expiry")
+    return ExpiringLayer(inner, TimeToLive(1, "processing"), Expiry(times, TaskRecordContext()))
 
 
 SEGMENT = segment_prefix(7)

@@ -38,6 +38,7 @@ from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import ChangelogRecord, EveryWrite
+from statestore.stores.expiring import Expiry
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.supplier import BytesStoreSupplier
 
@@ -345,11 +346,15 @@ class Stack:
         else:
             self._database, self.committed = self._on_disk(self.spec)
             self.bytes = WriteSet(self.committed) if self.case.engine == "write set" else self.committed
-        written = {"changelog": self.changelog, "context": self.context, "metrics": self.metrics}
-        store = self.builder.build(self.bytes, stream_time_ms=stream_time_ms, **written)
-        if self.builder.expiry_store is not None:
-            store.expire(self.builder.expiry_store.build(self._expiry), 1, lambda: 0)
-        return store
+        times = self.builder.expiry_store
+        return self.builder.build(
+            self.bytes,
+            changelog=self.changelog,
+            context=self.context,
+            stream_time_ms=stream_time_ms,
+            metrics=self.metrics,
+            expiry=None if times is None else Expiry(times.build(self._expiry).stack.top, self.context),
+        )
 
     def _on_disk(self, spec: StoreSpec) -> tuple[RocksDBDatabase | TaskDirectory, ByteStore]:
         if self.case.engine == "task directory":

@@ -15,7 +15,7 @@ import pytest
 from statestore import Headers, Serdes, Stores, Topology, ValueAndTimestamp, ValueTimestampHeaders
 from statestore.bytestore.engines.rocksdb import list_families
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task_stores import build_stores, settle_stores
+from statestore.processor.task_stores import settle_stores, shard_stores
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
@@ -60,7 +60,7 @@ class Shard:
     def batch(self, pointer: CommitPointer | None, use: Any) -> CommitPointer:
         """Run `use` on the stores and the batch, and return the pointer after it."""
         with self.state.open(pointer or self.state.pointer(0, None)) as batch:
-            stores = build_stores(self.topology, batch, TaskRecordContext())
+            stores = shard_stores(self.topology, batch, TaskRecordContext())
             use(stores, batch)
             settle_stores(stores, batch)
             return batch.commit()

@@ -12,9 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from statestore import Serdes, StoreBuilder, Stores
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.store_format import StoreFormat
-from statestore.stores.expiring import ExpiringLayer, ExpiryTimes
+from statestore.processor.context import TaskRecordContext
+from statestore.stores.expiring import Expiry, ExpiryTimes
 from tests.conformance.stacks import KEY_VALUE, SCRATCH, hold
 
 KEYS = st.binary(max_size=2)  # short, so that they collide
@@ -29,13 +31,20 @@ def builders() -> list[StoreBuilder[Any]]:
     return [*made, *(builder.with_caching_enabled() for builder in made)]
 
 
+def built(builder: StoreBuilder[Any], inner: ByteStore, times: ByteStore, clocks: TaskRecordContext) -> tuple[Any, Any]:
+    """Return the store and the one that says when its entries expire."""
+    assert builder.expiry_store is not None
+    expiry_store = builder.expiry_store.build(times)
+    return builder.build(inner, expiry=Expiry(expiry_store.stack.top, clocks)), expiry_store
+
+
 class ExpiringMachine(RuleBasedStateMachine):
     """A store of any format, with and without a cache, against a dict of values and times."""
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = TemporaryDirectory(dir=SCRATCH)
-        self.now_ms = 0
+        self.clocks = TaskRecordContext()
         self.model: dict[bytes, tuple[Any, int]] = {}
         self.database: Any = None
 
@@ -53,23 +62,21 @@ class ExpiringMachine(RuleBasedStateMachine):
         committed = [family(name, name) if self.on_disk else family(name) for name in FAMILIES]
         self.bytes, self.expiry_bytes = (WriteSet(store) for store in committed)
         self.committed = committed
-        expiry = self.builder.expiry_store
-        assert expiry is not None
-        self.store = self.builder.build(self.bytes)
-        self.times = expiry.build(self.expiry_bytes)
-        self.layer: ExpiringLayer = self.store.expire(self.times, TTL_MS, lambda: self.now_ms)
+        self.store, self.times = built(self.builder, self.bytes, self.expiry_bytes, self.clocks)
 
     def held(self, value: int | None) -> Any:
         return hold(self.builder.format, value)
 
     def living(self) -> dict[bytes, Any]:
-        return {key: held for key, (held, expiry_ms) in sorted(self.model.items()) if expiry_ms > self.now_ms}
+        return {
+            key: held for key, (held, expiry_ms) in sorted(self.model.items()) if expiry_ms > self.clocks.system_time_ms
+        }
 
     def put_in_model(self, key: bytes, value: int | None) -> None:
         if value is None:
             self.model.pop(key, None)
         else:
-            self.model[key] = (self.held(value), self.now_ms + TTL_MS)
+            self.model[key] = (self.held(value), self.clocks.system_time_ms + TTL_MS)
 
     @rule(key=KEYS, value=st.none() | VALUES)
     def put(self, key: bytes, value: int | None) -> None:
@@ -117,12 +124,12 @@ class ExpiringMachine(RuleBasedStateMachine):
 
     @rule(elapsed_ms=st.integers(1, 2 * TTL_MS))
     def wait(self, elapsed_ms: int) -> None:
-        self.now_ms += elapsed_ms
+        self.clocks.system_time_ms += elapsed_ms
 
     @rule()
     def delete_expired(self) -> None:
         expired = self.model.keys() - self.living().keys()
-        assert self.layer.delete_expired() == len(expired)
+        assert self.store.delete_expired() == len(expired)
         for key in expired:
             del self.model[key]
         self.store.flush()
@@ -144,7 +151,7 @@ class ExpiringMachine(RuleBasedStateMachine):
         if self.database is None:
             return
         wanted = sorted((key, expiry_ms) for key, (_, expiry_ms) in self.model.items())
-        times = ExpiryTimes(self.times)
+        times = ExpiryTimes(self.times.stack.top)
         assert list(times.between(None, None)) == wanted
         by_time = sorted((expiry_ms, key) for key, expiry_ms in wanted)
         assert list(times.due(2**62)) == [key for _, key in by_time]
@@ -161,73 +168,90 @@ TestExpiring.settings = settings(max_examples=80, stateful_step_count=30)
 
 @pytest.fixture
 def expiring() -> Any:
-    """A store with a time to live of 10 ms, with its layer and a clock to be set."""
-    database = MemoryDatabase(FAMILIES)
+    """A store with a time to live of 10 ms, and the clocks, which are to be set."""
     builder = Stores.key_value_store_builder(Stores.in_memory_key_value_store("store"), Serdes.string(), Serdes.int64())
-    builder = builder.with_ttl(TTL_MS)
-    assert builder.expiry_store is not None
-    made, times = builder.build(database.family("store")), builder.expiry_store.build(database.family("store-expiry"))
-    clock = [0]
-    return made, made.expire(times, TTL_MS, lambda: clock[0]), clock, times
+    clocks = TaskRecordContext()
+    store, _ = built(builder.with_ttl(TTL_MS), *map(MemoryDatabase(FAMILIES).family, FAMILIES), clocks)
+    return store, clocks
 
 
 def test_an_entry_lives_until_the_moment_it_expires(expiring: Any) -> None:
-    store, _, clock, _ = expiring
+    store, clocks = expiring
     store.put("a", 1)
-    clock[0] = TTL_MS - 1
+    clocks.system_time_ms = TTL_MS - 1
     assert store.get("a") == 1
-    clock[0] = TTL_MS
+    clocks.system_time_ms = TTL_MS
     assert store.get("a") is None
     assert list(store.all()) == []
 
 
 def test_an_iterator_shows_what_lived_at_its_call(expiring: Any) -> None:
-    store, layer, clock, _ = expiring
+    store, clocks = expiring
     store.put("a", 1)
     scan = store.all()
-    clock[0] = TTL_MS
-    layer.delete_expired()
+    clocks.system_time_ms = TTL_MS
+    store.delete_expired()
     assert list(scan) == [("a", 1)]
 
 
 def test_clean_up_is_bounded_and_keeps_up(expiring: Any) -> None:
-    store, layer, clock, _ = expiring
+    store, clocks = expiring
     store.put_all([(f"{number:05}", number) for number in range(5_000)])
-    clock[0] = TTL_MS
-    assert layer.delete_expired() == 5_000  # twice what was written since, that is up to 10,000
+    clocks.system_time_ms = TTL_MS
+    assert store.delete_expired() == 5_000  # twice what was written since, that is up to 10,000
     store.put_all([(f"{number:05}", number) for number in range(5_000)])
-    layer.delete_expired()
-    clock[0] = 2 * TTL_MS
-    assert [layer.delete_expired() for _ in range(6)] == [1_000] * 5 + [0]
+    store.delete_expired()
+    clocks.system_time_ms = 2 * TTL_MS
+    assert [store.delete_expired() for _ in range(6)] == [1_000] * 5 + [0]
 
 
 def test_what_was_there_before_does_not_expire_until_it_is_put(expiring: Any) -> None:
-    store, layer, clock, _ = expiring
-    layer.inner.put(b"old", Serdes.int64().serialize(1))
-    clock[0] = 2**62
-    assert layer.delete_expired() == 0
+    store, clocks = expiring
+    store.stack.expiring.inner.put(b"old", Serdes.int64().serialize(1))
+    clocks.system_time_ms = 2**62
+    assert store.delete_expired() == 0
     assert list(store.all()) == [("old", 1)]
     store.put("old", 2)
-    clock[0] += TTL_MS
+    clocks.system_time_ms += TTL_MS
     assert store.get("old") is None
 
 
 def test_a_time_to_live_without_end_does_not_overflow() -> None:
-    database = MemoryDatabase(FAMILIES)
     builder = Stores.key_value_store_builder(Stores.in_memory_key_value_store("store"), Serdes.bytes(), Serdes.bytes())
-    builder = builder.with_ttl(2**63 - 1)
-    assert builder.expiry_store is not None
-    store = builder.build(database.family("store"))
-    layer = store.expire(builder.expiry_store.build(database.family("store-expiry")), 2**63 - 1, lambda: 2**62)
+    clocks = TaskRecordContext(system_time_ms=2**62)
+    store, _ = built(builder.with_ttl(2**63 - 1), *map(MemoryDatabase(FAMILIES).family, FAMILIES), clocks)
     store.put(b"k", b"v")
-    assert layer.delete_expired() == 0
+    assert store.delete_expired() == 0
     assert store.get(b"k") == b"v"
 
 
-def test_a_second_task_on_a_store_does_not_expire_it_twice(expiring: Any) -> None:
-    store, layer, clock, times = expiring
-    again = store.expire(times, TTL_MS, lambda: clock[0])
-    assert again.inner is layer.inner
+def test_a_store_whose_entries_expire_is_not_built_without_what_says_when() -> None:
+    builder = KEY_VALUE.builder(StoreFormat.PLAIN, persistent=False).with_ttl(TTL_MS)
+    with pytest.raises(ValueError, match="'store' has a time to live: it can't be built without its expiry store"):
+        builder.build(MemoryDatabase(FAMILIES).family("store"))
+
+
+def test_only_a_store_with_a_time_to_live_deletes_what_expired() -> None:
+    store = KEY_VALUE.builder(StoreFormat.PLAIN, persistent=False).build(MemoryDatabase(FAMILIES).family("store"))
+    store.put(b"k", 1)
+    assert store.delete_expired() == 0
+
+
+def test_a_view_of_a_store_deletes_nothing(expiring: Any) -> None:
+    store, _ = expiring
+    with pytest.raises(AttributeError, match=r"it has no delete_expired\(\)"):
+        store.read_only().delete_expired()
+
+
+def test_events_expire_by_stream_time() -> None:
+    builder = KEY_VALUE.builder(StoreFormat.PLAIN, persistent=False).with_ttl(TTL_MS, "event")
+    clocks = TaskRecordContext(stream_time_ms=5, system_time_ms=2**62)
+    store, _ = built(builder, *map(MemoryDatabase(FAMILIES).family, FAMILIES), clocks)
+    store.put(b"k", 1)
+    clocks.stream_time_ms += TTL_MS - 1
+    assert store.get(b"k") == 1
+    clocks.stream_time_ms += 1
+    assert store.get(b"k") is None
 
 
 def test_illegal_times_to_live() -> None:

@@ -85,10 +85,7 @@ KEPT: list[Any] = []
         lambda builder: builder.with_caching_enabled(),
         lambda builder: builder.with_caching_enabled().with_metrics_enabled().with_logging_disabled(),
         lambda builder: (KEPT.append(builder.with_caching_enabled()), builder)[1],
-        lambda builder: (builder.with_caching_enabled().caching_enabled, builder)[1],
         lambda builder: (builder.with_ttl(5).spec, builder)[1],
-        lambda builder: (builder.with_metrics_enabled() == builder, builder)[1],
-        lambda builder: (repr(builder.with_metrics_enabled().with_ttl(5)), builder)[1],
         lambda builder: (told(builder.with_caching_enabled()), builder)[1],
         lambda builder: (builder.with_caching_disabled(), builder)[1],
         lambda builder: pickle.loads(pickle.dumps(builder.supplier)) and builder,
@@ -99,6 +96,32 @@ KEPT: list[Any] = []
 def test_what_was_used_or_changes_nothing_is_not_told(use: Callable[[Any], Any]) -> None:
     assert told(use(made())) == []
     assert told(made()) == []
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda builder: builder.with_metrics_enabled().metrics_enabled,
+        lambda builder: builder.with_metrics_enabled() == builder,
+        lambda builder: repr(builder.with_metrics_enabled().with_ttl(5)),
+    ],
+)
+def test_what_was_only_looked_at_has_no_effect_either(look: Callable[[Any], Any]) -> None:
+    builder = made()
+    look(builder)
+    (message,) = told(builder)
+    assert message.startswith("store 's': what with_metrics_enabled() returned was thrown away")
+
+
+def test_a_topology_that_is_gone_has_used_its_builders() -> None:
+    builder = made()
+    chain(forward, builder.with_caching_enabled().with_metrics_enabled())
+    assert told(builder) == []
+
+
+def test_a_change_to_the_same_is_the_builder_itself() -> None:
+    builder = made()
+    assert builder.with_metrics_disabled() is builder
 
 
 def test_a_refused_change_leaves_nothing() -> None:

@@ -22,7 +22,7 @@ from statestore import (
     Windowed,
 )
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task_stores import build_stores, settle_stores
+from statestore.processor.task_stores import settle_stores, shard_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -117,7 +117,7 @@ def run_batch(state: ShardedState, pointer: CommitPointer, operations: object) -
     context.timestamp_ms = 7
     context.headers.add("why", b"record")
     with state.open(pointer) as batch:
-        stores = build_stores(topology(), batch, context)
+        stores = shard_stores(topology(), batch, context)
         operations(stores)
         settle_stores(stores, batch)
         return batch.commit(stream_time_ms=7)

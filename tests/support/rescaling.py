@@ -24,7 +24,7 @@ from statestore.bytestore.kinds.contents import StoredEntry, stored_entries
 from statestore.format.partitioner import partition_column
 from statestore.operators.record_keys import record_keys
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task_stores import build_stores, expire_entries, settle_stores
+from statestore.processor.task_stores import settle_stores, shard_stores
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.punctuations import RecordedPunctuations
@@ -109,8 +109,7 @@ class States:
         context.timestamp_ms = time_ms
         context.headers.add("why", b"record")
         with self.state.open(self.pointer(shard)) as batch:
-            stores = build_stores(self.topology, batch, context)
-            expire_entries(self.topology, stores, context)
+            stores = shard_stores(self.topology, batch, context)
             operations(stores)
             settle_stores(stores, batch)
             self.pointers[shard] = batch.commit(

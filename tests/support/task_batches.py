@@ -12,7 +12,7 @@ from statestore import Topology
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import Task
-from statestore.processor.task_stores import build_stores, settle_stores
+from statestore.processor.task_stores import settle_stores, shard_stores
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
@@ -66,6 +66,6 @@ class TaskBatches:
     def _task(self, now_ms: int) -> Iterator[tuple[Task, ShardBatch, Any, TaskRecordContext]]:
         context = TaskRecordContext(self.pointer.stream_time_ms, now_ms)
         with self._state().open(self.pointer) as batch:
-            stores = build_stores(self.topology, batch, context)
+            stores = shard_stores(self.topology, batch, context)
             task = Task(self.topology, 0, stores, context, punctuations=self.pointer.punctuations)
             yield task, batch, stores, context
