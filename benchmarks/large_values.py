@@ -40,9 +40,9 @@ from statestore.spark.datasource.store_scan import StoreScan
 from statestore.spark.pack import Pack
 from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack
-from upgrade_tools.exchange import ImportOptions, export_state, import_state
 from upgrade_tools.migration import MigrationRequest, TargetLayout, migrate
-from upgrade_tools.row_files import FileFormat
+from upgrade_tools.rows.exchange import ImportOptions, export_state, import_state
+from upgrade_tools.rows.files import FileFormat
 from upgrade_tools.states import StateOptions, open_state
 
 RESULTS: Final = Path(__file__).parent / "results" / "large_values.json"

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
-from upgrade_tools.kinds import Kind
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
 
 RESULTS: Final = Path(__file__).parent / "results" / "migration.json"

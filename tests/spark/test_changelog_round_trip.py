@@ -25,8 +25,8 @@ from statestore.testing.kafka_broker import KafkaBroker
 from totals_application import Amount, Model, run_in_kafka_streams, send, topology
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.cli import main
+from upgrade_tools.cli.entry_documents import entry_documents
 from upgrade_tools.cli.exit_codes import ExitCode
-from upgrade_tools.documents import entry_documents
 from upgrade_tools.states import StateOptions, open_state
 
 pytestmark = [pytest.mark.java, pytest.mark.kafka]

@@ -56,7 +56,7 @@ class Killer:
 def _migrate(within: str, kill_at: int | None, fields: dict[str, Any]) -> int:
     """Migrate, and return how many file operations there were, in a process that may not live to the end."""
     from statestore.bytestore.engines.sorted_fill import SortedFill
-    from upgrade_tools.kinds import Kind
+    from statestore.bytestore.kinds.kind_names import Kind
     from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
     from upgrade_tools.states import StateOptions
 

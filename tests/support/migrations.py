@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kafka_streams_golden import Fixture
-from upgrade_tools.documents import Document, entry_documents
-from upgrade_tools.kinds import Kind
+from statestore.bytestore.kinds.kind_names import Kind
+from upgrade_tools.cli.entry_documents import Document, entry_documents
 from upgrade_tools.migration import MigrationRequest, TargetFormat
 from upgrade_tools.states import StateOptions, open_state
 

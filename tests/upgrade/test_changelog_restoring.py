@@ -27,7 +27,7 @@ from upgrade_tools.changelogs.restoring import RestoredStore, restore_task_direc
 from upgrade_tools.changelogs.state_records import StoreRecords, differences, missing_records
 from upgrade_tools.changelogs.store_argument import parse_store
 from upgrade_tools.changelogs.to_directories import restore_directories
-from upgrade_tools.migration.holding import alone_on
+from upgrade_tools.migration.locks import alone_on
 from upgrade_tools.states import StateOptions, open_state
 
 RESTORED = [name for name in FIXTURES if load_fixture(name).restored is not None]

@@ -13,6 +13,7 @@ from kafka_streams_golden import load_fixture
 from rescaling import KEYS, States, every_kind
 from shards import Shard, stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.format.header_bytes import encode_headers
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.initial_state import initial_pointer
@@ -22,7 +23,6 @@ from statestore.recovery.making.new_state import claim_target
 from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
 from tool_runs import Tools, everything_below, kind_options
-from upgrade_tools.kinds import Kind
 from upgrade_tools.states import StateOptions, open_state
 from upgrade_tools.states.state import durable_spec
 

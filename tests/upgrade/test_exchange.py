@@ -14,6 +14,7 @@ from golden_state import HEADERS
 from kafka_streams_golden import FIXTURES, load_fixture
 from rescaling import KEYS, States, every_kind
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
@@ -24,11 +25,10 @@ from statestore.format.window_key import encode_window_key, split_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.metadata.state_metadata import read_metadata
-from upgrade_tools import row_files
 from upgrade_tools.cli import main
-from upgrade_tools.kinds import Kind
-from upgrade_tools.row_files import FileFormat, RowFileHead, read_rows, write_rows
-from upgrade_tools.rows import ROWS
+from upgrade_tools.rows import files as row_files
+from upgrade_tools.rows.files import FileFormat, RowFileHead, read_rows, write_rows
+from upgrade_tools.rows.rows import ROWS
 from upgrade_tools.states import State, StateOptions, open_state
 
 FORMATS = ("parquet", "jsonl")

@@ -12,8 +12,8 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import RowFileExistsError
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.cli import main
-from upgrade_tools.row_files import FileFormat, RowFileHead, read_rows, write_rows
-from upgrade_tools.rows import ROWS
+from upgrade_tools.rows.files import FileFormat, RowFileHead, read_rows, write_rows
+from upgrade_tools.rows.rows import ROWS
 
 
 @pytest.mark.parametrize("file_format", FileFormat)

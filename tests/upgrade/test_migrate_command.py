@@ -12,11 +12,11 @@ import pytest
 from kafka_streams_golden import load_fixture
 from migrations import tree
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
-from upgrade_tools.kinds import Kind
 from upgrade_tools.migration.store_words import said_of_stores
 from upgrade_tools.states import StateOptions
 

@@ -11,8 +11,8 @@ import pytest
 from java_reader import ReadRequest, read_with_kafka_streams
 from kafka_streams_golden import FIXTURES, load_fixture
 from migrations import NEWEST, documents_of, in_format_of, kind_of, said_of, to_newest, tree
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.format.position import OFFSET_UNKNOWN
-from upgrade_tools.kinds import Kind
 from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetLayout, migrate
 from upgrade_tools.migration.journal import TaskJournal, forget_journal
 from upgrade_tools.states import StateOptions

@@ -22,7 +22,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
-from upgrade_tools.documents import Document, entry_documents
+from upgrade_tools.cli.entry_documents import Document, entry_documents
 from upgrade_tools.migration import MigrationRequest, TargetFormat, migrate
 from upgrade_tools.states import open_state
 

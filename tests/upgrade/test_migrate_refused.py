@@ -17,6 +17,7 @@ from lock_holders import database_opened_elsewhere, file_locked_elsewhere
 from migrations import documents_of, said_of, to_newest, tree
 from statestore.bytestore.engines.sorted_fill import SortedFill
 from statestore.bytestore.kafka_streams.layout import segments_directory
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.errors import (
     DirectoryDamagedError,
     DirectoryInUseError,
@@ -35,9 +36,8 @@ from statestore.errors import (
     UnknownLayoutError,
 )
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
-from upgrade_tools.kinds import Kind
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
-from upgrade_tools.migration.holding import alone_on, kept_from_applications
+from upgrade_tools.migration.locks import alone_on, kept_from_applications
 from upgrade_tools.migration.publishing import writing
 from upgrade_tools.states import StateOptions
 

@@ -14,8 +14,8 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import NoRoomError
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
+from upgrade_tools.migration.disk_space import about_needed_bytes, held_bytes
 from upgrade_tools.migration.plan import plan_migration
-from upgrade_tools.migration.room import about_needed_bytes, held_bytes
 
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)
 

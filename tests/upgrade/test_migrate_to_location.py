@@ -14,6 +14,7 @@ from migrations import tree
 from rescaling import KEYS, States, every_kind
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -32,8 +33,7 @@ from statestore.format.window_key import encode_window_key
 from statestore.recovery.local.marker import LocalMarker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
-from upgrade_tools.documents import Document, entry_documents
-from upgrade_tools.kinds import Kind
+from upgrade_tools.cli.entry_documents import Document, entry_documents
 from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetFormat, TargetLayout, migrate
 from upgrade_tools.migration import to_location as to_location_module
 from upgrade_tools.states import State, StateOptions, open_state

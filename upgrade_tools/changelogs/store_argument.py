@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import BytesStoreSupplier
-from upgrade_tools.kinds import Kind
 
 _WINDOW_SIZE: Final = "window-size-ms"
 _RETENTION: Final = "retention-ms"

@@ -11,7 +11,7 @@ from statestore.errors import TargetNotEmptyError
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
 from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, restore_task_directory
-from upgrade_tools.migration.holding import alone_on
+from upgrade_tools.migration.locks import alone_on
 from upgrade_tools.migration.publishing import sync_entry, sync_tree, writing
 from upgrade_tools.states.task import TASK_NAME
 

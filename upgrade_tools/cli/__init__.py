@@ -1,4 +1,17 @@
-"""The command line of the offline tools: `main` runs one command."""
+"""The command line of the offline tools: `main` runs one command.
+
+app            the application: its groups of commands, and how each command ends; exit_codes: what a code means
+looking, checking, moving, exchange, locations, changelogs
+               the commands
+options, selecting
+               options that several commands have, and what they become
+output, progress
+               stdout, stderr, bars
+entry_documents, entry_lines, entry_output, delta_listing, difference_output, inspect_report
+               what is printed: as JSON, as lines
+
+All that is printed is made here: the rooms below return values. Nothing imports it. Start at `app`.
+"""
 
 from upgrade_tools.cli.app import main
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.changelogs.store_argument import parse_store
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
-from upgrade_tools.kinds import Kind
 
 if TYPE_CHECKING:
     from upgrade_tools.changelogs.cluster import Cluster, Offsets

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from upgrade_tools.checks import check_state
+from statestore.bytestore.kinds.kind_names import Kind
+from upgrade_tools.check.comparison import Comparison, Difference, Ignored
+from upgrade_tools.check.state_check import check_state
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.difference_output import difference_json, difference_line, summary_lines
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.output import print_json, results, say
 from upgrade_tools.cli.progress import counted
-from upgrade_tools.comparison import Comparison, Difference, Ignored
-from upgrade_tools.kinds import Kind
 from upgrade_tools.states import State
 
 _GROUP = "Check"

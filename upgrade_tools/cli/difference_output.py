@@ -6,10 +6,10 @@ from typing import Any
 
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from upgrade_tools.byte_text import shown
-from upgrade_tools.comparison import Comparison, Difference
-from upgrade_tools.documents import entry_fields
-from upgrade_tools.entry_lines import entry_line, headers_text, times_text
+from upgrade_tools.check.comparison import Comparison, Difference
+from upgrade_tools.cli.entry_documents import entry_fields
+from upgrade_tools.cli.entry_lines import entry_line, headers_text, times_text
+from upgrade_tools.rows.byte_text import shown
 
 
 def difference_line(spec: StoreSpec, found: Difference) -> str:

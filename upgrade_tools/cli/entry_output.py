@@ -6,13 +6,13 @@ import json
 import sys
 from collections.abc import Sequence
 
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from upgrade_tools.cli.entry_documents import Document, document_of
+from upgrade_tools.cli.entry_lines import entry_line
 from upgrade_tools.cli.progress import counted
 from upgrade_tools.cli.selecting import checked_selection
-from upgrade_tools.documents import Document, document_of
-from upgrade_tools.entry_lines import entry_line
-from upgrade_tools.kinds import Kind
-from upgrade_tools.selection import Found, Selection, selected
+from upgrade_tools.rows.selection import Found, Selection, selected
 from upgrade_tools.states import OpenStore, State
 
 

@@ -12,10 +12,10 @@ from statestore.recovery.location import DurableLocation
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
 from upgrade_tools.cli.progress import counted, phases
-from upgrade_tools.exchange import Exchanged, ImportOptions, export_state, import_state
-from upgrade_tools.location_rescale import rescale_document
-from upgrade_tools.location_rollback import roll_back
-from upgrade_tools.row_files import FileFormat, row_count
+from upgrade_tools.location.rescale import rescale_document
+from upgrade_tools.location.rollback import roll_back
+from upgrade_tools.rows.exchange import Exchanged, ImportOptions, export_state, import_state
+from upgrade_tools.rows.files import FileFormat, row_count
 
 _GROUP = "Out, in and back"
 FormatOption = Annotated[

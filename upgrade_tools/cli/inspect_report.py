@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
+from upgrade_tools.check.family_figures import FamilyFigures
+from upgrade_tools.check.inspection import StateReport, StoreReport
 from upgrade_tools.cli.output import console_on, say
-from upgrade_tools.family_figures import FamilyFigures
-from upgrade_tools.inspection import StateReport, StoreReport
-from upgrade_tools.location_files import ShardFiles
+from upgrade_tools.location.files import ShardFiles
 
 
 def print_report(report: StateReport) -> None:

@@ -11,8 +11,8 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import print_json, results, say
-from upgrade_tools.location_garbage import collect_location, garbage_document
-from upgrade_tools.location_rescale import rescale_document, rescale_location
+from upgrade_tools.location.garbage import collect_location, garbage_document
+from upgrade_tools.location.rescale import rescale_document, rescale_location
 from upgrade_tools.states import StateOptions
 from upgrade_tools.states.location import LocationState, metadata_at
 

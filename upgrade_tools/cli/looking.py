@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
+from upgrade_tools.check.inspection import DEFAULT_SAMPLE_ENTRIES, databases_read, inspect_state
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli import selecting as sel
+from upgrade_tools.cli.delta_listing import delta_document, delta_lines, read_delta
 from upgrade_tools.cli.entry_output import print_entries
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.inspect_report import print_report
 from upgrade_tools.cli.output import errors, print_json, results, say
 from upgrade_tools.cli.progress import counted
-from upgrade_tools.delta_listing import delta_document, delta_lines, read_delta
-from upgrade_tools.inspection import DEFAULT_SAMPLE_ENTRIES, databases_read, inspect_state
-from upgrade_tools.selection import Selection
+from upgrade_tools.rows.selection import Selection
 
 _GROUP = "Look"
 

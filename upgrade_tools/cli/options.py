@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import checked_store_name
 from statestore.errors import StatePointersError
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.recovery.commit.pointer import CommitPointer
-from upgrade_tools.kinds import Kind
-from upgrade_tools.pointers_file import parse_pointers, read_pointers_file
+from upgrade_tools.location.pointers_file import parse_pointers, read_pointers_file
 from upgrade_tools.states import State, StateOptions, open_state
 
 _WHAT = "What to read"

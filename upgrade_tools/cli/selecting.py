@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from upgrade_tools.byte_text import bytes_of
-from upgrade_tools.selection import HeaderCondition, Selection
+from upgrade_tools.rows.byte_text import bytes_of
+from upgrade_tools.rows.selection import HeaderCondition, Selection
 from upgrade_tools.states import State
 
 _WHICH = "Which entries (all that is said must hold)"

@@ -9,18 +9,18 @@ from typing import Final
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import refuse_taken
 from upgrade_tools.migration.databases import databases_of
-from upgrade_tools.migration.fingerprints import request_fingerprint
-from upgrade_tools.migration.places import Place, places_of
-from upgrade_tools.migration.plan import Plan, StorePlan
-from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
-from upgrade_tools.migration.request import TargetLayout
-from upgrade_tools.migration.room import (
+from upgrade_tools.migration.disk_space import (
     DATABASE_BYTES,
     ENTRY_OVERHEAD_BYTES,
     free_bytes,
     held_bytes,
     refuse_without_room,
 )
+from upgrade_tools.migration.fingerprints import request_fingerprint
+from upgrade_tools.migration.places import Place, places_of
+from upgrade_tools.migration.plan import Plan, StorePlan
+from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
+from upgrade_tools.migration.request import TargetLayout
 from upgrade_tools.migration.said_offsets import refuse_untaken_offsets
 from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.to_location import location_request, metadata_of, placed_writes

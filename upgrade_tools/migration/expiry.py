@@ -14,9 +14,9 @@ from statestore.bytestore.chunks import steps
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from upgrade_tools.live_entries import LiveVersions, expiry_time_of
 from upgrade_tools.migration.plan import StorePlan
 from upgrade_tools.migration.report import Tallies
+from upgrade_tools.rows.live_entries import LiveVersions, expiry_time_of
 from upgrade_tools.states import OpenStore
 
 _MAX_SEGMENT_ID: Final = 2**63 - 1

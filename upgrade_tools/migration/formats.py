@@ -9,10 +9,10 @@ KIP-1271 has no way from plain to headers, Kafka Streams itself upgrades so with
 from __future__ import annotations
 
 from statestore.bytestore.kinds.families import FAMILIES, older_formats, skips_a_step
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.errors import MigrationRefusedError
 from statestore.format.store_format import StoreFormat
-from upgrade_tools.kinds import Kind
 from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from statestore.errors import MigrationRefusedError
-from upgrade_tools.migration.holding import alone_on
 from upgrade_tools.migration.journal import TaskJournal, forget_journal, read_journal
+from upgrade_tools.migration.locks import alone_on
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.migration.publishing import exchange, sync_entry, writing
 from upgrade_tools.states import Layout

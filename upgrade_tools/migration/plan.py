@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import MigrationRefusedError, StoreFormatError, StoreNotFoundError, UnknownKindError
-from upgrade_tools.kinds import Kind
 from upgrade_tools.migration.formats import target_kind
 from upgrade_tools.migration.request import MigrationRequest, TargetLayout
 from upgrade_tools.states import FoundStore, Layout, State, StateOptions, open_state

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from upgrade_tools.kinds import Kind
+from statestore.bytestore.kinds.kind_names import Kind
 
 OnProgress = Callable[[int, int], None]
 """Is told how many steps are done, and of how many; an entry is written in one step, and read back in another."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import require_milliseconds
-from upgrade_tools.kinds import Kind
 from upgrade_tools.states import StateOptions
 
 _TIMES: Final = {"window-size-ms": 0, "retention-ms": 0, "segment-interval-ms": 1}

@@ -28,12 +28,12 @@ from statestore.recovery.making.state_filling import FilledShard, StateFiller, c
 from statestore.recovery.metadata.routing import refuse_too_many_shards
 from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores, new_state_id
 from upgrade_tools.migration.conversions import converted_writes
+from upgrade_tools.migration.disk_space import about_needed_bytes, refuse_without_room
 from upgrade_tools.migration.expiry import unexpired
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
-from upgrade_tools.migration.holding import alone_in, kept_from_applications
+from upgrade_tools.migration.locks import alone_in, kept_from_applications
 from upgrade_tools.migration.plan import Plan, StorePlan
 from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
-from upgrade_tools.migration.room import about_needed_bytes, refuse_without_room
 from upgrade_tools.migration.said_offsets import refuse_untaken_offsets
 from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of

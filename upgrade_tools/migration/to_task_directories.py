@@ -32,14 +32,14 @@ from statestore.errors import (
     UnknownKindError,
 )
 from statestore.format.offset_checkpoint import encode_offset_checkpoint
+from upgrade_tools.migration.disk_space import about_needed_bytes, has_room, held_bytes, refuse_without_room
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
-from upgrade_tools.migration.holding import alone_on, kept_from_applications
 from upgrade_tools.migration.journal import JOURNAL_FILE, TaskJournal, is_vacant, read_journal
+from upgrade_tools.migration.locks import alone_on, kept_from_applications
 from upgrade_tools.migration.places import Place, places_of
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.migration.publishing import link_tree, sync_entry, sync_tree, writing
 from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
-from upgrade_tools.migration.room import about_needed_bytes, has_room, held_bytes, refuse_without_room
 from upgrade_tools.migration.said_offsets import application_of, refuse_untaken_offsets
 from upgrade_tools.migration.task_build import TaskBuild
 from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.bytestore.kinds.families import FAMILIES
+from statestore.bytestore.kinds.kind_names import Kind, Meaning
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from upgrade_tools.kinds import Kind, Meaning
 
 
 def kinds_by_families(

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError, StatePointersError, UnknownLayoutError
 from statestore.format.partitioner import partition_column
@@ -20,7 +21,6 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.rescale import committed_pointers
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
-from upgrade_tools.kinds import Kind
 from upgrade_tools.states.copy import families_by_store
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.state import (

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from statestore.bytestore.kinds.families import FAMILIES, older_formats
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_downgrade
@@ -23,7 +24,6 @@ from statestore.errors import (
 from statestore.format.position import Position
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.stores.supplier import default_segment_interval_ms
-from upgrade_tools.kinds import Kind
 from upgrade_tools.states.database import Database
 
 

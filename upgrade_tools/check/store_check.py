@@ -25,7 +25,7 @@ from statestore.format.stored_value import split_stored
 from statestore.format.versioned_row import SegmentRow, decode_latest_row, decode_segment_row
 from statestore.format.window_key import split_window_key
 from statestore.recovery.making.logical_writes import intervals_by_key
-from upgrade_tools.byte_text import shown
+from upgrade_tools.rows.byte_text import shown
 from upgrade_tools.states.state import READ_AS_IT_IS
 
 _STEP: Final = 4_096

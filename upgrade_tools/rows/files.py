@@ -29,7 +29,7 @@ from statestore.errors import RowFileError, RowFileExistsError
 from statestore.format.binary_columns import row_sizes
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.metadata.routing import MAX_SHARDS
-from upgrade_tools.rows import ROWS
+from upgrade_tools.rows.rows import ROWS
 
 _FORMAT: Final = 1
 _METADATA_KEY: Final = b"statestore"

@@ -11,15 +11,15 @@ from typing import Any
 
 from statestore.bytestore.engines.table_files import unreadable_tables
 from statestore.bytestore.kafka_streams.directory_view import accessible
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DirectoryDamagedError, LocalStateCorruptedError, RecoveryError
-from upgrade_tools.kinds import Kind
-from upgrade_tools.location_check import location_problems
+from upgrade_tools.check.location_check import location_problems
+from upgrade_tools.check.store_check import Problems, SegmentSpan, StoreCheck
 from upgrade_tools.states import State
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS
-from upgrade_tools.store_checks import Problems, SegmentSpan, StoreCheck
 
 _DAMAGE = (DirectoryDamagedError, LocalStateCorruptedError, RecoveryError)
 OnRead = Callable[[int], None]

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from statestore.bytestore.chunks import steps
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kinds.contents import StoredEntry, entry_parts
+from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
@@ -26,7 +27,6 @@ from statestore.format.header_bytes import decode_headers
 from statestore.format.stored_value import split_stored
 from statestore.recovery.making.logical_writes import LogicalWrite, intervals_by_key
 from statestore.recovery.making.tally import Tally
-from upgrade_tools.kinds import Kind
 from upgrade_tools.states import OpenStore, State
 from upgrade_tools.states.location import LocationState
 

@@ -19,7 +19,7 @@ from statestore.recovery.location.shard_files import (
     snapshot_directory,
 )
 from statestore.recovery.metadata.state_metadata import StateMetadata
-from upgrade_tools.location_files import ShardFiles, files_of_shard
+from upgrade_tools.location.files import ShardFiles, files_of_shard
 from upgrade_tools.states.location import LocationState
 
 

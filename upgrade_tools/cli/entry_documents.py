@@ -20,7 +20,7 @@ from typing import Any
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import decode_headers
-from upgrade_tools.selection import EVERYTHING, Found, Selection, selected
+from upgrade_tools.rows.selection import EVERYTHING, Found, Selection, selected
 from upgrade_tools.states import OpenStore
 
 Document = dict[str, Any]

@@ -9,8 +9,8 @@ from statestore.errors import DurableFileMissingError
 from statestore.format.header_bytes import decode_headers
 from statestore.recovery.commit.delta import Delta, decode_delta
 from statestore.recovery.location import DurableLocation
-from upgrade_tools.byte_text import shown
-from upgrade_tools.entry_lines import printable
+from upgrade_tools.cli.entry_lines import printable
+from upgrade_tools.rows.byte_text import shown
 
 
 def read_delta(file: str) -> Delta:

@@ -12,8 +12,8 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import DirectoryDamagedError, FormatError, StoreNotFoundError, StoreUndecodableError
 from statestore.format.position import Position, merge_positions
-from upgrade_tools.family_figures import FamilyFigures
-from upgrade_tools.location_files import ShardFiles, shard_files
+from upgrade_tools.check.family_figures import FamilyFigures
+from upgrade_tools.location.files import ShardFiles, shard_files
 from upgrade_tools.states import FoundStore, Layout, State
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.database import Database

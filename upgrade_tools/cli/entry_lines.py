@@ -5,7 +5,7 @@ from __future__ import annotations
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import decode_headers
-from upgrade_tools.byte_text import shown
+from upgrade_tools.rows.byte_text import shown
 
 
 def entry_line(spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True) -> str:

@@ -18,9 +18,9 @@ from statestore.recovery.making.logical_writes import LogicalWrite, logical_writ
 from statestore.recovery.making.new_state import claim_target
 from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
-from upgrade_tools.row_expiry import LatestTimes, Unexpired
-from upgrade_tools.row_files import FileFormat, RowFileHead, read_head, read_rows, write_rows
-from upgrade_tools.rows import by_store, to_rows, to_writes
+from upgrade_tools.rows.expiry import LatestTimes, Unexpired
+from upgrade_tools.rows.files import FileFormat, RowFileHead, read_head, read_rows, write_rows
+from upgrade_tools.rows.rows import by_store, to_rows, to_writes
 from upgrade_tools.states import State, StateOptions
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, durable_spec

@@ -17,7 +17,7 @@ from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.partitioner import partition_column
 from statestore.recovery.making.logical_writes import LogicalWrite
-from upgrade_tools.live_entries import LiveVersions, expiry_time_of
+from upgrade_tools.rows.live_entries import LiveVersions, expiry_time_of
 
 _TIMES: Final = {StoreKind.WINDOW: "start_ms", StoreKind.SESSION: "end_ms", StoreKind.VERSIONED: "start_ms"}
 """The columns with the times by which stores expire."""
