@@ -71,12 +71,12 @@ def _migrate(within: str, kill_at: int | None, fields: dict[str, Any]) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     to, layout = fields.pop("to", None), fields.pop("layout", None)
-    options, kinds = StateOptions(**fields.pop("said")), fields.pop("kinds", {})
+    options, kinds = StateOptions(**fields.pop("store_options")), fields.pop("kinds", {})
     request = MigrationRequest(
         **fields,
         to=None if to is None else TargetFormat(to),
         layout=None if layout is None else TargetLayout(layout),
-        said={None: options, **{name: replace(options, kind=Kind(kind)) for name, kind in kinds.items()}},
+        store_options={None: options, **{name: replace(options, kind=Kind(kind)) for name, kind in kinds.items()}},
     )
     sys.addaudithook(count)
     migrate(request)

@@ -44,7 +44,7 @@ def said_of(fixture: Fixture, kind: Kind | None = None) -> StateOptions:
 def to_newest(fixture: Fixture, task: Path, target: Path | None = None, **more: Any) -> MigrationRequest:
     """The request that takes a golden directory to the newest format that Kafka Streams knows."""
     to = None if kind_of(fixture) is Kind.VERSIONED else TargetFormat.HEADERS
-    wanted: dict[str, Any] = {"to": to, "through_timestamped": True, "said": {None: said_of(fixture)}, **more}
+    wanted: dict[str, Any] = {"to": to, "through_timestamped": True, "store_options": {None: said_of(fixture)}, **more}
     return MigrationRequest(str(task), None if target is None else str(target), **wanted)
 
 

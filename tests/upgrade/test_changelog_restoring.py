@@ -27,7 +27,7 @@ from upgrade_tools.changelogs.restoring import RestoredStore, restore_task_direc
 from upgrade_tools.changelogs.state_records import StoreRecords, differences, missing_records
 from upgrade_tools.changelogs.store_argument import parse_store
 from upgrade_tools.changelogs.to_directories import restore_directories
-from upgrade_tools.migration.locks import alone_on
+from upgrade_tools.migration.locks import lock_workspace
 from upgrade_tools.states import StateOptions, open_state
 
 RESTORED = [name for name in FIXTURES if load_fixture(name).restored is not None]
@@ -177,7 +177,7 @@ class TestDirectories:
         return sorted(path.name for path in target.iterdir())
 
     def test_are_made_by_one_run_at_a_time(self, target: Path, unfinished: Path) -> None:
-        with alone_on(unfinished), pytest.raises(DirectoryInUseError, match=r"made\.unfinished\.lock"):
+        with lock_workspace(unfinished), pytest.raises(DirectoryInUseError, match=r"made\.unfinished\.lock"):
             self.make(target)
         assert self.make(target) == ["0_0", "0_1"]
         with pytest.raises(TargetNotEmptyError):

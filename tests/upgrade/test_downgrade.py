@@ -52,7 +52,7 @@ def downgraded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         fixture.unpack(task.parents[1])
         before = tree(task)
         said = {None: said_of(fixture, Kind(fixture.fixture["kind"]))}
-        report = downgrade(MigrationRequest(str(task), str(target), older_format(kind), said=said))
+        report = downgrade(MigrationRequest(str(task), str(target), older_format(kind), store_options=said))
         assert tree(task) == before
         (store,) = report.stores
         assert (store.migrated, store.entries) == (kind, len(fixture.logical["entries"]))

@@ -37,7 +37,7 @@ def test_nothing_is_left_in_an_older_format(name: str, tmp_path: Path) -> None:
     fixture = load_fixture(name)
     task = fixture.unpack(tmp_path)
     before = tree(task)
-    report = finish_upgrade(MigrationRequest(str(task), said={None: said_of(fixture)}))
+    report = finish_upgrade(MigrationRequest(str(task), store_options={None: said_of(fixture)}))
     assert documents_of(task, said_of(fixture)) == fixture.logical["entries"]
     inhabited = {
         family["name"]

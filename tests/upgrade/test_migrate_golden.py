@@ -131,7 +131,7 @@ def test_a_directory_that_lacks_nothing_stays_as_it_is(
     fixture, task = load_fixture(name), migrated_in_place[name]
     forget_journal(task)
     before = tree(task)
-    again = migrate(to_newest(fixture, task, said={None: said_of(fixture, all_migrated[name].kind)}))
+    again = migrate(to_newest(fixture, task, store_options={None: said_of(fixture, all_migrated[name].kind)}))
     assert again.parts == ()
     assert again.notes == ("there was nothing to be done: no entry is left in an older format",)
     assert tree(task) == before

@@ -119,7 +119,7 @@ def test_in_place_there_is_the_old_or_the_new_and_the_same_command_goes_on(
     killer: Killer, application: Path, tmp_path: Path
 ) -> None:
     expected = headed(application)
-    request: dict[str, Any] = {"to": "headers", "said": SAID}
+    request: dict[str, Any] = {"to": "headers", "store_options": SAID}
     home = tmp_path / "whole" / "shop"
     shutil.copytree(application, home)
     operations = killer.run(home, source=str(home), **request)
@@ -143,7 +143,7 @@ def test_stores_whose_kind_must_be_said_go_on_too(killer: Killer, plain_applicat
     """What was said is no longer what the tasks that are in their place are."""
     expected = headed(plain_application)
     said = {option: value for option, value in SAID.items() if option != "segment_interval_ms"}
-    request: dict[str, Any] = {"to": "headers", "through_timestamped": True, "said": said}
+    request: dict[str, Any] = {"to": "headers", "through_timestamped": True, "store_options": said}
     request["kinds"] = {"totals": "kv", "visits": "window"}
     home = tmp_path / "whole" / "shop"
     shutil.copytree(plain_application, home)
@@ -165,7 +165,7 @@ def test_stores_whose_kind_must_be_said_go_on_too(killer: Killer, plain_applicat
 
 def test_a_copy_is_there_as_a_whole_or_not_at_all(killer: Killer, application: Path, tmp_path: Path) -> None:
     expected = headed(application)
-    request: dict[str, Any] = {"source": str(application), "to": "headers", "said": SAID}
+    request: dict[str, Any] = {"source": str(application), "to": "headers", "store_options": SAID}
     operations = killer.run(tmp_path, target=str(tmp_path / "whole" / "shop"), **request)
     assert operations is not None
     for kill_at in kill_points(operations, 2):
@@ -182,7 +182,7 @@ def test_a_copy_is_there_as_a_whole_or_not_at_all(killer: Killer, application: P
 
 def test_a_location_is_a_state_once_it_is_whole(killer: Killer, application: Path, tmp_path: Path) -> None:
     expected = headed(application)
-    request: dict[str, Any] = {"source": str(application), "to": "headers", "layout": "location", "said": SAID}
+    request: dict[str, Any] = {"source": str(application), "to": "headers", "layout": "location", "store_options": SAID}
     request["shard_by"] = "partition"
     operations = killer.run(tmp_path, target=str(tmp_path / "whole"), **request)
     assert operations is not None

@@ -37,8 +37,8 @@ from statestore.errors import (
 )
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
-from upgrade_tools.migration.locks import alone_on, kept_from_applications
-from upgrade_tools.migration.publishing import writing
+from upgrade_tools.migration.locks import exclude_applications, lock_workspace
+from upgrade_tools.migration.publishing import write_errors
 from upgrade_tools.states import StateOptions
 
 
@@ -57,7 +57,7 @@ def refused(task: Path, error: type[StateStoreError], **request: Any) -> StateSt
     return raised.value
 
 
-PLAIN = {"said": {None: StateOptions(kind=Kind.KV)}}
+PLAIN = {"store_options": {None: StateOptions(kind=Kind.KV)}}
 
 
 def test_plain_goes_to_headers_step_by_step(plain: Path) -> None:
@@ -111,7 +111,7 @@ def expected(fixture: Any) -> list[dict[str, Any]]:
 def test_a_newer_format_does_not_become_an_older_one(tmp_path: Path, name: str, to: str) -> None:
     fixture = load_fixture(name)
     task = fixture.unpack(tmp_path)
-    error = refused(task, MigrationRefusedError, to=TargetFormat(to), said={None: said_of(fixture)})
+    error = refused(task, MigrationRefusedError, to=TargetFormat(to), store_options={None: said_of(fixture)})
     assert "downgrade" in str(error)
     assert exit_code_of(error) is ExitCode.USAGE
 
@@ -120,7 +120,7 @@ def test_no_kafka_streams_has_versions_with_headers(tmp_path: Path) -> None:
     fixture = load_fixture("versioned")
     task = fixture.unpack(tmp_path / "source")
     said = {None: said_of(fixture)}
-    error = refused(task, MigrationRefusedError, to=TargetFormat.HEADERS, stores=["store"], said=said)
+    error = refused(task, MigrationRefusedError, to=TargetFormat.HEADERS, stores=["store"], store_options=said)
     assert "--layout location" in str(error)
     location = str(tmp_path / "location")
     migrate(MigrationRequest(str(task), location, TargetFormat.HEADERS, TargetLayout.LOCATION, ["store"], said))
@@ -136,9 +136,11 @@ def test_sessions_have_no_timestamps(tmp_path: Path) -> None:
     fixture = load_fixture("session")
     task = fixture.unpack(tmp_path)
     said = {None: said_of(fixture)}
-    error = refused(task, MigrationRefusedError, to=TargetFormat.TIMESTAMPED, stores=["store"], said=said)
+    error = refused(task, MigrationRefusedError, to=TargetFormat.TIMESTAMPED, stores=["store"], store_options=said)
     assert "has no timestamped format" in str(error)
-    assert migrate(MigrationRequest(str(task), to=TargetFormat.TIMESTAMPED, said=said)).parts == (), "not named, kept"
+    assert migrate(MigrationRequest(str(task), to=TargetFormat.TIMESTAMPED, store_options=said)).parts == (), (
+        "not named, kept"
+    )
 
 
 def test_what_the_files_do_not_tell_must_be_said(plain: Path, tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_what_the_files_do_not_tell_must_be_said(plain: Path, tmp_path: Path) ->
     task = window.unpack(tmp_path / "window")
     said = {None: StateOptions(kind=Kind.WINDOW, window_size_ms=10_000)}
     target = str(tmp_path / "location")
-    error = refused(task, UnknownKindError, target=target, layout=TargetLayout.LOCATION, said=said)
+    error = refused(task, UnknownKindError, target=target, layout=TargetLayout.LOCATION, store_options=said)
     assert "--retention-ms" in str(error)
 
 
@@ -167,7 +169,9 @@ def test_another_kind_than_was_said_is_refused(
 ) -> None:
     fixture = load_fixture(name)
     task = fixture.unpack(tmp_path)
-    found = refused(task, error, to=TargetFormat.HEADERS, through_timestamped=True, said={None: said_of(fixture, kind)})
+    found = refused(
+        task, error, to=TargetFormat.HEADERS, through_timestamped=True, store_options={None: said_of(fixture, kind)}
+    )
     assert exit_code_of(found) is ExitCode.UNKNOWN_LAYOUT
 
 
@@ -193,7 +197,7 @@ def test_a_running_application_is_left_alone(plain: Path, tmp_path: Path) -> Non
 def test_no_application_starts_meanwhile(plain: Path) -> None:
     with database_opened_elsewhere(plain / "rocksdb" / "store"):
         pass  # makes the lock file, as any opening does
-    with kept_from_applications([plain], create=True):
+    with exclude_applications([plain], create=True):
         with database_opened_elsewhere(plain / "rocksdb" / "store") as said:
             assert said == LocalStateLockedError.__name__
         with file_locked_elsewhere(plain.parent / ".lock") as said:
@@ -215,7 +219,7 @@ def test_a_stranger_among_the_segments_is_refused(tmp_path: Path) -> None:
     fixture = load_fixture("ts-window")
     task = fixture.unpack(tmp_path)
     (segments_directory(task, "store") / "backup").mkdir()
-    error = refused(task, StateStoreError, to=TargetFormat.HEADERS, said={None: said_of(fixture)})
+    error = refused(task, StateStoreError, to=TargetFormat.HEADERS, store_options={None: said_of(fixture)})
     assert exit_code_of(error) is ExitCode.UNKNOWN_LAYOUT
 
 
@@ -224,9 +228,9 @@ def test_a_family_that_no_such_store_has_is_refused(tmp_path: Path) -> None:
     task = fixture.unpack(tmp_path)
     said = {None: said_of(fixture, Kind.SESSION)}
     target = str(tmp_path / "target" / "0_0")
-    error = refused(task, StateStoreError, to=TargetFormat.HEADERS, said=said, target=target)
+    error = refused(task, StateStoreError, to=TargetFormat.HEADERS, store_options=said, target=target)
     assert isinstance(error, UnknownColumnFamilyError | StoreFormatError)
-    done = migrate(MigrationRequest(str(task), to=TargetFormat.HEADERS, said=said))
+    done = migrate(MigrationRequest(str(task), to=TargetFormat.HEADERS, store_options=said))
     assert done.parts == (), "in place it is what the same command makes of such a store"
 
 
@@ -280,11 +284,11 @@ def test_a_full_disk_is_noticed_before_anything_is_written(plain: Path, monkeypa
 
 
 def test_what_a_disk_says_becomes_an_error_of_the_tool(tmp_path: Path) -> None:
-    with pytest.raises(NoRoomError, match="Make room and run this again"), writing(tmp_path / "x"):
+    with pytest.raises(NoRoomError, match="Make room and run this again"), write_errors(tmp_path / "x"):
         raise OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(NoRoomError, match="more bytes are needed"), writing(tmp_path / "x"):
+    with pytest.raises(NoRoomError, match="more bytes are needed"), write_errors(tmp_path / "x"):
         raise LocalDiskFullError("store", path="x", cause="no space")
-    with pytest.raises(DirectoryNotAccessibleError), writing(tmp_path / "x"):
+    with pytest.raises(DirectoryNotAccessibleError), write_errors(tmp_path / "x"):
         raise OSError(errno.EROFS, "Read-only file system")
 
 
@@ -348,14 +352,14 @@ def test_what_does_not_read_back_never_counts(
 
 def test_a_lock_file_is_removed_only_by_who_has_it_alone(plain: Path) -> None:
     lock = plain.parent / ".lock"
-    with kept_from_applications([plain], create=True):
+    with exclude_applications([plain], create=True):
         other = ExitStack()
-        other.enter_context(kept_from_applications([plain], create=True))
+        other.enter_context(exclude_applications([plain], create=True))
     assert lock.exists(), "the other one keeps applications away by it"
     with other, file_locked_elsewhere(lock) as said:
         assert said == BlockingIOError.__name__
     lock.unlink()
-    with kept_from_applications([plain], create=True):
+    with exclude_applications([plain], create=True):
         assert lock.exists()
     assert not lock.exists()
 
@@ -373,8 +377,8 @@ def test_a_lock_on_a_file_that_was_removed_is_none(plain: Path, monkeypatch: pyt
         flock(descriptor, operation)
 
     monkeypatch.setattr("fcntl.flock", late)
-    with alone_on(workspace):
-        with pytest.raises(DirectoryInUseError), alone_on(workspace):
+    with lock_workspace(workspace):
+        with pytest.raises(DirectoryInUseError), lock_workspace(workspace):
             pass
         assert lock.exists()
     assert not lock.exists()
@@ -382,7 +386,7 @@ def test_a_lock_on_a_file_that_was_removed_is_none(plain: Path, monkeypatch: pyt
 
 def test_two_migrations_of_one_task_do_not_meet(plain: Path) -> None:
     with (
-        alone_on(plain.with_name("0_0.migrating")),
+        lock_workspace(plain.with_name("0_0.migrating")),
         pytest.raises(DirectoryInUseError, match=r"0_0\.migrating\.lock"),
     ):
         migrate(MigrationRequest(str(plain), to=TargetFormat.TIMESTAMPED, **PLAIN))

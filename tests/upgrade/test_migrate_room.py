@@ -14,7 +14,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import NoRoomError
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
-from upgrade_tools.migration.disk_space import about_needed_bytes, held_bytes
+from upgrade_tools.migration.disk_space import estimated_bytes, held_bytes
 from upgrade_tools.migration.plan import plan_migration
 
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)
@@ -65,7 +65,7 @@ def test_what_is_made_already_needs_no_room(
         str(application), target, TargetFormat.HEADERS, layout, shard_by="partition", work_dir=str(tmp_path)
     )
     plan = plan_migration(request)
-    free(about_needed_bytes(plan, [0, 1]) - 1)
+    free(estimated_bytes(plan, [0, 1]) - 1)
     with pytest.raises(NoRoomError):
         migrate(request)
     free(1 << 40)
@@ -80,7 +80,7 @@ def test_what_is_made_already_needs_no_room(
     free(whole - held - 1)
     with pytest.raises(NoRoomError):
         migrate(replace(request, dry_run=True))
-    free(about_needed_bytes(plan, [1]))
+    free(estimated_bytes(plan, [1]))
     assert migrate(request).parts == (0, 1)
 
 
@@ -88,7 +88,7 @@ def test_what_has_nothing_left_to_do_needs_no_room(application: Path, free: Free
     request = MigrationRequest(str(application), to=TargetFormat.HEADERS, discard_backup=True)
     task = replace(request, source=str(application / "0_0"))
     migrate(task)
-    needed = about_needed_bytes(plan_migration(request), [1])
+    needed = estimated_bytes(plan_migration(request), [1])
     free(needed - 1)
     with pytest.raises(NoRoomError):
         migrate(request)

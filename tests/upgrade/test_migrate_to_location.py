@@ -71,7 +71,7 @@ def application(tmp_path: Path) -> Path:
 
 
 def to_location(application: Path, target: Path, **more: Any) -> MigrationReport:
-    asked: dict[str, Any] = {"to": TargetFormat.HEADERS, "through_timestamped": True, "said": SAID, **more}
+    asked: dict[str, Any] = {"to": TargetFormat.HEADERS, "through_timestamped": True, "store_options": SAID, **more}
     return migrate(MigrationRequest(str(application), str(target), layout=TargetLayout.LOCATION, **asked))
 
 
@@ -333,14 +333,14 @@ def test_segments_whose_times_nobody_knows_get_no_directories(tmp_path: Path) ->
     database.close()
     write_marker(copy, LocalMarker("state-old", 0, ""), durably=False)
     said = StateOptions(kind=Kind.WINDOW, window_size_ms=WINDOW_MS)
-    asked = MigrationRequest(str(copy), str(target), layout=TargetLayout.KAFKA_STREAMS, said={"visits": said})
+    asked = MigrationRequest(str(copy), str(target), layout=TargetLayout.KAFKA_STREAMS, store_options={"visits": said})
     for dry_run in (True, False):
         with pytest.raises(UnknownKindError, match="--segment-interval-ms"):
             migrate(replace(asked, dry_run=dry_run))
     assert not target.with_name("shop.migrating").exists()
     for store in ("visits", None):
         of_one = {store: replace(said, segment_interval_ms=INTERVAL_MS)}
-        migrate(replace(asked, target=str(tmp_path / f"said-of-{store}"), said=of_one))
+        migrate(replace(asked, target=str(tmp_path / f"said-of-{store}"), store_options=of_one))
         databases = tmp_path / f"said-of-{store}" / "0_0" / "visits"
         assert [path.name for path in databases.iterdir()] == [f"visits.{3 * INTERVAL_MS}"]
 
@@ -367,7 +367,7 @@ def test_versions_that_ended_too_long_ago_stay_behind(tmp_path: Path) -> None:
         ):
             rows.put(key, value, from_ms)
     said = {None: StateOptions(kind=Kind.VERSIONED, retention_ms=2 * INTERVAL_MS)}
-    report = to_location(task_path, tmp_path / "state", said=said)
+    report = to_location(task_path, tmp_path / "state", store_options=said)
     found = {
         bytes.fromhex(entry["key"]): [(version["timestamp"], version["validTo"]) for version in entry["versions"]]
         for entry in entries(open_state(str(tmp_path / "state")), 0, "prices")

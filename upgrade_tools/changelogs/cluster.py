@@ -232,17 +232,17 @@ class Cluster:
         ]
         if not places:
             return []
-        found, error = self._asked(application_id, lambda client: client.committed(places, timeout=_TIMEOUT_S))
+        found, error = self._group_answer(application_id, lambda client: client.committed(places, timeout=_TIMEOUT_S))
         if error is not None:
             raise self._refused(application_id, error)
         return [place for place in found if place.offset >= 0]
 
     def _commit_error(self, application_id: str, places: list[TopicPartition]) -> KafkaError | None:
         """Commit, and return why that was refused."""
-        _, error = self._asked(application_id, lambda client: client.commit(offsets=places, asynchronous=False))
+        _, error = self._group_answer(application_id, lambda client: client.commit(offsets=places, asynchronous=False))
         return error
 
-    def _asked(
+    def _group_answer(
         self, application_id: str, ask: Callable[[Consumer], list[TopicPartition]]
     ) -> tuple[list[TopicPartition], KafkaError | None]:
         """Return what the group's coordinator answers, and the first error in it. Waits while there is none."""

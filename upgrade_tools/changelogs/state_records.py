@@ -85,7 +85,7 @@ class StoreRecords:
             yield from writes
 
 
-class Difference(NamedTuple):
+class RecordDifference(NamedTuple):
     """What a key has in the state and in the log, if it is not the same: one record, or none, or its versions."""
 
     key: bytes
@@ -95,7 +95,7 @@ class Difference(NamedTuple):
 
 def differences(
     spec: StoreSpec, state: Iterable[ChangelogRecord], log: Iterable[ChangelogRecord]
-) -> Iterator[Difference]:
+) -> Iterator[RecordDifference]:
     """Yield the keys whose records are not the same; both are in the order of the store, and so is what comes out."""
     tagged = merge(_tagged(spec, log, 0), _tagged(spec, state, 1), key=itemgetter(0, 1))
     for _, entries in groupby(tagged, key=itemgetter(0)):
@@ -104,10 +104,10 @@ def differences(
             found[where].append(record)
         in_log, in_state = found
         if in_state != in_log:
-            yield Difference((in_state or in_log)[0].key, in_state, in_log)
+            yield RecordDifference((in_state or in_log)[0].key, in_state, in_log)
 
 
-def missing_records(spec: StoreSpec, found: Iterable[Difference]) -> Iterator[ChangelogRecord]:
+def missing_records(spec: StoreSpec, found: Iterable[RecordDifference]) -> Iterator[ChangelogRecord]:
     """Yield what the log lacks: what the state has, and tombstones of what it has not.
 
     Versions can't be deleted, so there is nothing for those that are in the log alone.

@@ -11,8 +11,8 @@ from statestore.errors import TargetNotEmptyError
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
 from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, restore_task_directory
-from upgrade_tools.migration.locks import alone_on
-from upgrade_tools.migration.publishing import sync_entry, sync_tree, writing
+from upgrade_tools.migration.locks import lock_workspace
+from upgrade_tools.migration.publishing import sync_entry, sync_tree, write_errors
 from upgrade_tools.states.task import TASK_NAME
 
 
@@ -35,10 +35,10 @@ def restore_directories(
     final = target.resolve()  # what is renamed takes the place of a directory, not of a link to one
     unfinished = final.parent / f".{final.name}.unfinished"
     restored: dict[str, list[RestoredStore]] = {changelog.spec.name: [] for changelog in changelogs}
-    with writing(final.parent):
+    with write_errors(final.parent):
         final.parent.mkdir(parents=True, exist_ok=True)
-    with alone_on(unfinished):
-        _refuse_taken(final)
+    with lock_workspace(unfinished):
+        _refuse_occupied(final)
         _clear_leftover(unfinished)
         try:
             for partition in range(len(changelogs[0].logs)):
@@ -53,8 +53,8 @@ def restore_directories(
                 for name, store in stores.items():
                     restored[name].append(store)
             sync_tree(unfinished)
-            _refuse_taken(final)
-            with writing(final):
+            _refuse_occupied(final)
+            with write_errors(final):
                 unfinished.replace(final)
             sync_entry(final)
         except BaseException:
@@ -63,7 +63,7 @@ def restore_directories(
     return restored
 
 
-def _refuse_taken(final: Path) -> None:
+def _refuse_occupied(final: Path) -> None:
     if final.exists() and (not final.is_dir() or any(final.iterdir())):
         raise TargetNotEmptyError(str(final), found="files")
 

@@ -45,7 +45,7 @@ class Ignored:
     timestamps: bool = False
 
 
-class Difference(NamedTuple):
+class EntryDifference(NamedTuple):
     """An entry of `store` that is not the same in both states; None stands for none."""
 
     store: str
@@ -140,7 +140,7 @@ class Comparison:
                     f"with {'--other-kind' if without else '--kind'}",
                 )
 
-    def spec_of(self, found: Difference) -> StoreSpec:
+    def spec_of(self, found: EntryDifference) -> StoreSpec:
         """Return what the store is that a difference is of, where its entry is."""
         return self._sides[found.first is None].specs[found.store]
 
@@ -175,7 +175,7 @@ class Comparison:
         first, second = (side.specs[name] for side in self._sides)
         return first.format is second.format and not (self._ignored.headers or self._ignored.timestamps)
 
-    def differences(self) -> Iterator[Difference]:
+    def differences(self) -> Iterator[EntryDifference]:
         """Yield the entries that are not the same, store by store, in the order of keys. Call `count` before."""
         for store in self.stores:
             if store.is_same:
@@ -186,7 +186,7 @@ class Comparison:
                 store.is_same = False
                 yield difference
 
-    def _differences_of(self, name: str) -> Iterator[Difference]:
+    def _differences_of(self, name: str) -> Iterator[EntryDifference]:
         with ExitStack() as opened:
             sides = [self._merged(side, name, opened) for side in self._sides]
             yield from self._compare(name, *sides)
@@ -202,20 +202,20 @@ class Comparison:
         first, second = (side.by_part.get((name, part)) for side in self._sides)
         return first != second
 
-    def _compare(self, name: str, first: Iterator[_Keyed], second: Iterator[_Keyed]) -> Iterator[Difference]:
+    def _compare(self, name: str, first: Iterator[_Keyed], second: Iterator[_Keyed]) -> Iterator[EntryDifference]:
         specs = [side.specs[name] for side in self._sides]
         one, other = next(first, None), next(second, None)
         while one is not None or other is not None:
             if other is None or (one is not None and one[:2] < other[:2]):
                 assert one is not None
-                yield Difference(name, one.entry(specs[0]), None)
+                yield EntryDifference(name, one.entry(specs[0]), None)
                 one = next(first, None)
             elif one is None or other[:2] < one[:2]:
-                yield Difference(name, None, other.entry(specs[1]))
+                yield EntryDifference(name, None, other.entry(specs[1]))
                 other = next(second, None)
             else:
                 if one.raw != other.raw or specs[0].format is not specs[1].format:
-                    found = Difference(name, one.entry(specs[0]), other.entry(specs[1]))
+                    found = EntryDifference(name, one.entry(specs[0]), other.entry(specs[1]))
                     changed = _changed(found, self._ignored)
                     if changed:
                         yield found._replace(changed=changed)
@@ -279,7 +279,7 @@ def _as_write(spec: StoreSpec, keyed: _Keyed, ignored: Ignored | None) -> Logica
     return LogicalWrite(keyed.key, _TIME.pack(keyed.valid_to_ms) + stored, keyed.valid_from_ms)
 
 
-def _changed(found: Difference, ignored: Ignored) -> tuple[str, ...]:
+def _changed(found: EntryDifference, ignored: Ignored) -> tuple[str, ...]:
     one, other = found.first, found.second
     assert one is not None
     assert other is not None

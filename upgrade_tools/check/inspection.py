@@ -46,7 +46,7 @@ class PartOffsets:
 
 
 @dataclass
-class StoreReport:
+class StoreInspection:
     """What there is of a store."""
 
     found: FoundStore
@@ -85,13 +85,13 @@ class StoreReport:
 
 
 @dataclass
-class StateReport:
+class StateInspection:
     """What there is of a state."""
 
     path: str
     layout: Layout
     parts: tuple[int, ...]
-    stores: list[StoreReport]
+    stores: list[StoreInspection]
     facts: dict[str, Any]
     """What is recorded of the whole: of a local copy its marker, of a state location its metadata."""
     shards: list[ShardFiles] = field(default_factory=list)
@@ -109,7 +109,7 @@ class StateReport:
         }
 
 
-def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], None]) -> StateReport:
+def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], None]) -> StateInspection:
     """Return what there is, having read about `sample` entries of each store; None is all, 0 none.
 
     Entries of a state location are read only if it is known what is committed. `on_entries` is told of entries as they
@@ -119,8 +119,8 @@ def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], 
     chosen = [found for found in all_stores if state.options.store in (None, found.name)]
     if state.options.store is not None and not chosen:
         raise StoreNotFoundError(state.path, store=state.options.store, known=[found.name for found in all_stores])
-    stores = {found.name: StoreReport(found, {}) for found in chosen}
-    report = StateReport(state.path, state.layout, state.parts, list(stores.values()), _facts(state))
+    stores = {found.name: StoreInspection(found, {}) for found in chosen}
+    report = StateInspection(state.path, state.layout, state.parts, list(stores.values()), _facts(state))
     if isinstance(state, LocationState):
         report.shards = shard_files(state)
         if not state.knows_pointers:
@@ -152,7 +152,7 @@ def databases_read(state: State) -> list[tuple[int, Database]]:
 def _read_families(
     state: State,
     found: Mapping[str, Mapping[str, ByteStore]],
-    stores: Mapping[str, StoreReport],
+    stores: Mapping[str, StoreInspection],
     sample: int | None,
     on_entries: Callable[[int], None],
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from statestore.bytestore.kinds.kind_names import Kind
-from upgrade_tools.check.comparison import Comparison, Difference, Ignored
+from upgrade_tools.check.comparison import Comparison, EntryDifference, Ignored
 from upgrade_tools.check.state_check import check_state
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.difference_output import difference_json, difference_line, summary_lines
@@ -203,7 +203,7 @@ def _verify_two(first: State, second: State, ignored: Ignored, as_json: bool) ->
     return ExitCode.OK if comparison.is_same else ExitCode.FOUND_PROBLEMS
 
 
-def _first(differences: Iterator[Difference]) -> tuple[list[Difference], int]:
+def _first(differences: Iterator[EntryDifference]) -> tuple[list[EntryDifference], int]:
     named = list(islice(differences, _SHOWN_DIFFERENCES))
     return named, len(named) + sum(1 for _ in differences)
 

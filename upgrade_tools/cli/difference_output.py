@@ -6,13 +6,13 @@ from typing import Any
 
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from upgrade_tools.check.comparison import Comparison, Difference
+from upgrade_tools.check.comparison import Comparison, EntryDifference
 from upgrade_tools.cli.entry_documents import entry_fields
 from upgrade_tools.cli.entry_lines import entry_line, headers_text, times_text
 from upgrade_tools.rows.byte_text import shown
 
 
-def difference_line(spec: StoreSpec, found: Difference) -> str:
+def difference_line(spec: StoreSpec, found: EntryDifference) -> str:
     """Return a difference on a line: - is in the first state alone, + in the other alone, ~ in both."""
     if found.second is None:
         return f"- {found.store}  {entry_line(spec, found.entry)}"
@@ -24,7 +24,7 @@ def difference_line(spec: StoreSpec, found: Difference) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def difference_json(spec: StoreSpec, found: Difference) -> dict[str, Any]:
+def difference_json(spec: StoreSpec, found: EntryDifference) -> dict[str, Any]:
     """Return a difference as `diff --json` prints it, one a line."""
     entry = found.entry
     document: dict[str, Any] = {"store": found.store, "key": entry.key.hex()}

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from upgrade_tools.check.family_figures import FamilyFigures
-from upgrade_tools.check.inspection import StateReport, StoreReport
+from upgrade_tools.check.inspection import StateInspection, StoreInspection
 from upgrade_tools.cli.output import console_on, say
 from upgrade_tools.location.files import ShardFiles
 
 
-def print_report(report: StateReport) -> None:
+def print_report(report: StateInspection) -> None:
     """Print what was found to stdout."""
     # On a pipe there is no width, and nothing is to be cut.
     console = console_on(sys.stdout, width=None if sys.stdout.isatty() else 10_000)
@@ -39,7 +39,7 @@ def print_report(report: StateReport) -> None:
         say(console, "What is committed was not said: with --checkpoint or --pointers entries are looked at, too.")
 
 
-def _stores(stores: Iterable[StoreReport]) -> Table:
+def _stores(stores: Iterable[StoreInspection]) -> Table:
     table = _table("store", "kind", "recorded", "databases", "bytes")
     for store in stores:
         found = store.found
@@ -49,7 +49,7 @@ def _stores(stores: Iterable[StoreReport]) -> Table:
     return table
 
 
-def _families(stores: Iterable[StoreReport]) -> Table:
+def _families(stores: Iterable[StoreInspection]) -> Table:
     table = _table("store", "column family", "format", "entries", "with headers", "header bytes", "of value bytes")
     for store in stores:
         for name, figures in store.families.items():
@@ -68,7 +68,7 @@ def _figures(figures: FamilyFigures) -> list[Any]:
     return [known, entries, f"{figures.values_with_headers:,}", f"{figures.header_bytes:,}{share}", values]
 
 
-def _offsets(stores: Iterable[StoreReport]) -> Table:
+def _offsets(stores: Iterable[StoreInspection]) -> Table:
     table = _table("store", "part", "changelog offset", "input position", "closed")
     closed = {None: "not recorded", True: "cleanly", False: "no"}
     for store in stores:
@@ -100,7 +100,7 @@ def _shards(shards: Iterable[ShardFiles]) -> Table:
     return table
 
 
-def _hints(store: StoreReport) -> list[str]:
+def _hints(store: StoreInspection) -> list[str]:
     name = store.found.name
     hints = []
     if len(store.found.kinds) != 1:

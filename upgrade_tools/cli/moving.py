@@ -156,14 +156,16 @@ def migrate_(
     The source is not changed before the target is verified. If it is killed, the same command goes on. Begin with
     --dry-run.
     """
-    names, said = _said(store, StateOptions(None, kind, window_size_ms, retention_ms, segment_interval_ms))
+    names, options = _store_arguments(
+        store, StateOptions(None, kind, window_size_ms, retention_ms, segment_interval_ms)
+    )
     request = MigrationRequest(
         source,
         target,
         to,
         layout,
         names,
-        said,
+        options,
         subtopology,
         application_id,
         o.read_pointers(source, pointers, checkpoint),
@@ -206,14 +208,16 @@ def downgrade_(
     with headers in an older format. To rebuild one from a changelog topic instead, use `changelog restore` and name the
     older kind.
     """
-    names, said = _said(store, StateOptions(None, kind, window_size_ms, retention_ms, segment_interval_ms))
+    names, options = _store_arguments(
+        store, StateOptions(None, kind, window_size_ms, retention_ms, segment_interval_ms)
+    )
     request = MigrationRequest(
         source,
         target,
         to,
         layout,
         names,
-        said,
+        options,
         subtopology,
         application_id,
         o.read_pointers(source, pointers, checkpoint),
@@ -243,11 +247,11 @@ def finish_upgrade_(
 
     Tasks that have nothing left stay as they are; of the others a backup stays.
     """
-    names, said = _said(store, StateOptions(None, kind, window_size_ms))
+    names, options = _store_arguments(store, StateOptions(None, kind, window_size_ms))
     request = MigrationRequest(
         directory,
         stores=names,
-        said=said,
+        store_options=options,
         subtopology=subtopology,
         application_id=application_id,
         discard_backup=discard_backup,
@@ -306,7 +310,9 @@ def _print(report: MigrationReport) -> None:
         errors().print(f"note: {note}", soft_wrap=True, markup=False)
 
 
-def _said(words: list[str] | None, otherwise: StateOptions) -> tuple[list[str], dict[str | None, StateOptions]]:
+def _store_arguments(
+    words: list[str] | None, otherwise: StateOptions
+) -> tuple[list[str], dict[str | None, StateOptions]]:
     try:
         return said_of_stores(words or (), otherwise)
     except ValueError as cause:

@@ -88,7 +88,7 @@ class _Collection:
         fences = read_fences(self.location, names)
         found = [written for name in names if (written := parse_delta_name(name)) is not None]
         line = Histories(fences).current
-        problem = _taken_over(head, fences, line) or _left_behind(head, found, line)
+        problem = _problem_of_later_runs(head, fences, line) or _problem_of_later_commits(head, found, line)
         if problem is not None:
             raise PointersOutdatedError(
                 str(self.location), shard=self.pointer.shard, version=self.pointer.version, problem=problem
@@ -97,7 +97,7 @@ class _Collection:
         return max([self.retained_versions, *recorded])
 
 
-def _taken_over(head: Written, fences: list[Fence], line: Line) -> str | None:
+def _problem_of_later_runs(head: Written, fences: list[Fence], line: Line) -> str | None:
     """Return in words which later run has given up what made `head`, or may have; None if none has."""
     later = [fence for fence in fences if fence.epoch > head.epoch]
     if not line.holds(head):
@@ -114,7 +114,7 @@ def _taken_over(head: Written, fences: list[Fence], line: Line) -> str | None:
     return None
 
 
-def _left_behind(head: Written, found: list[Written], line: Line) -> str | None:
+def _problem_of_later_commits(head: Written, found: list[Written], line: Line) -> str | None:
     """Return in words what later runs have committed since; None if there is nothing.
 
     What the same run has committed since is no reason: the query may run, and garbage is only what is older than all

@@ -29,7 +29,7 @@ def converted_pairs(plan: StorePlan, pairs: Iterator[Pair], timestamp_ms: int | 
     if convert_value is not None:
         convert = entry_conversion(plan.reading.kind, convert_value)
         pairs = ((key, convert(key, value)) for key, value in pairs)
-    stamp = stamping(plan.making.format, timestamp_ms)
+    stamp = timestamp_filler(plan.making.format, timestamp_ms)
     if stamp is not None:
         pairs = ((key, stamp(value)) for key, value in pairs)
     return _without_duplicates(plan, pairs) if _refuses_duplicates(plan) else pairs
@@ -39,11 +39,11 @@ def converted_writes(plan: StorePlan, writes: list[LogicalWrite], timestamp_ms: 
     """Return the writes that make a store, as `converted_pairs` does entries."""
     if _refuses_duplicates(plan):
         for duplicate in [key for key, _, _ in writes if not key.endswith(_FIRST)]:
-            raise _is_a_duplicate(plan, duplicate)
+            raise _duplicate_error(plan, duplicate)
     convert = _conversion(plan.reading.format, plan.making.format)
     if convert is not None:
         writes = [logical_write((key, convert(stored), from_ms)) for key, stored, from_ms in writes]
-    stamp = stamping(plan.making.format, timestamp_ms)
+    stamp = timestamp_filler(plan.making.format, timestamp_ms)
     if stamp is None:
         return writes
     return [write if write.stored is None else write._replace(stored=stamp(write.stored)) for write in writes]
@@ -71,7 +71,7 @@ def _conversion(present: StoreFormat, wanted: StoreFormat) -> Callable[[bytes | 
     return restore
 
 
-def stamping(store_format: StoreFormat, timestamp_ms: int | None) -> Callable[[bytes], bytes] | None:
+def timestamp_filler(store_format: StoreFormat, timestamp_ms: int | None) -> Callable[[bytes], bytes] | None:
     """Return what gives a value `timestamp_ms` whose timestamp is unknown; None if there is nothing to do."""
     if timestamp_ms is None or store_format not in _WITH_TIMESTAMP:
         return None
@@ -94,11 +94,11 @@ def _refuses_duplicates(plan: StorePlan) -> bool:
 def _without_duplicates(plan: StorePlan, pairs: Iterator[Pair]) -> Iterator[Pair]:
     for pair in pairs:
         if not pair[0].endswith(_FIRST):
-            raise _is_a_duplicate(plan, pair[0])
+            raise _duplicate_error(plan, pair[0])
         yield pair
 
 
-def _is_a_duplicate(plan: StorePlan, key: bytes) -> StoreFormatError:
+def _duplicate_error(plan: StorePlan, key: bytes) -> StoreFormatError:
     return StoreFormatError(
         plan.name,
         recorded="window store, with duplicates",

@@ -36,7 +36,7 @@ def has_room(plan: Plan, needed_bytes: int) -> bool:
     return free is None or free >= needed_bytes
 
 
-def about_needed_bytes(plan: Plan, parts: Iterable[int]) -> int:
+def estimated_bytes(plan: Plan, parts: Iterable[int]) -> int:
     """Return about the room that these parts take, by the size of their files alone; 0 if that does not tell.
 
     It tells where stores have files of their own. Of anything else only a dry run knows it.

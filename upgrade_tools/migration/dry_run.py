@@ -8,6 +8,7 @@ from typing import Final
 
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import refuse_taken
+from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
 from upgrade_tools.migration.databases import databases_of
 from upgrade_tools.migration.disk_space import (
     DATABASE_BYTES,
@@ -19,9 +20,8 @@ from upgrade_tools.migration.disk_space import (
 from upgrade_tools.migration.fingerprints import request_fingerprint
 from upgrade_tools.migration.places import Place, places_of
 from upgrade_tools.migration.plan import Plan, StorePlan
-from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
+from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
 from upgrade_tools.migration.request import TargetLayout
-from upgrade_tools.migration.said_offsets import refuse_untaken_offsets
 from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.to_location import location_request, metadata_of, placed_writes
 from upgrade_tools.migration.to_task_directories import needs_upgrade
@@ -36,18 +36,18 @@ def dry_run(plan: Plan, on_progress: OnProgress | None = None) -> MigrationRepor
     started_s = time.monotonic()
     metadata = metadata_of(plan) if plan.layout is TargetLayout.LOCATION else None
     places = [] if metadata is not None else places_of(plan)
-    refuse_untaken_offsets(plan, places)
+    refuse_unused_offsets(plan, places)
     if metadata is not None:
         refuse_taken(DurableLocation(plan.request.target or ""), location_request(plan, metadata))
-    _refuse_taken_places(plan, [place for place in places if not place.replaces])
+    _refuse_occupied_places(plan, [place for place in places if not place.replaces])
     tallies, databases, parts, notes = Tallies(), 0, [], []
-    meter = Meter(len(plan.state.parts), on_progress)
+    meter = StepMeter(len(plan.state.parts), on_progress)
     for part in plan.state.parts:
         with plan.state.open(part, plan.reading) as stores:
             if plan.in_place:
                 if not needs_upgrade(plan, stores):
                     continue
-                _refuse_taken_places(plan, [place for place in places if part in place.tasks])
+                _refuse_occupied_places(plan, [place for place in places if part in place.tasks])
             parts.append(part)
             notes += unclean_notes(plan, part, stores)
             meter.begin_part(sum(store.bytes.approximate_num_entries() for store in stores.values()))
@@ -59,7 +59,7 @@ def dry_run(plan: Plan, on_progress: OnProgress | None = None) -> MigrationRepor
                     meter.advance(len(writes))
     entries, size_bytes = sum(tallies.entries.values()), sum(tallies.size_bytes.values())
     needed_bytes = size_bytes + entries * ENTRY_OVERHEAD_BYTES + databases * DATABASE_BYTES
-    refuse_without_room(plan, needed_bytes - _begun_bytes(plan, places))
+    refuse_without_room(plan, needed_bytes - _unfinished_bytes(plan, places))
     return MigrationReport(
         plan.state.path,
         plan.request.target or plan.state.path,
@@ -79,13 +79,13 @@ def dry_run(plan: Plan, on_progress: OnProgress | None = None) -> MigrationRepor
     )
 
 
-def _refuse_taken_places(plan: Plan, places: Iterable[Place]) -> None:
+def _refuse_occupied_places(plan: Plan, places: Iterable[Place]) -> None:
     for place in places:
         if place.published(request_fingerprint(plan)) is None:
-            place.refuse_if_taken(discard_backup=plan.request.discard_backup)
+            place.refuse_if_occupied(discard_backup=plan.request.discard_backup)
 
 
-def _begun_bytes(plan: Plan, places: Iterable[Place]) -> int:
+def _unfinished_bytes(plan: Plan, places: Iterable[Place]) -> int:
     """Return the room that an earlier run of the same command has taken: it goes on with that, or clears it away."""
     if plan.layout is TargetLayout.LOCATION:
         location = local_path(plan.request.target or "")
@@ -93,7 +93,7 @@ def _begun_bytes(plan: Plan, places: Iterable[Place]) -> int:
     return held_bytes(place.workspace for place in places)
 
 
-def _count_databases(plan: Plan, store_plan: StorePlan, store: OpenStore, tallies: Tallies, meter: Meter) -> int:
+def _count_databases(plan: Plan, store_plan: StorePlan, store: OpenStore, tallies: Tallies, meter: StepMeter) -> int:
     """Read the databases that a store would become; return how many there are."""
     sources = databases_of(plan, store_plan, store)
     for source in sources:

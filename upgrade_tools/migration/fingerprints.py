@@ -32,7 +32,7 @@ def request_fingerprint(plan: Plan) -> str:
             "to": None if request.to is None else request.to.value,
             "downgrade": request.downgrade,
             "stores": sorted(request.stores),
-            "said": sorted(_said(store, options) for store, options in request.said.items()),
+            "said": sorted(_store_options(store, options) for store, options in request.store_options.items()),
             "subtopology": request.subtopology,
             "timestamp_ms": request.timestamp_ms,
             "application_id": request.application_id,
@@ -65,7 +65,7 @@ def _files(directory: Path) -> list[list[Any]]:
     return sorted(found)
 
 
-def _said(store: str | None, options: StateOptions) -> list[str]:
+def _store_options(store: str | None, options: StateOptions) -> list[str]:
     """Return what is said of a store, or of all others: in lists that can be sorted."""
     kind = None if options.kind is None else options.kind.value
     said = [store, kind, options.window_size_ms, options.retention_ms, options.segment_interval_ms]

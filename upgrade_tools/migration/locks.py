@@ -18,7 +18,7 @@ from typing import Final
 
 from statestore.bytestore.kafka_streams.directory_view import LOCK_FILE, refuse_if_in_use
 from statestore.errors import DirectoryInUseError, DirectoryNotAccessibleError
-from upgrade_tools.migration.publishing import writing
+from upgrade_tools.migration.publishing import write_errors
 from upgrade_tools.states.task import APPLICATION_LOCK
 
 _FLOCK: Final = struct.Struct("hhqqi4x")
@@ -30,7 +30,7 @@ _HELD_ELSEWHERE: Final = (BlockingIOError, PermissionError)
 
 
 @contextmanager
-def kept_from_applications(tasks: Iterable[Path], *, create: bool) -> Iterator[None]:
+def exclude_applications(tasks: Iterable[Path], *, create: bool) -> Iterator[None]:
     """Hold the locks of these tasks' application and databases for the duration, as far as their files are there.
 
     With `create`, that of the application is there meanwhile even if it is missing. Raises DirectoryInUseError if
@@ -39,49 +39,49 @@ def kept_from_applications(tasks: Iterable[Path], *, create: bool) -> Iterator[N
     with ExitStack() as held:
         directories = list(tasks)
         for application in sorted({task.parent for task in directories}):
-            _hold(application / APPLICATION_LOCK, application, held, create=create)
+            _hold_lock(application / APPLICATION_LOCK, application, held, create=create)
         for task in directories:
             for lock in sorted(task.rglob(LOCK_FILE)):
-                _hold(lock, task, held, create=False)
+                _hold_lock(lock, task, held, create=False)
         yield
 
 
 @contextmanager
-def alone_on(workspace: Path) -> Iterator[None]:
+def lock_workspace(workspace: Path) -> Iterator[None]:
     """Hold WORKSPACE.lock for the duration. Raises DirectoryInUseError if another migration does."""
     path = workspace.with_name(f"{workspace.name}.lock")
     with ExitStack() as held:
-        _locked(path, workspace, held, os.O_RDWR | os.O_CREAT, lambda file: fcntl.flock(file, _ALONE))
+        _lock_file(path, workspace, held, os.O_RDWR | os.O_CREAT, lambda file: fcntl.flock(file, _ALONE))
         held.callback(path.unlink, missing_ok=True)  # while it is still held, so that it is nobody else's
         yield
 
 
 @contextmanager
-def alone_in(location: Path) -> Iterator[None]:
+def lock_location(location: Path) -> Iterator[None]:
     """Hold a directory itself for the duration, which is made if it is not there: it gets no file that is not its own.
 
     Raises DirectoryInUseError if another migration does, and DirectoryNotAccessibleError.
     """
     with ExitStack() as held:
-        with writing(location):
+        with write_errors(location):
             location.mkdir(parents=True, exist_ok=True)
-        _locked(location, location, held, os.O_RDONLY, lambda directory: fcntl.flock(directory, _ALONE))
+        _lock_file(location, location, held, os.O_RDONLY, lambda directory: fcntl.flock(directory, _ALONE))
         yield
 
 
-def _hold(lock: Path, where: Path, held: ExitStack, *, create: bool) -> None:
+def _hold_lock(lock: Path, where: Path, held: ExitStack, *, create: bool) -> None:
     if _SET_LOCK is None:
         refuse_if_in_use(lock, where)  # an operating system without such locks: asked once is all there is
         return
     is_new = create and not lock.exists()
-    descriptor = _locked(
+    descriptor = _lock_file(
         lock, where, held, os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, partial(_set_lock, kind=fcntl.F_RDLCK)
     )
     if is_new and descriptor is not None:
         held.callback(_remove_if_alone, lock, descriptor)
 
 
-def _locked(path: Path, where: Path, held: ExitStack, flags: int, take: Callable[[int], None]) -> int | None:
+def _lock_file(path: Path, where: Path, held: ExitStack, flags: int, take: Callable[[int], None]) -> int | None:
     """Return the descriptor of a file that is at `path` and that `take` has locked, None if there is no such file.
 
     Who has a lock may remove its file. So another one may have come into its place once the lock of the first is free.

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from statestore.errors import MigrationRefusedError
 from upgrade_tools.migration.journal import TaskJournal, forget_journal, read_journal
-from upgrade_tools.migration.locks import alone_on
+from upgrade_tools.migration.locks import lock_workspace
 from upgrade_tools.migration.plan import Plan
-from upgrade_tools.migration.publishing import exchange, sync_entry, writing
+from upgrade_tools.migration.publishing import exchange, sync_entry, write_errors
 from upgrade_tools.states import Layout
 from upgrade_tools.states.task import TASK_NAME, TaskState
 
@@ -55,7 +55,7 @@ class Place:
         found = [journal for journal in journals if journal is not None and journal.request == request]
         return found or None
 
-    def settle(self, request: str, *, discard_backup: bool) -> list[TaskJournal] | None:
+    def finish_earlier_run(self, request: str, *, discard_backup: bool) -> list[TaskJournal] | None:
         """End what an earlier run was cut off in after it had put this in its place.
 
         Return the journals of its tasks if that was the same command, None if there is something left to do.
@@ -67,7 +67,7 @@ class Place:
             self.tidy(discard_backup=False)
         return published
 
-    def refuse_if_taken(self, *, discard_backup: bool) -> None:
+    def refuse_if_occupied(self, *, discard_backup: bool) -> None:
         """Raise MigrationRefusedError if it has no place to go to."""
         if self.replaces:
             if self.backup.exists() and not discard_backup:
@@ -83,7 +83,7 @@ class Place:
 
     def publish(self, *, discard_backup: bool) -> None:
         """Put what is in the workspace in its place."""
-        with writing(self.final):
+        with write_errors(self.final):
             if self.replaces:
                 if discard_backup and self.backup.exists():
                     shutil.rmtree(self.backup)
@@ -98,7 +98,7 @@ class Place:
 
     def tidy(self, *, discard_backup: bool) -> None:
         """Do what is left when it is in its place: name the backup so, and forget the journals."""
-        with writing(self.final):
+        with write_errors(self.final):
             if self.replaces and self.workspace.exists():
                 if self.backup.exists():
                     shutil.rmtree(self.backup)
@@ -135,10 +135,10 @@ def finish_renames(source: str) -> None:
         final = workspace.with_name(workspace.name.removesuffix(_MIGRATING))
         if final.exists() or read_journal(workspace) is None:
             continue
-        with alone_on(workspace):  # else it is not cut off, but just doing that
+        with lock_workspace(workspace):  # else it is not cut off, but just doing that
             journal = None if final.exists() else read_journal(workspace)
             if journal is not None and journal.verified and final.with_name(f"{final.name}{_BACKUP}").exists():
-                with writing(final):
+                with write_errors(final):
                     os.rename(workspace, final)
                     sync_entry(final)
 

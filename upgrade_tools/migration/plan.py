@@ -76,7 +76,7 @@ def plan_migration(request: MigrationRequest) -> Plan:
             remedy="name a TARGET, which is an empty directory or location",
         )
     found = {store.name: store for store in state.found_stores()}
-    for name in (*request.stores, *(name for name in request.said if name is not None)):
+    for name in (*request.stores, *(name for name in request.store_options if name is not None)):
         if name not in found:
             raise StoreNotFoundError(state.path, store=name, known=list(found))
     if not found:
@@ -87,7 +87,7 @@ def plan_migration(request: MigrationRequest) -> Plan:
 
 
 def _plan_store(request: MigrationRequest, layout: TargetLayout, found: FoundStore, *, named: bool) -> StorePlan:
-    said = _as_it_is_by_now(request, layout, found, request.options_for(found.name), named=named)
+    said = _options_after_earlier_run(request, layout, found, request.options_for(found.name), named=named)
     options = _reading_options(request, said)
     of_store = open_state(request.source, replace(options, store=found.name))
     kind = Kind.of(of_store.the_spec())
@@ -111,7 +111,7 @@ def _plan_store(request: MigrationRequest, layout: TargetLayout, found: FoundSto
         return plan
 
 
-def _as_it_is_by_now(
+def _options_after_earlier_run(
     request: MigrationRequest, layout: TargetLayout, found: FoundStore, said: StateOptions, *, named: bool
 ) -> StateOptions:
     """Return what is said of a store, whose kind it no longer has if an earlier run has put some of it in its place."""

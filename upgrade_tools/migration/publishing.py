@@ -23,7 +23,7 @@ _NOT_SUPPORTED: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
 @contextmanager
-def writing(where: Path) -> Iterator[None]:
+def write_errors(where: Path) -> Iterator[None]:
     """Turn what the operating system, or RocksDB for it, says of writing to `where` into errors of a tool.
 
     Raises NoRoomError, which leaves what is there to go on with, and DirectoryNotAccessibleError.

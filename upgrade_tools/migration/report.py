@@ -12,7 +12,7 @@ OnProgress = Callable[[int, int], None]
 """Is told how many steps are done, and of how many; an entry is written in one step, and read back in another."""
 
 
-class Meter:
+class StepMeter:
     """Counts the steps of a migration of `parts` parts."""
 
     def __init__(self, parts: int, on_progress: OnProgress | None) -> None:

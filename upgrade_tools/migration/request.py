@@ -37,7 +37,7 @@ class MigrationRequest:
     """None is the layout of the source."""
     stores: Sequence[str] = ()
     """Which stores; none are all."""
-    said: Mapping[str | None, StateOptions] = field(default_factory=dict)
+    store_options: Mapping[str | None, StateOptions] = field(default_factory=dict)
     """What is said of a store where its files do not tell, under its name; under None, of all others."""
     subtopology: int | None = None
     """Whose tasks are read, and the first number of the names of those that are made."""
@@ -66,5 +66,5 @@ class MigrationRequest:
 
     def options_for(self, store: str | None) -> StateOptions:
         """Return what is said of a store."""
-        found = self.said.get(store, self.said.get(None))
+        found = self.store_options.get(store, self.store_options.get(None))
         return found if found is not None else StateOptions()

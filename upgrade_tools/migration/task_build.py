@@ -32,8 +32,8 @@ from statestore.format.position import OFFSET_UNKNOWN, Position, encode_long, en
 from upgrade_tools.migration.databases import DatabaseSource, databases_of
 from upgrade_tools.migration.journal import TaskJournal
 from upgrade_tools.migration.plan import Plan, StorePlan
-from upgrade_tools.migration.publishing import sync_entry, sync_tree, writing
-from upgrade_tools.migration.report import Meter, Tallies
+from upgrade_tools.migration.publishing import sync_entry, sync_tree, write_errors
+from upgrade_tools.migration.report import StepMeter, Tallies
 from upgrade_tools.states import OpenStore
 
 _TOLD_EVERY: Final = 10_000
@@ -67,7 +67,7 @@ class StoreOffsets:
 class TaskBuild:
     """The task of a partition, made in `directory`, which is nobody else's meanwhile."""
 
-    def __init__(self, plan: Plan, partition: int, directory: Path, journal: TaskJournal, meter: Meter) -> None:
+    def __init__(self, plan: Plan, partition: int, directory: Path, journal: TaskJournal, meter: StepMeter) -> None:
         self._plan = plan
         self._partition = partition
         self._directory = directory
@@ -93,7 +93,7 @@ class TaskBuild:
             if entries is None:
                 entries = self._make(plan, source, offsets.entries(plan))
                 made[place] = entries
-                with writing(self._directory):
+                with write_errors(self._directory):
                     _sync_database(self._directory / source.place)
                     self._journal.write(self._directory)
             else:
@@ -110,7 +110,7 @@ class TaskBuild:
         """Fill one database and compare it with its source; return how many entries it has."""
         path = self._directory / source.place
         family = column_family(plan.making)
-        with writing(path):
+        with write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
         database = RocksDBDatabase(str(path), [family, OFFSETS_FAMILY], compacting=False)
         try:
@@ -123,7 +123,7 @@ class TaskBuild:
             database.family(OFFSETS_FAMILY).write(offsets)
         finally:
             database.close()
-        with writing(path):
+        with write_errors(path):
             if plan.written is not None:
                 write_record(path, plan.written)
         return self._verify(source, path, family, offsets)

@@ -27,14 +27,14 @@ from statestore.recovery.making.placement import Placement
 from statestore.recovery.making.state_filling import FilledShard, StateFiller, check_filled
 from statestore.recovery.metadata.routing import refuse_too_many_shards
 from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores, new_state_id
+from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
 from upgrade_tools.migration.conversions import converted_writes
-from upgrade_tools.migration.disk_space import about_needed_bytes, refuse_without_room
+from upgrade_tools.migration.disk_space import estimated_bytes, refuse_without_room
 from upgrade_tools.migration.expiry import unexpired
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
-from upgrade_tools.migration.locks import alone_in, kept_from_applications
+from upgrade_tools.migration.locks import exclude_applications, lock_location
 from upgrade_tools.migration.plan import Plan, StorePlan
-from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
-from upgrade_tools.migration.said_offsets import refuse_untaken_offsets
+from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
 from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of
 from upgrade_tools.states import OpenStore
@@ -54,14 +54,14 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
     state = plan.state
     with ExitStack() as held:
         if isinstance(state, TaskState):
-            held.enter_context(kept_from_applications(map(state.task_directory, state.parts), create=False))
+            held.enter_context(exclude_applications(map(state.task_directory, state.parts), create=False))
         metadata = metadata_of(plan)
-        refuse_untaken_offsets(plan, ())
+        refuse_unused_offsets(plan, ())
         directory = local_path(plan.request.target)
         if directory is not None:
-            held.enter_context(alone_in(directory))
+            held.enter_context(lock_location(directory))
         taken = _take(plan, metadata, location)
-        filling = ShardFilling(plan, taken.metadata, location, Meter(len(state.parts), on_progress), Tallies())
+        filling = ShardFilling(plan, taken.metadata, location, StepMeter(len(state.parts), on_progress), Tallies())
         if not taken.is_complete:
             for shard in range(taken.metadata.shards):
                 if shard not in taken.finished:
@@ -140,12 +140,12 @@ def _take(plan: Plan, metadata: StateMetadata, location: DurableLocation) -> _Ta
     begun = resume_target(location, request)
     if begun is None:
         refuse_taken(location, request)
-        refuse_without_room(plan, about_needed_bytes(plan, plan.state.parts))
+        refuse_without_room(plan, estimated_bytes(plan, plan.state.parts))
         claim_target(location, f"the {plan.state.layout.value} {plan.state.path}", metadata, request)
         return _Taken(metadata)
     metadata = replace(metadata, state_id=begun.state_id)
     finished = finished_shards(location, metadata.state_id, metadata.shards)
-    refuse_without_room(plan, about_needed_bytes(plan, set(plan.state.parts).difference(finished)))
+    refuse_without_room(plan, estimated_bytes(plan, set(plan.state.parts).difference(finished)))
     return _Taken(metadata, frozenset(finished), begun.is_complete)
 
 
@@ -156,7 +156,7 @@ class ShardFilling:
     plan: Plan
     metadata: StateMetadata
     location: DurableLocation
-    meter: Meter
+    meter: StepMeter
     tallies: Tallies
     notes: list[str] = field(default_factory=list)
     """What the user should know of the parts that were read."""

@@ -32,15 +32,15 @@ from statestore.errors import (
     UnknownKindError,
 )
 from statestore.format.offset_checkpoint import encode_offset_checkpoint
-from upgrade_tools.migration.disk_space import about_needed_bytes, has_room, held_bytes, refuse_without_room
+from upgrade_tools.migration.changelog_offsets import application_of, refuse_unused_offsets
+from upgrade_tools.migration.disk_space import estimated_bytes, has_room, held_bytes, refuse_without_room
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
 from upgrade_tools.migration.journal import JOURNAL_FILE, TaskJournal, is_vacant, read_journal
-from upgrade_tools.migration.locks import alone_on, kept_from_applications
+from upgrade_tools.migration.locks import exclude_applications, lock_workspace
 from upgrade_tools.migration.places import Place, places_of
 from upgrade_tools.migration.plan import Plan
-from upgrade_tools.migration.publishing import link_tree, sync_entry, sync_tree, writing
-from upgrade_tools.migration.report import Meter, MigrationReport, OnProgress, StoreMigration, Tallies
-from upgrade_tools.migration.said_offsets import application_of, refuse_untaken_offsets
+from upgrade_tools.migration.publishing import link_tree, sync_entry, sync_tree, write_errors
+from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
 from upgrade_tools.migration.task_build import TaskBuild
 from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of
 from upgrade_tools.states import OpenStore
@@ -73,11 +73,11 @@ def migrate_to_task_directories(plan: Plan, on_progress: OnProgress | None = Non
         places = places_of(plan)
         if isinstance(state, TaskState):
             tasks = [state.task_directory(part).resolve() for part in state.parts]
-            held.enter_context(kept_from_applications(tasks, create=plan.in_place))
+            held.enter_context(exclude_applications(tasks, create=plan.in_place))
         for place in places:
-            with writing(place.final.parent):
+            with write_errors(place.final.parent):
                 place.final.parent.mkdir(parents=True, exist_ok=True)
-            held.enter_context(alone_on(place.workspace))
+            held.enter_context(lock_workspace(place.workspace))
         migration.run(places)
     return migration.report(places, time.monotonic() - started_s)
 
@@ -99,13 +99,13 @@ class _Migration:
     def run(self, places: list[Place]) -> None:
         """Make all of them, then put each in its place."""
         discard_backup = self.plan.request.discard_backup
-        to_make = [place for place in places if not self._settled(place)]
+        to_make = [place for place in places if not self._finish_earlier_run(place)]
         for place in to_make:
             if not place.replaces:
-                place.refuse_if_taken(discard_backup=discard_backup)
-        refuse_untaken_offsets(self.plan, places)
+                place.refuse_if_occupied(discard_backup=discard_backup)
+        refuse_unused_offsets(self.plan, places)
         self._refuse_without_room(to_make)
-        meter = Meter(sum(len(place.tasks) for place in to_make), self.on_progress)
+        meter = StepMeter(sum(len(place.tasks) for place in to_make), self.on_progress)
         try:
             made = [place for place in to_make if self._make(place, meter)]
         except _CAN_NOT_GO_ON:
@@ -116,8 +116,8 @@ class _Migration:
             place.publish(discard_backup=discard_backup)
             self._count(place)
 
-    def _settled(self, place: Place) -> bool:
-        published = place.settle(self.request, discard_backup=self.plan.request.discard_backup)
+    def _finish_earlier_run(self, place: Place) -> bool:
+        published = place.finish_earlier_run(self.request, discard_backup=self.plan.request.discard_backup)
         if published is None:
             return False
         for journal in published:
@@ -128,7 +128,7 @@ class _Migration:
     def _refuse_without_room(self, places: list[Place]) -> None:
         """Raise NoRoomError if there is no room for what is still to be made."""
         needed_bytes = {
-            part: about_needed_bytes(self.plan, [part]) - held_bytes([place.workspace / task])
+            part: estimated_bytes(self.plan, [part]) - held_bytes([place.workspace / task])
             for place in places
             for part, task in place.tasks.items()
             if not self._is_verified(part, place.workspace / task)
@@ -140,7 +140,7 @@ class _Migration:
         refuse_without_room(self.plan, sum(needed.values()))
 
     def _is_verified(self, part: int, directory: Path) -> bool:
-        journal = self._begun(directory, source_fingerprint(self.plan, part))
+        journal = self._unfinished_journal(directory, source_fingerprint(self.plan, part))
         return journal is not None and journal.verified
 
     def _needs_upgrade(self, part: int) -> bool:
@@ -152,14 +152,14 @@ class _Migration:
         if place.replaces:
             self.replaced.append(place)
 
-    def _make(self, place: Place, meter: Meter) -> bool:
+    def _make(self, place: Place, meter: StepMeter) -> bool:
         """Make what belongs in a place; return whether there was anything to do."""
         made = [self._make_task(place, part, place.workspace / task, meter) for part, task in place.tasks.items()]
         return any(made)
 
-    def _make_task(self, place: Place, part: int, directory: Path, meter: Meter) -> bool:
+    def _make_task(self, place: Place, part: int, directory: Path, meter: StepMeter) -> bool:
         source = source_fingerprint(self.plan, part)
-        journal = self._begun(directory, source)
+        journal = self._unfinished_journal(directory, source)
         if journal is not None and journal.verified:
             self.tallies.add_all(journal.entries)
             self.notes += unclean_notes_of(self.plan, part)
@@ -168,7 +168,7 @@ class _Migration:
             if place.replaces:
                 if not needs_upgrade(self.plan, stores):
                     return False
-                place.refuse_if_taken(discard_backup=self.plan.request.discard_backup)
+                place.refuse_if_occupied(discard_backup=self.plan.request.discard_backup)
             if journal is None:
                 journal = _begin(directory, TaskJournal(self.request, source))
             steps = 2 * sum(store.bytes.approximate_num_entries() for store in stores.values())
@@ -176,21 +176,21 @@ class _Migration:
             build = TaskBuild(self.plan, part, directory, journal, meter)
             self.notes += unclean_notes(self.plan, part, stores)
             for store_plan in self.plan.stores:
-                with writing(directory):
+                with write_errors(directory):
                     build.build(store_plan, stores[store_plan.name], application_of(self.plan, place), self.tallies)
         if isinstance(self.plan.state, TaskState):
             task = self.plan.state.task_directory(part)
             if place.replaces:
-                _take_along(part, task, directory, stores)
-            _take_positions_along(task, directory, stores)
-        with writing(directory):
+                _copy_other_entries(part, task, directory, stores)
+            _copy_positions(task, directory, stores)
+        with write_errors(directory):
             sync_tree(directory)
             journal.verified = True
             journal.write(directory)
             sync_entry(directory)
         return True
 
-    def _begun(self, directory: Path, source: str) -> TaskJournal | None:
+    def _unfinished_journal(self, directory: Path, source: str) -> TaskJournal | None:
         """Return the journal of what an earlier run has made of this, None if nothing is there that counts."""
         journal = read_journal(directory)
         if journal is None:
@@ -249,7 +249,7 @@ def needs_upgrade(plan: Plan, stores: Mapping[str, OpenStore]) -> bool:
 
 def _begin(directory: Path, journal: TaskJournal) -> TaskJournal:
     """Make `directory` an empty one that has this journal."""
-    with writing(directory):
+    with write_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         # The journal of what does not count goes last: as long as it is there, this is known for a migration's.
         for entry in directory.iterdir():
@@ -261,15 +261,15 @@ def _begin(directory: Path, journal: TaskJournal) -> TaskJournal:
     return journal
 
 
-def _take_positions_along(task: Path, directory: Path, stores: Mapping[str, OpenStore]) -> None:
+def _copy_positions(task: Path, directory: Path, stores: Mapping[str, OpenStore]) -> None:
     """Give a task's new directory the files that Kafka Streams before 4.3 has left, which it reads at each opening."""
-    with writing(directory):
+    with write_errors(directory):
         for name in stores:
             if position_file(task, name).exists():
                 shutil.copy2(position_file(task, name), position_file(directory, name))
 
 
-def _take_along(part: int, task: Path, directory: Path, stores: Mapping[str, OpenStore]) -> None:
+def _copy_other_entries(part: int, task: Path, directory: Path, stores: Mapping[str, OpenStore]) -> None:
     """Give a task's new directory what is in the old one beside the stores that were made anew."""
     made_anew = {
         path
@@ -277,7 +277,7 @@ def _take_along(part: int, task: Path, directory: Path, stores: Mapping[str, Ope
         for path in (database_directory(task, name), segments_directory(task, name), position_file(task, name))
     }
     checkpoint = task / CHECKPOINT_FILE
-    with writing(directory):
+    with write_errors(directory):
         for entry in _entries_beside(task, made_anew | {checkpoint}):
             target = directory / entry.relative_to(task)
             target.parent.mkdir(parents=True, exist_ok=True)

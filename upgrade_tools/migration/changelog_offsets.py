@@ -19,7 +19,7 @@ def application_of(plan: Plan, place: Place) -> str:
     return plan.request.application_id or (place.final.parent if is_task else place.final).name
 
 
-def refuse_untaken_offsets(plan: Plan, places: Iterable[Place]) -> None:
+def refuse_unused_offsets(plan: Plan, places: Iterable[Place]) -> None:
     """Raise MigrationRefusedError if an offset is said of a changelog that no store has that is made in `places`."""
     said = {
         TopicPartition(topic, partition)
