@@ -25,10 +25,10 @@ from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 from upgrade_tools.changelogs.reading import Changelog
 from upgrade_tools.changelogs.restoring import RestoredStore, restore_task_directory
 from upgrade_tools.changelogs.state_records import StoreRecords, differences, missing_records
-from upgrade_tools.changelogs.store_argument import parse_store
 from upgrade_tools.changelogs.to_directories import restore_directories
 from upgrade_tools.migration.locks import lock_workspace
 from upgrade_tools.states import StateOptions, open_state
+from upgrade_tools.states.store_argument import StoreArgument
 
 RESTORED = [name for name in FIXTURES if load_fixture(name).restored is not None]
 APPLICATION = "golden"
@@ -288,7 +288,7 @@ def test_a_store_is_what_its_own_records_restore_to(kind: str, tmp_path: Path) -
     ],
 )
 def test_a_store_is_named_in_one_argument(text: str, described: str) -> None:
-    assert described in parse_store(text).describe()
+    assert described in StoreArgument.parse(text).spec().describe()
 
 
 @pytest.mark.parametrize(
@@ -299,11 +299,11 @@ def test_a_store_is_named_in_one_argument(text: str, described: str) -> None:
         ("a:window:window-size-ms=10", "must say retention-ms, as in a:window:window-size-ms=60000,retention-ms="),
         ("a:kv:retention-ms=10", "a kv has no retention-ms"),
         ("a:session:retention-ms=x", "is not OPTION=MS"),
-        ("a:session:retention-ms=1,retention-ms=2", "said once"),
+        ("a:session:retention-ms=1,retention-ms=2", "more than once"),
         ("a/b:kv", "illegal name"),
         ("a:window:window-size-ms=10,retention-ms=5", "must not be shorter"),
     ],
 )
 def test_a_store_that_is_not_described_is_refused(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        parse_store(text)
+        StoreArgument.parse(text).spec()

@@ -17,8 +17,8 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
-from upgrade_tools.migration.store_words import said_of_stores
 from upgrade_tools.states import StateOptions
+from upgrade_tools.states.store_argument import parse_stores
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_store_that_was_not_closed_cleanly_is_named(
         (["--to", "newest"], ExitCode.USAGE, "newest"),
         (["--to", "headers", "--store", "store:kind"], ExitCode.USAGE, "store:kind"),
         (["--to", "headers", "--store", "store:ts-kv:size=1"], ExitCode.USAGE, "size=1"),
-        (["--to", "headers", "--store", "store", "--store", "store"], ExitCode.USAGE, "second time"),
+        (["--to", "headers", "--store", "store", "--store", "store"], ExitCode.USAGE, "named twice"),
         (["--to", "headers", "--changelog-offsets", "/nowhere"], ExitCode.USAGE, "can't be read as offsets"),
         (["--to", "headers", "--kind", "kv"], ExitCode.UNKNOWN_LAYOUT, "timestamped"),
         (["--layout", "location"], ExitCode.USAGE, "name a TARGET"),
@@ -142,15 +142,15 @@ def test_offsets_are_whole_numbers(
     assert tree(task.parent) == before
 
 
-def test_words_say_of_each_store_what_its_files_do_not() -> None:
+def test_an_argument_says_of_a_store_what_its_files_do_not() -> None:
     otherwise = StateOptions(retention_ms=9)
-    names, said = said_of_stores(["a", "b:window:window-size-ms=5", "c::retention-ms=7"], otherwise)
-    assert names == ["a", "b", "c"]
-    assert said == {
-        None: otherwise,
-        "b": StateOptions(kind=Kind.WINDOW, window_size_ms=5, retention_ms=9),
-        "c": StateOptions(retention_ms=7),
-    }
+    found = parse_stores(["a", "b:window:window-size-ms=5", "c::retention-ms=7"])
+    assert [(argument.name, argument.says_more) for argument in found] == [("a", False), ("b", True), ("c", True)]
+    assert [argument.options(otherwise) for argument in found] == [
+        otherwise,
+        StateOptions(kind=Kind.WINDOW, window_size_ms=5, retention_ms=9),
+        StateOptions(retention_ms=7),
+    ]
 
 
 @pytest.mark.parametrize("more", [["--dry-run"], []])

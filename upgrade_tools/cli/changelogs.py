@@ -15,9 +15,9 @@ import typer
 from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.location import DurableLocation
-from upgrade_tools.changelogs.store_argument import parse_store
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
+from upgrade_tools.states.store_argument import parse_stores
 
 if TYPE_CHECKING:
     from upgrade_tools.changelogs.cluster import Cluster, Offsets
@@ -260,12 +260,9 @@ def offsets(
 
 def _specs(stores: Sequence[str]) -> list[StoreSpec]:
     try:
-        specs = [parse_store(text) for text in stores]
+        return [argument.spec() for argument in parse_stores(stores)]
     except ValueError as cause:
-        raise typer.BadParameter(str(cause)) from cause
-    if len({spec.name for spec in specs}) < len(specs):
-        raise typer.BadParameter("a store is named twice with --store")
-    return specs
+        raise typer.BadParameter(str(cause), param_hint="--store") from cause
 
 
 def _cluster(servers: str, client_config: str | None) -> Cluster:

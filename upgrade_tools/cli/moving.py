@@ -26,8 +26,8 @@ from upgrade_tools.migration import (
     migrate,
 )
 from upgrade_tools.migration.report import OnProgress
-from upgrade_tools.migration.store_words import said_of_stores
 from upgrade_tools.states import StateOptions
+from upgrade_tools.states.store_argument import parse_stores
 
 _GROUP = "Move"
 _TARGET = "What to make"
@@ -311,12 +311,16 @@ def _print(report: MigrationReport) -> None:
 
 
 def _store_arguments(
-    words: list[str] | None, otherwise: StateOptions
+    texts: list[str] | None, otherwise: StateOptions
 ) -> tuple[list[str], dict[str | None, StateOptions]]:
+    """Return the names of the stores, and how to read each of which more is known than `otherwise` says."""
     try:
-        return said_of_stores(words or (), otherwise)
+        arguments = parse_stores(texts or ())
     except ValueError as cause:
         raise typer.BadParameter(str(cause), param_hint="--store") from cause
+    options: dict[str | None, StateOptions] = {None: otherwise}
+    options.update((argument.name, argument.options(otherwise)) for argument in arguments if argument.says_more)
+    return [argument.name for argument in arguments], options
 
 
 def _offsets(file: Path | None) -> dict[str, dict[int, int]]:

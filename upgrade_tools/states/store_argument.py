@@ -1,0 +1,138 @@
+"""`NAME[:KIND[:OPTION=MS,...]]`: a store on the command line, and what else is known of it there.
+
+A store whose files are read may leave out what these tell; one of which only its changelog is left must say its kind,
+and the times that stores of this kind have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, require_milliseconds
+from statestore.stores.stores import Stores
+from statestore.stores.supplier import BytesStoreSupplier
+from upgrade_tools.states.state import StateOptions
+
+_FORM: Final = "NAME[:KIND[:OPTION=MS,...]]"
+_LEAST_MS: Final = {"window_size_ms": 0, "retention_ms": 0, "segment_interval_ms": 1}
+"""The times that can be given, and how many milliseconds these are at least."""
+_MAX_DIGITS: Final = 19
+"""Of 2^63 - 1, more than which no time is."""
+_NEEDED: Final = {
+    StoreKind.KEY_VALUE: (),
+    StoreKind.WINDOW: ("window_size_ms", "retention_ms"),
+    StoreKind.SESSION: ("retention_ms",),
+    StoreKind.VERSIONED: ("retention_ms",),
+}
+_EXAMPLES_MS: Final = {"window_size_ms": 60_000, "retention_ms": 3_600_000}
+
+
+@dataclass(frozen=True)
+class StoreArgument:
+    """What one argument says of a store."""
+
+    text: str
+    """The argument, for errors."""
+    name: str
+    kind: Kind | None
+    times_ms: Mapping[str, int]
+    """By the names that `StateOptions` has for them; those that are given."""
+
+    @classmethod
+    def parse(cls, text: str) -> StoreArgument:
+        """Return what `text` says. Raises ValueError if it is not of the form, or a time is out of range."""
+        name, _, rest = text.partition(":")
+        kind, _, times = rest.partition(":")
+        if not name:
+            raise ValueError(f"{text!r} names no store: it is to be {_FORM}")
+        return cls(text, name, _kind(text, kind) if kind else None, _times(text, times))
+
+    @property
+    def says_more(self) -> bool:
+        """Whether it says more than a name."""
+        return self.kind is not None or bool(self.times_ms)
+
+    def options(self, otherwise: StateOptions) -> StateOptions:
+        """Return how to read the store; what the argument does not say is as in `otherwise`."""
+        given: dict[str, Any] = {**self.times_ms, "kind": self.kind or otherwise.kind}
+        return replace(otherwise, **given)
+
+    def spec(self) -> StoreSpec:
+        """Return the store that the argument describes; the segment interval is Kafka Streams' unless it is given.
+
+        Raises ValueError, with what is missing or wrong.
+        """
+        if self.kind is None:
+            raise ValueError(f"{self.text!r} does not say what the store is, {_one_of_the_kinds()}")
+        needed = _NEEDED[self.kind.meaning.store_kind]
+        missing = [_option(time) for time in needed if time not in self.times_ms]
+        unknown = [time for time in self.times_ms if time not in needed]
+        if needed and "segment_interval_ms" in unknown:
+            unknown.remove("segment_interval_ms")
+        if missing:
+            example = ",".join(f"{_option(time)}={_EXAMPLES_MS[time]}" for time in needed)
+            raise ValueError(
+                f"{self.text!r} must say {' and '.join(missing)}, as in {self.name}:{self.kind.value}:{example}"
+            )
+        if unknown:
+            raise ValueError(f"{self.text!r}: a {self.kind.value} has no {_option(unknown[0])}")
+        return self._supplier(self.kind).spec(self.kind.meaning.format)
+
+    def _supplier(self, kind: Kind) -> BytesStoreSupplier:
+        """Return what Kafka's factories make of it, which know the segment intervals."""
+        name, times = self.name, self.times_ms
+        interval_ms = times.get("segment_interval_ms")
+        if kind.meaning.store_kind is StoreKind.WINDOW:
+            duplicates = kind.meaning.retain_duplicates
+            size_ms = times["window_size_ms"]
+            return Stores.persistent_window_store(name, times["retention_ms"], size_ms, duplicates, interval_ms)
+        if kind.meaning.store_kind is StoreKind.SESSION:
+            return Stores.persistent_session_store(name, times["retention_ms"], interval_ms)
+        if kind.meaning.store_kind is StoreKind.VERSIONED:
+            return Stores.persistent_versioned_key_value_store(name, times["retention_ms"], interval_ms)
+        return Stores.persistent_key_value_store(name)
+
+
+def parse_stores(texts: Sequence[str]) -> list[StoreArgument]:
+    """Return what each text says. Raises ValueError for one that is not of the form, or a store that comes twice."""
+    arguments = [StoreArgument.parse(text) for text in texts]
+    names = [argument.name for argument in arguments]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"the store {twice!r} is named twice")
+    return arguments
+
+
+def _kind(text: str, kind: str) -> Kind:
+    try:
+        return Kind(kind)
+    except ValueError:
+        raise ValueError(f"{text!r} is not {_FORM} with {_one_of_the_kinds()}") from None
+
+
+def _one_of_the_kinds() -> str:
+    return f"one of the kinds {', '.join(known.value for known in Kind)}"
+
+
+def _times(text: str, times: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in filter(None, times.split(",")):
+        option, _, value = part.partition("=")
+        time = option.replace("-", "_")
+        if option != _option(time) or time not in _LEAST_MS or not value.isascii() or not value.isdigit():
+            options = ", ".join(map(_option, _LEAST_MS))
+            raise ValueError(f"{text!r}: {part!r} is not OPTION=MS with one of the options {options}")
+        if time in found:
+            raise ValueError(f"{text!r} says {option} more than once")
+        # Python refuses to read numbers of thousands of digits, in words of its own.
+        milliseconds = int(value) if len(value) <= _MAX_DIGITS else 2**63
+        require_milliseconds(f"{text!r}: {option}", milliseconds, least=_LEAST_MS[time])
+        found[time] = milliseconds
+    return found
+
+
+def _option(time: str) -> str:
+    return time.replace("_", "-")
