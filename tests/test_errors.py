@@ -1,16 +1,43 @@
-"""Errors travel between processes whole, and say what they know."""
+"""Errors travel between processes whole, say what they know, and belong to who raises them."""
 
+import ast
 import inspect
 import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from documentation import ROOT
 from statestore import errors
+from upgrade_tools import errors as tool_errors
+
+LIBRARY = ROOT / "statestore"
+COMMANDS = ("statestore/spark/__main__.py", "statestore/testing", "statestore/errors/harness.py")
+"""What has, or speaks of, a command line of its own."""
 
 
-def every_error() -> list[type[errors.StateStoreError]]:
-    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
-    return [kind for kind in kinds if issubclass(kind, errors.StateStoreError)]
+def every_error(*modules: ModuleType) -> list[type[errors.StateStoreError]]:
+    kinds = [
+        kind for module in modules or (errors, tool_errors) for _, kind in inspect.getmembers(module, inspect.isclass)
+    ]
+    return list(dict.fromkeys(kind for kind in kinds if issubclass(kind, errors.StateStoreError)))
+
+
+def texts(path: Path) -> Iterator[str]:
+    """What a module says: its string constants, but docstrings; parts of a formatted string are one text."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = None
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+            for part in node.values:
+                part.value = None
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def made(kind: type[errors.StateStoreError]) -> errors.StateStoreError:
@@ -34,7 +61,32 @@ def test_an_error_survives_pickling_with_message_and_fields(kind: type[errors.St
     }
 
 
-def test_the_tree_in_the_docstring_lists_every_error() -> None:
-    assert errors.__doc__ is not None
-    for kind in every_error():
-        assert kind.__name__ in errors.__doc__
+@pytest.mark.parametrize("module", [errors, tool_errors], ids=lambda module: module.__name__)
+def test_the_tree_in_the_docstring_lists_every_error(module: ModuleType) -> None:
+    assert module.__doc__ is not None
+    for kind in every_error(module):
+        assert kind.__name__ in module.__doc__
+
+
+def test_the_page_lists_every_error_with_what_it_is() -> None:
+    listed = dict(
+        re.findall(r"^\| `(\w+)` \| (`\w+`|) \|", (ROOT / "docs/errors.md").read_text(encoding="utf-8"), re.M)
+    )
+    parents = {kind.__name__: kind.__base__ for kind in every_error()}
+    roots = (Exception, errors.StateStoreError)
+    assert listed == {name: "" if base in roots else f"`{base.__name__}`" for name, base in parents.items()}
+
+
+def test_the_library_raises_each_of_its_errors() -> None:
+    modules = [path for path in LIBRARY.rglob("*.py") if LIBRARY / "errors" not in path.parents]
+    named = {word for path in modules for word in re.findall(r"\w+Error\b", path.read_text(encoding="utf-8"))}
+    bases = {base.__name__ for kind in every_error() for base in kind.__mro__[1:]}
+    assert {kind.__name__ for kind in every_error(errors)} - named - bases == set()
+
+
+def test_the_library_names_no_option_of_a_command_line_but_in_a_whole_command() -> None:
+    for path in LIBRARY.rglob("*.py"):
+        if path.relative_to(ROOT).as_posix().startswith(COMMANDS):
+            continue
+        for text in texts(path):
+            assert not re.search(r"(?<![-\w])--[a-z]", re.sub(r"`[^`]*`", "", text)), (path, text)

@@ -31,8 +31,7 @@ StateStoreError
 │   ├── AttemptOutdatedError    the batch was committed by another attempt, and built on
 │   ├── CheckpointBehindError   there are commits that the Spark checkpoint does not know
 │   ├── CheckpointAbandonedError  a later run has given up the history of the Spark checkpoint
-│   ├── VersionCollectedError   files of the version to go back to were collected
-│   └── PointersOutdatedError   garbage was to be judged by pointers that a later run did not go on from
+│   └── VersionCollectedError   files of the version to go back to were collected
 ├── RecoveryError               committed state can't be read back
 │   ├── DurableFileMissingError
 │   ├── DurableFileCorruptedError
@@ -48,32 +47,10 @@ StateStoreError
 │   ├── UnknownRecordKeyError   it can't be told which record keys a store's entries belong to
 │   ├── StateCheckError         what was written is not what there was
 │   └── ShardOverlapError       several tasks wrote to the same shard
-├── StateDirectoryError         a tool can't read or change a directory of state; it was left as it was
-│   ├── UnknownLayoutError      it is no state that is known
-│   ├── StoreNotFoundError      it has no such store, or several and none was named
-│   ├── UnknownKindError        its files do not tell what a store is
+├── StateDirectoryError         a directory of state can't be read or changed; it was left as it was
 │   ├── DirectoryInUseError     a running application holds it
 │   ├── DirectoryDamagedError   files are missing, cut or damaged
-│   ├── StoreUndecodableError   an entry is not one of the kind of store that it was read as
-│   ├── DirectoryNotAccessibleError  the operating system refuses access
-│   ├── MigrationRefusedError   what was asked for is no migration, or its target is taken
-│   ├── MigrationCheckError     what was written is not what it was made from
-│   └── NoRoomError             a disk has not the room that is needed
-├── RowFileError                a file of rows can't be imported
-├── RowFileExistsError          a file of rows was to be written where something is
-├── ChangelogError              a tool can't read or write changelog topics of Kafka Streams
-│   ├── KafkaUnavailableError   no broker answers, or it refuses
-│   ├── ApplicationRunningError the application is in its consumer group
-│   ├── ChangelogMissingError   there is no such topic
-│   ├── ChangelogPartitionsError  topics that belong together have different numbers of partitions
-│   ├── ChangelogIncompleteError  a log lacks its beginning, or what is between
-│   ├── ChangelogRecordError    a record is none of the kind of store that was said
-│   ├── ChangelogPlacementError a key does not stand in the partition of its record key
-│   ├── ChangelogNotEmptyError  a topic to be written has records
-│   ├── ChangelogConfigError    a topic would not keep what it is to be given
-│   ├── ChangelogVersionError   a version's time is none that a client sends
-│   ├── ChangelogWriteError     records were not taken, or do not read back
-│   └── GroupOffsetsError       offsets can't become those of a consumer group
+│   └── DirectoryNotAccessibleError  the operating system refuses access
 ├── TopologyError               a topology is wrong in itself
 │   ├── TopologyChangedError    it is not the one that the state was made with
 │   └── ShardCountChangedError
@@ -109,6 +86,8 @@ StateStoreError
     ├── NullKeyInMapError       records without a key were to be read as a map
     └── IncompleteChangelogError  a store was to be restored from less than its whole changelog
 
+Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
+
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
 is wrong, where it is, and what the operator can do; the same facts are fields of the exception.
 """
@@ -133,6 +112,12 @@ from statestore.errors.data_source import (
     DataSourceOptionError,
     ShardOverlapError,
     StateRowError,
+)
+from statestore.errors.directory import (
+    DirectoryDamagedError,
+    DirectoryInUseError,
+    DirectoryNotAccessibleError,
+    StateDirectoryError,
 )
 from statestore.errors.harness import (
     DriverClosedError,
@@ -193,7 +178,6 @@ from statestore.errors.state import (
     LocationInUseError,
     LocationMismatchError,
     LocationNotWritableError,
-    PointersOutdatedError,
     RecoveryError,
     RunFencedError,
     SnapshotFormatError,
@@ -209,48 +193,9 @@ from statestore.errors.state import (
     UnsafeNameError,
     VersionCollectedError,
 )
-from statestore.errors.tools import (
-    ApplicationRunningError,
-    ChangelogConfigError,
-    ChangelogError,
-    ChangelogIncompleteError,
-    ChangelogMissingError,
-    ChangelogNotEmptyError,
-    ChangelogPartitionsError,
-    ChangelogPlacementError,
-    ChangelogRecordError,
-    ChangelogVersionError,
-    ChangelogWriteError,
-    DirectoryDamagedError,
-    DirectoryInUseError,
-    DirectoryNotAccessibleError,
-    GroupOffsetsError,
-    KafkaUnavailableError,
-    MigrationCheckError,
-    MigrationRefusedError,
-    NoRoomError,
-    RowFileError,
-    RowFileExistsError,
-    StateDirectoryError,
-    StoreNotFoundError,
-    StoreUndecodableError,
-    UnknownKindError,
-    UnknownLayoutError,
-)
 
 __all__ = [
-    "ApplicationRunningError",
     "AttemptOutdatedError",
-    "ChangelogConfigError",
-    "ChangelogError",
-    "ChangelogIncompleteError",
-    "ChangelogMissingError",
-    "ChangelogNotEmptyError",
-    "ChangelogPartitionsError",
-    "ChangelogPlacementError",
-    "ChangelogRecordError",
-    "ChangelogVersionError",
-    "ChangelogWriteError",
     "ChangesUnavailableError",
     "CheckpointAbandonedError",
     "CheckpointBehindError",
@@ -269,7 +214,6 @@ __all__ = [
     "DurableFileMissingError",
     "EmptyTopicError",
     "FormatError",
-    "GroupOffsetsError",
     "HarnessError",
     "HeadersFrozenError",
     "IncompleteChangelogError",
@@ -281,7 +225,6 @@ __all__ = [
     "JarsUnavailableError",
     "JavaNotFoundError",
     "KafkaBrokerError",
-    "KafkaUnavailableError",
     "KeyPlacementError",
     "LocalDirectoryError",
     "LocalDiskFullError",
@@ -293,22 +236,16 @@ __all__ = [
     "LocationMismatchError",
     "LocationNotWritableError",
     "LossyHeadersError",
-    "MigrationCheckError",
-    "MigrationRefusedError",
     "NegativeLengthError",
     "NewStateError",
     "NoRecordError",
-    "NoRoomError",
     "NullKeyError",
     "NullKeyInMapError",
     "OutputFrameError",
-    "PointersOutdatedError",
     "ProcessorError",
     "QueryHungError",
     "RecordSentError",
     "RecoveryError",
-    "RowFileError",
-    "RowFileExistsError",
     "RunFencedError",
     "SerdeError",
     "SerializationError",
@@ -328,8 +265,6 @@ __all__ = [
     "StoreClosedError",
     "StoreError",
     "StoreFormatError",
-    "StoreNotFoundError",
-    "StoreUndecodableError",
     "TargetNotEmptyError",
     "TooManyShardsError",
     "TopologyChangedError",
@@ -339,8 +274,6 @@ __all__ = [
     "UnknownColumnFamilyError",
     "UnknownEntryError",
     "UnknownHeaderError",
-    "UnknownKindError",
-    "UnknownLayoutError",
     "UnknownRecordKeyError",
     "UnknownTopicError",
     "UnreadableCommitError",

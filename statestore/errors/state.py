@@ -319,20 +319,6 @@ class VersionCollectedError(LocationError):
         self.announced = announced
 
 
-class PointersOutdatedError(LocationError):
-    """Commit pointers are not those of the run that went on; nothing of the shard was removed."""
-
-    def __init__(self, location: str, *, shard: int, version: int, problem: str) -> None:
-        super().__init__(
-            location,
-            f"the pointer of shard {shard}, at version {version}, is not to be judged by: {problem}. Nothing of the "
-            "shard was removed. Print the pointers of the Spark checkpoint that the query goes on with, after its next "
-            "batch",
-        )
-        self.shard = shard
-        self.version = version
-
-
 class RecoveryError(StateStoreError):
     """Committed state can't be read back; `where` is the file."""
 

@@ -109,7 +109,7 @@ class StoreBuilder(Derivable, Generic[S]):
         """Return a builder of a store that takes over plain values at once, with no headers and the timestamp -1.
 
         Without it, a store of plain values is to be timestamped first, as KIP-1271 has it: to open it with headers
-        raises StoreFormatError. What `upgrade-tools migrate` calls --through-timestamped. Raises ValueError unless this
+        raises StoreFormatError. What `upgrade-tools migrate --through-timestamped` does. Raises ValueError unless this
         is a builder of timestamps and headers.
         """
         if self.format is not StoreFormat.TIMESTAMPED_WITH_HEADERS:

@@ -18,7 +18,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from page_commands import PageCommands
-from statestore.errors import GroupOffsetsError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import stateful
 from statestore.testing.kafka_broker import KafkaBroker
@@ -27,6 +26,7 @@ from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.cli import main
 from upgrade_tools.cli.entry_documents import entry_documents
 from upgrade_tools.cli.exit_codes import ExitCode
+from upgrade_tools.errors import GroupOffsetsError
 from upgrade_tools.states import StateOptions, open_state
 
 pytestmark = [pytest.mark.java, pytest.mark.kafka]

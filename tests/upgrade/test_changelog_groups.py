@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from changelog_application import WINDOWED, Application, Message
-from statestore.errors import ApplicationRunningError
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.location import DurableLocation
@@ -18,6 +17,7 @@ from statestore.recovery.metadata.state_metadata import read_metadata
 from totals_application import Amount, run_in_kafka_streams, send
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
+from upgrade_tools.errors import ApplicationRunningError
 
 pytestmark = pytest.mark.kafka
 

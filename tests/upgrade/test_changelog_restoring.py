@@ -13,7 +13,7 @@ from java_reader import ReadRequest, read_with_kafka_streams
 from kafka_streams_golden import FIXTURES, Fixture, dump_task_directory, load_fixture
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import ChangelogIncompleteError, ChangelogRecordError, DirectoryInUseError, TargetNotEmptyError
+from statestore.errors import DirectoryInUseError, TargetNotEmptyError
 from statestore.format.header_bytes import encode_headers
 from statestore.format.stored_value import split_stored
 from statestore.format.window_key import encode_window_key
@@ -26,6 +26,7 @@ from upgrade_tools.changelogs.reading import Changelog
 from upgrade_tools.changelogs.restoring import RestoredStore, restore_task_directory
 from upgrade_tools.changelogs.state_records import StoreRecords, differences, missing_records
 from upgrade_tools.changelogs.to_directories import restore_directories
+from upgrade_tools.errors import ChangelogIncompleteError, ChangelogRecordError
 from upgrade_tools.migration.locks import lock_workspace
 from upgrade_tools.states import StateOptions, open_state
 from upgrade_tools.states.store_argument import StoreArgument

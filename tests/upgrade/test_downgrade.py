@@ -14,10 +14,11 @@ from migrations import documents_of, said_of, to_newest, tree
 from rescaling import KEYS, States, every_kind
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.kind_names import Kind
-from statestore.errors import MigrationRefusedError, StoreFormatError
+from statestore.errors import StoreFormatError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.cli import main
+from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, downgrade, migrate
 from upgrade_tools.states import StateOptions, open_state
 

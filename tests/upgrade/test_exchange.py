@@ -18,7 +18,6 @@ from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
-from statestore.errors import RowFileExistsError
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key, split_window_key
@@ -26,6 +25,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.cli import main
+from upgrade_tools.errors import RowFileExistsError
 from upgrade_tools.rows import files as row_files
 from upgrade_tools.rows.files import FileFormat, RowFileHead, read_rows, write_rows
 from upgrade_tools.rows.rows import ROWS

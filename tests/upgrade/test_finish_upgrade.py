@@ -12,9 +12,9 @@ from migrations import documents_of, said_of, tree
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.upgrades.upgrading import upgradable
-from statestore.errors import MigrationRefusedError
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
+from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration import MigrationRequest, finish_upgrade
 from upgrade_tools.migration import places as places_module
 from upgrade_tools.states import StateOptions

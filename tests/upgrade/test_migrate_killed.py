@@ -17,12 +17,12 @@ from statestore.bytestore.engines.sorted_fill import SortedFill
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.errors import UnknownLayoutError
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.cli.entry_documents import Document, entry_documents
+from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.migration import MigrationRequest, TargetFormat, migrate
 from upgrade_tools.states import open_state
 

@@ -25,17 +25,19 @@ from statestore.errors import (
     LocalDiskFullError,
     LocalStateCorruptedError,
     LocalStateLockedError,
+    StateStoreError,
+    StoreFormatError,
+    UnknownColumnFamilyError,
+)
+from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
+from upgrade_tools.errors import (
     MigrationCheckError,
     MigrationRefusedError,
     NoRoomError,
-    StateStoreError,
-    StoreFormatError,
     StoreNotFoundError,
-    UnknownColumnFamilyError,
     UnknownKindError,
     UnknownLayoutError,
 )
-from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
 from upgrade_tools.migration.locks import exclude_applications, lock_workspace
 from upgrade_tools.migration.publishing import write_errors

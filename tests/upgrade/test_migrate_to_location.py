@@ -19,14 +19,7 @@ from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
-from statestore.errors import (
-    DurableFileMissingError,
-    MigrationRefusedError,
-    StateCheckError,
-    TargetNotEmptyError,
-    UnknownKindError,
-    UnknownLayoutError,
-)
+from statestore.errors import DurableFileMissingError, StateCheckError, TargetNotEmptyError
 from statestore.format.partitioner import partition_column
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
@@ -34,6 +27,7 @@ from statestore.recovery.local.marker import LocalMarker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.cli.entry_documents import Document, entry_documents
+from upgrade_tools.errors import MigrationRefusedError, UnknownKindError, UnknownLayoutError
 from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetFormat, TargetLayout, migrate
 from upgrade_tools.migration import to_location as to_location_module
 from upgrade_tools.states import State, StateOptions, open_state

@@ -8,8 +8,8 @@ from kafka_streams_golden import load_fixture
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.errors import UnknownKindError
 from statestore.format.store_format import StoreFormat
+from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.states import StateOptions, open_state
 
 

@@ -19,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
-from statestore.errors import (
+from upgrade_tools.errors import (
     ApplicationRunningError,
     ChangelogError,
     ChangelogMissingError,

@@ -13,12 +13,6 @@ from dataclasses import dataclass
 
 from statestore.bytestore.chunks import steps
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.errors import (
-    ChangelogNotEmptyError,
-    ChangelogPartitionsError,
-    ChangelogWriteError,
-    UnknownKindError,
-)
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
@@ -29,6 +23,7 @@ from upgrade_tools.changelogs.state_records import StoreRecords, differences
 from upgrade_tools.changelogs.survey import Survey
 from upgrade_tools.changelogs.topic_setup import StoreTopic, existing_topic, topic_config
 from upgrade_tools.changelogs.writing import ChangelogWriter
+from upgrade_tools.errors import ChangelogNotEmptyError, ChangelogPartitionsError, ChangelogWriteError, UnknownKindError
 from upgrade_tools.states import Layout, State
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, OpenStore

@@ -9,10 +9,10 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from statestore.errors import GroupOffsetsError
 from upgrade_tools.changelogs.cluster import Cluster, Offsets
 from upgrade_tools.changelogs.logs import PartitionLog
 from upgrade_tools.changelogs.reading import has_records
+from upgrade_tools.errors import GroupOffsetsError
 
 EARLIEST: Final = -2
 """What Spark calls the beginning of a partition."""

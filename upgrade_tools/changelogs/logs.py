@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from statestore.errors import ChangelogIncompleteError, ChangelogRecordError
 from statestore.recovery.commit.changelog import ChangelogRecord
+from upgrade_tools.errors import ChangelogIncompleteError, ChangelogRecordError
 
 
 class LogRecord(NamedTuple):

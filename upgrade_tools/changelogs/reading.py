@@ -22,17 +22,17 @@ from confluent_kafka import (
 from statestore.bytestore.chunks import steps
 from statestore.bytestore.kafka_streams.layout import changelog_partition
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.errors import (
+from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
+from statestore.recovery.commit.changelog import ChangelogRecord
+from upgrade_tools.changelogs.cluster import Cluster, LogEnds, TopicSettings, described
+from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
+from upgrade_tools.errors import (
     ChangelogConfigError,
     ChangelogIncompleteError,
     ChangelogPartitionsError,
     ChangelogRecordError,
     KafkaUnavailableError,
 )
-from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
-from statestore.recovery.commit.changelog import ChangelogRecord
-from upgrade_tools.changelogs.cluster import Cluster, LogEnds, TopicSettings, described
-from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 
 _TAKEN_AT_ONCE: Final = 64
 """Messages: the client hands out as many as it is asked for, however large they are."""

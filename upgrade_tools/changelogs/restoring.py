@@ -17,12 +17,13 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.errors import ChangelogIncompleteError, ChangelogRecordError, FormatError
+from statestore.errors import FormatError
 from statestore.format.session_key import split_session_key
 from statestore.format.window_key import split_window_key
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes, restored_changes
 from statestore.recovery.restore.from_deltas import replay_versions
 from upgrade_tools.changelogs.logs import LogRecord, OffsetCheck, PartitionLog
+from upgrade_tools.errors import ChangelogIncompleteError, ChangelogRecordError
 
 _RECORDS_AT_ONCE = 5_000
 

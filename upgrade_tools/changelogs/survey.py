@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.errors import ChangelogNotEmptyError, ChangelogVersionError
 from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.restored_log import RestoredLog
 from upgrade_tools.changelogs.restoring import time_of
 from upgrade_tools.changelogs.state_records import StoreRecords, differences
 from upgrade_tools.changelogs.topic_setup import StoreTopic
+from upgrade_tools.errors import ChangelogNotEmptyError, ChangelogVersionError
 
 _DELETE = "Delete the topic, and the application's local state, and run this again"
 

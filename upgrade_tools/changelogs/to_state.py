@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import ChangelogPlacementError, KeyPlacementError
+from statestore.errors import KeyPlacementError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import claim_target
@@ -20,6 +20,7 @@ from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
 from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, refuse_live_deleted, restore_store
+from upgrade_tools.errors import ChangelogPlacementError
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.errors import ChangelogConfigError
 from upgrade_tools.changelogs.cluster import Cluster, TopicSettings
+from upgrade_tools.errors import ChangelogConfigError
 
 ADDITIONAL_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """How much longer than the store the topic keeps: windowstore.changelog.additional.retention.ms of Kafka Streams."""

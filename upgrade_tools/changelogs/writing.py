@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from statestore.errors import ChangelogWriteError
 from statestore.format.header_bytes import parse_headers
 from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, described
+from upgrade_tools.errors import ChangelogWriteError
 
 _FLUSH_S: Final = 60.0
 _POLL_S: Final = 0.5

@@ -22,11 +22,12 @@ from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.errors import StoreFormatError, UnknownKindError
+from statestore.errors import StoreFormatError
 from statestore.format.header_bytes import decode_headers
 from statestore.format.stored_value import split_stored
 from statestore.recovery.making.logical_writes import LogicalWrite, intervals_by_key
 from statestore.recovery.making.tally import Tally
+from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.states import OpenStore, State
 from upgrade_tools.states.location import LocationState
 

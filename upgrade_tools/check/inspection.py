@@ -10,9 +10,10 @@ from typing import Any, Final
 from statestore.bytestore.kafka_streams.task_contents import RecordedOffsets, recorded_offsets
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.errors import DirectoryDamagedError, FormatError, StoreNotFoundError, StoreUndecodableError
+from statestore.errors import DirectoryDamagedError, FormatError
 from statestore.format.position import Position, merge_positions
 from upgrade_tools.check.family_figures import FamilyFigures
+from upgrade_tools.errors import StoreNotFoundError, StoreUndecodableError
 from upgrade_tools.location.files import ShardFiles, shard_files
 from upgrade_tools.states import FoundStore, Layout, State
 from upgrade_tools.states.copy import CopyState

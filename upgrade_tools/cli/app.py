@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import typer
 from rich.markup import escape
@@ -21,6 +22,8 @@ local copy; LOCATION is the path or URI of a state location. What is only read i
 
 Begin with [bold]inspect[/bold], which says what is there.
 """
+_PARAMETERS: Final = ("trust_keys", "work_dir")
+"""What errors of the library say to give, and commands have an option for."""
 _EPILOG = (
     "Exit codes: 0 done · 1 problems or differences were found · 2 wrong usage, or an option is missing that the "
     "message names · 3 in use · 4 unknown layout, or another kind of store than was said · 5 damaged · 6 no access · "
@@ -70,4 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(error: Exception) -> None:
-    errors().print(f"[bold red]error:[/bold red] {escape(printable(str(error)))}", soft_wrap=True)
+    message = f"{error}{_options_of(str(error))}"
+    errors().print(f"[bold red]error:[/bold red] {escape(printable(message))}", soft_wrap=True)
+
+
+def _options_of(message: str) -> str:
+    """Return what parameters are called here that a message of the library names."""
+    named = [parameter for parameter in _PARAMETERS if re.search(rf"\b{parameter}\b", message)]
+    listed = ", ".join(f"{parameter} is --{parameter.replace('_', '-')}" for parameter in named)
+    return f" ({listed})" if listed else ""

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from statestore.errors import UnknownKindError
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
 from upgrade_tools.cli.progress import counted, phases
+from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.location.rescale import rescale_document
 from upgrade_tools.location.rollback import roll_back
 from upgrade_tools.rows.exchange import Exchanged, ImportOptions, export_state, import_state

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from statestore.errors import LocationMismatchError, PointersOutdatedError
+from statestore.errors import LocationMismatchError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.fence import Fence, read_fences
 from statestore.recovery.fences.history import Histories, Line
@@ -14,6 +14,7 @@ from statestore.recovery.fences.run_fences import head_written
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.shard_files import Written, delta_directory, parse_delta_name
 from statestore.recovery.snapshots.garbage import GarbageFile, announced_collection, find_garbage, remove_garbage
+from upgrade_tools.errors import PointersOutdatedError
 from upgrade_tools.states.location import metadata_at
 
 

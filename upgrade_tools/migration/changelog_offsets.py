@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from statestore.bytestore.kafka_streams.layout import changelog_partition
-from statestore.errors import MigrationRefusedError
 from statestore.format.offset_checkpoint import TopicPartition
+from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.places import Place
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.states.task import TaskState

@@ -21,7 +21,7 @@ from statestore.bytestore.kafka_streams.layout import (
 from statestore.bytestore.kafka_streams.segment_directories import SegmentDirectories
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.errors import UnknownKindError
+from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.migration.conversions import converted_pairs
 from upgrade_tools.migration.plan import Plan, StorePlan
 from upgrade_tools.states import OpenStore

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from statestore.bytestore.kafka_streams.task_contents import task_stores
-from statestore.errors import NoRoomError
+from upgrade_tools.errors import NoRoomError
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.migration.targets import local_path
 from upgrade_tools.states.task import TaskState, size_of

@@ -11,8 +11,8 @@ from __future__ import annotations
 from statestore.bytestore.kinds.families import FAMILIES, older_formats, skips_a_step
 from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.errors import MigrationRefusedError
 from statestore.format.store_format import StoreFormat
+from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
 
 

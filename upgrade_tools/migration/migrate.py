@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from statestore.bytestore.kafka_streams.directory_view import accessible
-from statestore.errors import MigrationRefusedError
+from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.dry_run import dry_run
 from upgrade_tools.migration.places import finish_renames
 from upgrade_tools.migration.plan import plan_migration

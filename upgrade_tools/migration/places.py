@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from statestore.errors import MigrationRefusedError
+from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.journal import TaskJournal, forget_journal, read_journal
 from upgrade_tools.migration.locks import lock_workspace
 from upgrade_tools.migration.plan import Plan

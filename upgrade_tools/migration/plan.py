@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import MigrationRefusedError, StoreFormatError, StoreNotFoundError, UnknownKindError
+from statestore.errors import StoreFormatError
+from upgrade_tools.errors import MigrationRefusedError, StoreNotFoundError, UnknownKindError
 from upgrade_tools.migration.formats import target_kind
 from upgrade_tools.migration.request import MigrationRequest, TargetLayout
 from upgrade_tools.states import FoundStore, Layout, State, StateOptions, open_state

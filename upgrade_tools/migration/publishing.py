@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from statestore.errors import DirectoryNotAccessibleError, LocalDiskFullError, NoRoomError
+from statestore.errors import DirectoryNotAccessibleError, LocalDiskFullError
+from upgrade_tools.errors import NoRoomError
 
 _TABLES: Final = ".sst"
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)

@@ -6,8 +6,8 @@ import os
 from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from statestore.errors import MigrationRefusedError
 from statestore.recovery.location import DurableLocation
+from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.places import places_of
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.migration.request import TargetLayout

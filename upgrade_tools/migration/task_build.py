@@ -27,8 +27,8 @@ from statestore.bytestore.kafka_streams.layout import (
 )
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Pair
-from statestore.errors import MigrationCheckError
 from statestore.format.position import OFFSET_UNKNOWN, Position, encode_long, encode_position
+from upgrade_tools.errors import MigrationCheckError
 from upgrade_tools.migration.databases import DatabaseSource, databases_of
 from upgrade_tools.migration.journal import TaskJournal
 from upgrade_tools.migration.plan import Plan, StorePlan

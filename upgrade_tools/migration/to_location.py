@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from statestore.bytestore.chunks import key_and_value_sizes
-from statestore.errors import KeyPlacementError, MigrationRefusedError
+from statestore.errors import KeyPlacementError
 from statestore.recovery.commit.initial_state import write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, digest
 from statestore.recovery.location import DurableLocation
@@ -27,6 +27,7 @@ from statestore.recovery.making.placement import Placement
 from statestore.recovery.making.state_filling import FilledShard, StateFiller, check_filled
 from statestore.recovery.metadata.routing import refuse_too_many_shards
 from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores, new_state_id
+from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
 from upgrade_tools.migration.conversions import converted_writes
 from upgrade_tools.migration.disk_space import estimated_bytes, refuse_without_room

@@ -23,15 +23,12 @@ from statestore.errors import (
     DirectoryDamagedError,
     FormatError,
     LocalStateCorruptedError,
-    MigrationCheckError,
-    MigrationRefusedError,
     StoreFormatError,
-    StoreUndecodableError,
     UnknownColumnFamilyError,
     UnknownEntryError,
-    UnknownKindError,
 )
 from statestore.format.offset_checkpoint import encode_offset_checkpoint
+from upgrade_tools.errors import MigrationCheckError, MigrationRefusedError, StoreUndecodableError, UnknownKindError
 from upgrade_tools.migration.changelog_offsets import application_of, refuse_unused_offsets
 from upgrade_tools.migration.disk_space import estimated_bytes, has_room, held_bytes, refuse_without_room
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint

@@ -11,13 +11,14 @@ from typing import Final
 import pyarrow as pa
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.errors import FormatError, RowFileError
+from statestore.errors import FormatError
 from statestore.format.partitioner import partition_column
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes, plain_key
 from statestore.recovery.making.new_state import claim_target
 from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
+from upgrade_tools.errors import RowFileError
 from upgrade_tools.rows.expiry import LatestTimes, Unexpired
 from upgrade_tools.rows.files import FileFormat, RowFileHead, read_head, read_rows, write_rows
 from upgrade_tools.rows.rows import by_store, to_rows, to_writes

@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from statestore.bytestore.chunks import DEFAULT_ROWS, slices, steps
-from statestore.errors import RowFileError, RowFileExistsError
 from statestore.format.binary_columns import row_sizes
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.metadata.routing import MAX_SHARDS
+from upgrade_tools.errors import RowFileError, RowFileExistsError
 from upgrade_tools.rows.rows import ROWS
 
 _FORMAT: Final = 1

@@ -9,16 +9,11 @@ from pathlib import Path
 from statestore.bytestore.kafka_streams.directory_view import accessible
 from statestore.bytestore.kafka_streams.layout import CHECKPOINT_FILE, database_directory
 from statestore.bytestore.kafka_streams.task_contents import task_stores
-from statestore.errors import (
-    DirectoryDamagedError,
-    DirectoryNotAccessibleError,
-    FormatError,
-    UnknownKindError,
-    UnknownLayoutError,
-)
+from statestore.errors import DirectoryDamagedError, DirectoryNotAccessibleError, FormatError
 from statestore.recovery.local.marker import files_digest, is_damaged, read_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
+from upgrade_tools.errors import UnknownKindError, UnknownLayoutError
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import Layout, State, StateOptions

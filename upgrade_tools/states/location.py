@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import FormatError, StatePointersError, UnknownLayoutError
+from statestore.errors import FormatError, StatePointersError
 from statestore.format.partitioner import partition_column
 from statestore.operators.record_keys import record_keys
 from statestore.recovery.commit.initial_state import initial_pointer
@@ -21,6 +21,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.rescale import committed_pointers
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.states.copy import families_by_store
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.state import (

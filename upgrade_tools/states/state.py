@@ -14,16 +14,11 @@ from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_downgrade
-from statestore.errors import (
-    FormatError,
-    StoreFormatError,
-    StoreNotFoundError,
-    StoreUndecodableError,
-    UnknownKindError,
-)
+from statestore.errors import FormatError, StoreFormatError
 from statestore.format.position import Position
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.stores.supplier import default_segment_interval_ms
+from upgrade_tools.errors import StoreNotFoundError, StoreUndecodableError, UnknownKindError
 from upgrade_tools.states.database import Database
 
 

@@ -45,7 +45,7 @@ def accessible(path: str) -> Iterator[None]:
         raise DirectoryNotAccessibleError(path, cause=str(cause)) from cause
     except OSError as cause:
         full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "Make space there, or have --work-dir elsewhere" if full else "Check the directory, and its disk"
+        remedy = "Make space there, or name another work_dir" if full else "Check the directory, and its disk"
         raise DirectoryNotAccessibleError(
             os.fsdecode(cause.filename or path), cause=str(cause), remedy=remedy
         ) from cause

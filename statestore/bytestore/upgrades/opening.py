@@ -21,8 +21,8 @@ _TAKE_BOTH_STEPS: Final = (
     "timestamped builder first, start once, finish the upgrade (`finish_upgrade`, or `upgrade-tools finish-upgrade`), "
     "and then take the builder with headers; or have both steps done at once, by the builder's "
     "`with_upgrade_through_timestamped()` or by `upgrade-tools migrate --to headers --through-timestamped`. Either way "
-    "such values have the timestamp -1 until they are written again, unless `migrate` gives them one with "
-    "--timestamp-ms"
+    "such values have the timestamp -1 until they are written again, unless `upgrade-tools migrate --timestamp-ms MS` "
+    "gives them one"
 )
 
 FamilyName = Callable[[StoreFormat], str]

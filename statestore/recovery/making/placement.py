@@ -56,7 +56,7 @@ class Placement:
             raise UnknownRecordKeyError(
                 spec.name,
                 problem="nothing proves that its keys are the keys of records, as there is one shard only. If they "
-                "are, say so with trust_keys (--trust-keys); if not, say what they are with key_of",
+                "are, say so with trust_keys; if not, say what they are with key_of",
             )
         hashes = self._hashes(spec, writes)
         self._check_place(spec, shard, writes, hashes % old.shards)

@@ -1,18 +1,38 @@
-"""Errors of offline tools: what a directory of state can't be read or changed for."""
+"""Errors that only the tools raise: they name options of the command line. All are of the library's one root.
+
+StateDirectoryError (statestore.errors)
+├── UnknownLayoutError      it is no state that is known
+├── StoreNotFoundError      it has no such store, or several and none was named
+├── UnknownKindError        its files do not tell what a store is
+├── StoreUndecodableError   an entry is not one of the kind of store that it was read as
+├── MigrationRefusedError   what was asked for is no migration, or its target is taken
+├── MigrationCheckError     what was written is not what it was made from
+└── NoRoomError             a disk has not the room that is needed
+LocationError (statestore.errors)
+└── PointersOutdatedError   garbage was to be judged by pointers that a later run did not go on from
+StateStoreError (statestore.errors)
+├── RowFileError                a file of rows can't be imported
+├── RowFileExistsError          a file of rows was to be written where something is
+└── ChangelogError              a tool can't read or write changelog topics of Kafka Streams
+    ├── KafkaUnavailableError   no broker answers, or it refuses
+    ├── ApplicationRunningError the application is in its consumer group
+    ├── ChangelogMissingError   there is no such topic
+    ├── ChangelogPartitionsError  topics that belong together have different numbers of partitions
+    ├── ChangelogIncompleteError  a log lacks its beginning, or what is between
+    ├── ChangelogRecordError    a record is none of the kind of store that was said
+    ├── ChangelogPlacementError a key does not stand in the partition of its record key
+    ├── ChangelogNotEmptyError  a topic to be written has records
+    ├── ChangelogConfigError    a topic would not keep what it is to be given
+    ├── ChangelogVersionError   a version's time is none that a client sends
+    ├── ChangelogWriteError     records were not taken, or do not read back
+    └── GroupOffsetsError       offsets can't become those of a consumer group
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from statestore.errors.root import StateStoreError
-
-
-class StateDirectoryError(StateStoreError):
-    """The directory or location at `path` can't be read or changed as asked; it was left as it was."""
-
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path} {message}")
-        self.path = path
+from statestore.errors import LocationError, StateDirectoryError, StateStoreError
 
 
 class UnknownLayoutError(StateDirectoryError):
@@ -47,29 +67,6 @@ class UnknownKindError(StateDirectoryError):
         self.remedy = remedy
 
 
-class DirectoryInUseError(StateDirectoryError):
-    """A running application, or another command, holds `lock`, a file at `path`."""
-
-    def __init__(self, path: str, *, lock: str) -> None:
-        super().__init__(
-            path,
-            f"is in use: an application or command that runs holds {lock}. Stop it, or wait, and run this again",
-        )
-        self.lock = lock
-
-
-class DirectoryDamagedError(StateDirectoryError):
-    """Files at `path` are missing, cut or damaged, as `cause` says."""
-
-    def __init__(self, path: str, *, cause: str) -> None:
-        super().__init__(
-            path,
-            f"is damaged, or was copied while it was in use, or in part ({cause}). Copy all of it again while nothing "
-            "runs on it; or have the store restored from its changelog",
-        )
-        self.cause = cause
-
-
 class StoreUndecodableError(StateDirectoryError):
     """There are entries at `path` that are none of the `stores`, each with the kind that it was read as."""
 
@@ -83,15 +80,54 @@ class StoreUndecodableError(StateDirectoryError):
         self.cause = cause
 
 
-class DirectoryNotAccessibleError(StateDirectoryError):
-    """The operating system refuses access to something at `path`, or has no room for it."""
+class MigrationRefusedError(StateDirectoryError):
+    """What was asked for is no migration, or its target is taken; `remedy` says what to run instead."""
 
-    def __init__(
-        self, path: str, *, cause: str, remedy: str = "Run this as the user that the application runs as"
-    ) -> None:
-        super().__init__(path, f"can't be accessed ({cause}). {remedy}")
-        self.cause = cause
+    def __init__(self, path: str, *, problem: str, remedy: str) -> None:
+        super().__init__(path, f"{problem}: {remedy}")
+        self.problem = problem
         self.remedy = remedy
+
+
+class MigrationCheckError(StateDirectoryError):
+    """What was written of `database` is not what it was made from; nothing of it counts."""
+
+    def __init__(self, path: str, *, database: str, problem: str) -> None:
+        super().__init__(
+            path,
+            f"can't be migrated: what was written of {database} does not read back as what it was made from "
+            f"({problem}). The source is as it was. Check the disk and its memory, and run this again",
+        )
+        self.database = database
+        self.problem = problem
+
+
+class NoRoomError(StateDirectoryError):
+    """There is not the room at `path` that a tool needs; `needed_bytes` of None is more than there was."""
+
+    def __init__(self, path: str, *, needed_bytes: int | None, free_bytes: int) -> None:
+        needed = "more bytes" if needed_bytes is None else f"about {needed_bytes:,} bytes"
+        super().__init__(
+            path,
+            f"has no room: {needed} are needed, and {free_bytes:,} are free. Make room and run this again, or name a "
+            "target on another disk",
+        )
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes
+
+
+class PointersOutdatedError(LocationError):
+    """Commit pointers are not those of the run that went on; nothing of the shard was removed."""
+
+    def __init__(self, location: str, *, shard: int, version: int, problem: str) -> None:
+        super().__init__(
+            location,
+            f"the pointer of shard {shard}, at version {version}, is not to be judged by: {problem}. Nothing of the "
+            "shard was removed. Print the pointers of the Spark checkpoint that the query goes on with, after its next "
+            "batch",
+        )
+        self.shard = shard
+        self.version = version
 
 
 class RowFileError(StateStoreError):
@@ -262,39 +298,3 @@ class GroupOffsetsError(ChangelogError):
         super().__init__(f"offsets of the consumer group {application_id}: {problem}. None was set")
         self.application_id = application_id
         self.problem = problem
-
-
-class MigrationRefusedError(StateDirectoryError):
-    """What was asked for is no migration, or its target is taken; `remedy` says what to run instead."""
-
-    def __init__(self, path: str, *, problem: str, remedy: str) -> None:
-        super().__init__(path, f"{problem}: {remedy}")
-        self.problem = problem
-        self.remedy = remedy
-
-
-class MigrationCheckError(StateDirectoryError):
-    """What was written of `database` is not what it was made from; nothing of it counts."""
-
-    def __init__(self, path: str, *, database: str, problem: str) -> None:
-        super().__init__(
-            path,
-            f"can't be migrated: what was written of {database} does not read back as what it was made from "
-            f"({problem}). The source is as it was. Check the disk and its memory, and run this again",
-        )
-        self.database = database
-        self.problem = problem
-
-
-class NoRoomError(StateDirectoryError):
-    """There is not the room at `path` that a tool needs; `needed_bytes` of None is more than there was."""
-
-    def __init__(self, path: str, *, needed_bytes: int | None, free_bytes: int) -> None:
-        needed = "more bytes" if needed_bytes is None else f"about {needed_bytes:,} bytes"
-        super().__init__(
-            path,
-            f"has no room: {needed} are needed, and {free_bytes:,} are free. Make room and run this again, or name a "
-            "target on another disk",
-        )
-        self.needed_bytes = needed_bytes
-        self.free_bytes = free_bytes
