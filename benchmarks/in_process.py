@@ -96,7 +96,7 @@ class Shard:
         with self.state.open(self.pointer) as batch:
             store = batch.stores[STORE]
             yield self.builder.build(store.bytes, changelog=store.changelog, context=TaskRecordContext())
-            self.pointer = batch.commit()
+            self.pointer = batch.commit().pointer
 
 
 def store_get_put_s(shard: Shard) -> tuple[float, float]:
@@ -128,7 +128,7 @@ def fixed_ms_per_shard_batch(shard: Shard, cycles: int = 40) -> dict[str, float]
             store = batch.stores[STORE]
             logged = ChangeLoggingLayer(store.bytes, store.spec, store.changelog, TaskRecordContext())
             logged.put(key_bytes(cycle), stored_value())
-            shard.pointer = batch.commit()
+            shard.pointer = batch.commit().pointer
             committed = time.perf_counter()
         closed = time.perf_counter()
         for part, seconds in zip(

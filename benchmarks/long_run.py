@@ -57,7 +57,7 @@ class LongRun:
                 stored = encode_value_timestamp_headers(value, number, b"")
                 store.bytes.put(key, stored)
                 store.changelog.append(key, stored, context)
-            self.pointers.append(shard.commit())
+            self.pointers.append(shard.commit().pointer)
         del self.pointers[: -RETAINED - 1]
         return time.perf_counter() - started_s
 

@@ -118,7 +118,7 @@ def run_step(step: str, home: Path, memory_bytes: int) -> dict[str, Any]:
         shutil.rmtree(home / "local")
     with watched() as figures, state.open(pointer) as batch:
         figures["spilled_mib"] = (write_all if step == "batch" else write_one)(batch) / MIB
-        following: CommitPointer = batch.commit()
+        following: CommitPointer = batch.commit().pointer
     if step == "batch":
         recorded.write_text(following.to_json())
         figures["delta_mib"] = following.deltas[-1].size_bytes / MIB

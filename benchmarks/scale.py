@@ -60,7 +60,7 @@ def put_batch(state: ShardedState, pointer: CommitPointer, numbers: Iterator[int
             stored = encode_value_timestamp_headers((b"%d." % number) * (VALUE_BYTES // 10), pointer.version, HEADERS)
             store.bytes.put(key, stored)
             store.changelog.append(key, stored, context)
-        return shard.commit()
+        return shard.commit().pointer
 
 
 def wait_for_uploads() -> None:

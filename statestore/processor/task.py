@@ -25,7 +25,9 @@ from statestore.processor.receivers import (
     sink_receiver,
     source_receiver,
 )
+from statestore.processor.task_stores import flush_stores
 from statestore.processor.topology import Topology
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.punctuations import RecordedPunctuation, RecordedPunctuations
 from statestore.stores.typed_store import TypedStore
 
@@ -135,6 +137,17 @@ class Task:
     def punctuations(self) -> dict[str, tuple[RecordedPunctuation, ...]]:
         """Return when each schedule is due next: what the task after this one is made with."""
         return self._punctuations.recorded()
+
+    def leave(self) -> BatchEnd:
+        """Close the processors, flush the stores, and return what the batch leaves. Raises what `close` raises."""
+        # Before the processors are closed: one that cancels its schedules then does not mean for good.
+        punctuations = self.punctuations()
+        self.close()
+        times_ms = flush_stores(self._stores)
+        for name, store in self._stores.items():
+            if store.metrics is not None:
+                _LOG.info("shard %d: store %s: %s", self.shard, name, store.metrics.values())
+        return BatchEnd(self.skipped_records, self._context.stream_time_ms, times_ms, punctuations)
 
     def abandon(self) -> None:
         """Close the processors after a failure, which is what to tell: what fails now is only logged."""

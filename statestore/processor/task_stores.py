@@ -1,8 +1,7 @@
-"""Builds the stores of a task, and takes down what they say at the end of a batch."""
+"""Builds the stores of a task, and flushes them at the end of a batch."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -15,8 +14,6 @@ from statestore.recovery.shard_batch import ShardBatch
 from statestore.stores.expiring import Expiry
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.typed_store import TypedStore
-
-_LOG = logging.getLogger(__name__)
 
 
 class StoreBacking(NamedTuple):
@@ -64,12 +61,9 @@ def shard_stores(topology: Topology, batch: ShardBatch, context: TaskRecordConte
     return stores
 
 
-def settle_stores(stores: Mapping[str, TypedStore], batch: ShardBatch) -> None:
-    """Flush what the stores hold back and tell the batch how far their time has come: then it can be committed."""
-    for name, store in stores.items():
+def flush_stores(stores: Mapping[str, TypedStore]) -> dict[str, int]:
+    """Pass on what the stores hold back, and return the stream time of each that keeps one."""
+    for store in stores.values():
         store.flush()
-        if store.metrics is not None:
-            _LOG.info("shard %d: store %s: %s", batch.pointer.shard, name, store.metrics.values())
-        stream_time_ms = store.stream_time_ms
-        if stream_time_ms is not None:
-            batch.stream_times_ms[name] = stream_time_ms
+    times_ms = {name: store.stream_time_ms for name, store in stores.items()}
+    return {name: time_ms for name, time_ms in times_ms.items() if time_ms is not None}

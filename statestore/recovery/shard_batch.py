@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -27,12 +26,12 @@ from statestore.errors import (
     SpilledDeltaCorruptedError,
 )
 from statestore.recovery.commit.batch_delta import BatchDelta, FinishedDelta
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo
-from statestore.recovery.commit.figures import CommitFigures, DeltaFigures, UpgradeFigures
+from statestore.recovery.commit.figures import CommitFigures, DeltaFigures, RestoreFigures, UpgradeFigures
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, file_digest
-from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.recovery.fences.run_fences import RunFences
 from statestore.recovery.local.file_lock import locked
 from statestore.recovery.local.local_copy import LocalCopy, open_local_copy
@@ -46,6 +45,7 @@ from statestore.recovery.snapshots.step import SnapshotStep, snapshot_is_due
 
 _LOG = logging.getLogger(__name__)
 _MAX_ATTEMPTS_AT_ONCE: Final = 16
+_NOTHING_MORE: Final = BatchEnd()
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,12 @@ class ShardedState:
         """Hand out the shard at the version of `pointer`, ready to take a batch's writes.
 
         `space` is what `spill_space` gave for this batch alone; None is one that ends with it.
+
+        Raises, of the durable location: DurableFileMissingError, DurableFileCorruptedError and SnapshotFormatError if
+        it can't give that version, LocationError if it can't be reached. Of the local disk: LocalDirectoryError,
+        LocalDiskFullError, LocalStateCorruptedError, and LocalStateLockedError if other attempts hold all copies. Of
+        the stores: StoreFormatError if one can't be opened in the format that it is to have. LocalStateCorruptedError
+        out of the batch itself discards the local copy: the next attempt makes it anew.
         """
         in_memory = [spec for spec in self.stores if spec.name in self.in_memory]
         image = take_memory_image(pointer, in_memory) if in_memory else None
@@ -118,10 +124,7 @@ class ShardedState:
             delta = opened.enter_context(closing(BatchDelta(info, changelogs, pointer.store_times_ms, space)))
             for store in stores.values():
                 opened.callback(store.bytes.close)
-            batch = ShardBatch(self, pointer, stores, delta, copy)
-            if copy is not None and copy.restoring is not None:
-                batch.figures.restore = copy.restoring.figures
-            yield batch
+            yield ShardBatch(self, pointer, stores, delta, copy)
 
     @contextmanager
     def spill_space(self, shard: int) -> Iterator[SpillSpace]:
@@ -152,6 +155,13 @@ class BatchStore:
     committed: CommittedStore
 
 
+class CommittedBatch(NamedTuple):
+    """A batch that Spark may keep: the pointer that it is to record, and what the batch came to."""
+
+    pointer: CommitPointer
+    figures: CommitFigures
+
+
 @dataclass(frozen=True)
 class ShardBatch:
     """A shard's stores at a committed version, and the uncommitted writes of one batch over them."""
@@ -162,48 +172,34 @@ class ShardBatch:
     delta: BatchDelta
     copy: LocalCopy | None
     """The local copy, None if the stores are all in memory and need none."""
-    stream_times_ms: dict[str, int] = field(default_factory=dict)
-    """The stream time of each segmented store after the batch; who writes to the stores sets it."""
-    figures: CommitFigures = field(default_factory=CommitFigures)
 
-    def commit(
-        self,
-        *,
-        skipped_records: int = 0,
-        stream_time_ms: int = -1,
-        punctuations: RecordedPunctuations | None = None,
-    ) -> CommitPointer:
+    def commit(self, end: BatchEnd = _NOTHING_MORE) -> CommittedBatch:
         """Make what was logged durable as one delta and return the pointer that commits it, if Spark keeps it.
 
-        Without writes there is no delta and no new version. `punctuations` of None are those of before. What is
-        returned was read back. Raises LocationNotWritableError, RunFencedError, AttemptOutdatedError,
-        CheckpointBehindError, CheckpointAbandonedError, VersionCollectedError, UnreadableCommitError,
+        Without writes there is no delta and no new version. The pointer was read back. Raises
+        LocationNotWritableError, RunFencedError, AttemptOutdatedError, CheckpointBehindError,
+        CheckpointAbandonedError, VersionCollectedError, SnapshotOverdueError, UnreadableCommitError,
         SpilledDeltaCorruptedError, and what a spill failed with.
         """
-        advance = partial(
-            self.pointer.advance,
-            skipped_records=skipped_records,
-            stream_time_ms=stream_time_ms,
-            store_times_ms=self.stream_times_ms,
-            punctuations=punctuations,
-        )
         written = self.delta.finish()
         if written is None:
-            return advance(None).read_back()
+            return CommittedBatch(self.pointer.advance(None, end).read_back(), CommitFigures(self._restored))
         state = self.state
         fences = RunFences(state.location, state.run, state.accept_older_checkpoint, state.recovery.retained)
         epoch = fences.hold(self.pointer)
-        committed = advance(self._upload(written, epoch))
+        committed = self.pointer.advance(self._upload(written, epoch), end)
         shard_dir = state.local.shard(state.state_id, self.pointer.shard)
         step = SnapshotStep(state.location, state.local, shard_dir, state.recovery, self.pointer, epoch)
-        committed, self.figures.snapshot = step.take(committed, self.copy)
-        self.figures.stores = written.stores
-        self.figures.delta = DeltaFigures(1, written.size_bytes)
-        self.figures.spill = self.delta.spilled
-        return committed.read_back()
+        committed, snapshot = step.take(committed, self.copy)
+        delta = DeltaFigures(1, written.size_bytes)
+        figures = CommitFigures(self._restored, written.stores, delta, self.delta.spilled, snapshot)
+        return CommittedBatch(committed.read_back(), figures)
 
-    def finish_upgrades(self, budget_ms: float) -> None:
-        """Move entries of older formats in the local copy for about `budget_ms`; what is committed is not touched."""
+    def finish_upgrades(self, budget_ms: float) -> UpgradeFigures:
+        """Move entries of older formats in the local copy for about `budget_ms`; what is committed is not touched.
+
+        Raises LocalStateCorruptedError and LocalDiskFullError, as every access to local stores does.
+        """
         deadline = time.monotonic() + budget_ms / 1000
         all_progress = []
         for name, store in self.stores.items():
@@ -218,7 +214,13 @@ class ShardBatch:
                 _LOG.info("shard %d: upgrade of store %s: about %d left", self.pointer.shard, name, left)
             all_progress.append(progress)
         upgrade = sum_of(all_progress)
-        self.figures.upgrade = UpgradeFigures(upgrade.entries_moved, upgrade.entries_left)
+        return UpgradeFigures(upgrade.entries_moved, upgrade.entries_left)
+
+    @property
+    def _restored(self) -> RestoreFigures:
+        """What it took to open the batch."""
+        restoring = None if self.copy is None else self.copy.restoring
+        return RestoreFigures() if restoring is None else restoring.figures
 
     def _upload(self, written: FinishedDelta, epoch: int) -> DurableFile:
         name = new_delta_name(self.pointer.shard, self.pointer.version + 1, epoch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.ingest import IngestHook, ingested
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
-from statestore.processor.task_stores import settle_stores, shard_stores
+from statestore.processor.task_stores import shard_stores
 from statestore.processor.topology import Topology
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.figures import Stopwatch
-from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.blobs import BlobSpool, OutputBlobs
@@ -46,7 +46,7 @@ class _Processed(NamedTuple):
     """What came of a batch's records, beside output."""
 
     records: RecordFigures
-    punctuations: RecordedPunctuations
+    end: BatchEnd
     wake_up_ms: int | None
 
 
@@ -72,7 +72,11 @@ class ShardCall:
         """Process a batch's blobs of one shard, which may be none; yield output blobs, and return what to record.
 
         `recorded` is the pointer that Spark's state holds, None at the first batch of the shard. `now_ms` is the time
-        of the batch, the same for each of its attempts.
+        of the batch, in milliseconds since the epoch, the same for each of its attempts.
+
+        Raises before anything is read StatePartitionsError, LocationInUseError if another query has the location, and
+        what `ShardedState.pointer` raises; then what `ShardedState.open`, `Task.process` and `ShardBatch.commit` raise,
+        and TopologyError if a processor schedules punctuation that the query was not started for. Nothing counts then.
         """
         check_partitions(self.planned_partitions)
         shard = self.routing.index(route)
@@ -93,18 +97,14 @@ class ShardCall:
                     batch, context, spool, OutputBlobs(waiting, _RECORDS_PER_OUTPUT_BLOB), watch
                 )
                 process_ms = watch.lap_ms()
-                committed = batch.commit(
-                    skipped_records=processed.records.dropped_records_total,
-                    stream_time_ms=context.stream_time_ms,
-                    punctuations=processed.punctuations,
-                )
+                pointer, committed = batch.commit(processed.end)
                 commit_ms = watch.lap_ms()
                 # After the delta was written, so that no time is spent on a batch that fails.
-                batch.finish_upgrades(self.upgrade_budget_ms)
+                committed = replace(committed, upgrade=batch.finish_upgrades(self.upgrade_budget_ms))
                 upgrade_ms = watch.lap_ms()
             times = TimeFigures(open_ms, process_ms, commit_ms, upgrade_ms, watch.lap_ms())
-        figures = ShardFigures.of(shard, committed.version, processed.records, times, batch.figures)
-        return ShardResult(committed.to_json(), processed.wake_up_ms, figures)
+        figures = ShardFigures.of(shard, pointer.version, processed.records, times, committed)
+        return ShardResult(pointer.to_json(), processed.wake_up_ms, figures)
 
     def _process(
         self, batch: ShardBatch, context: TaskRecordContext, spool: BlobSpool, outputs: OutputBlobs, watch: Stopwatch
@@ -130,12 +130,11 @@ class ShardCall:
             task.end_batch(now_ms)
             with watch.paused():
                 yield from outputs.take_all()
-            # Before the processors are closed: one that cancels its schedules then does not mean for good.
-            punctuations, wake_up_ms = task.punctuations(), task.next_wall_clock_ms
+            wake_up_ms = task.next_wall_clock_ms
         except BaseException:
             task.abandon()
             raise
-        task.close()
+        end = task.leave()
         if task.skipped_records:
             _LOG.warning("shard %d: skipped %d records that no serde could read", task.shard, task.skipped_records)
         if wake_up_ms is not None and not self.wall_clock:
@@ -143,9 +142,8 @@ class ShardCall:
                 "a processor scheduled punctuation by the wall clock in this batch, but did not when the query "
                 "was started: init() must schedule the same every time"
             )
-        settle_stores(stores, batch)
         counted = RecordFigures(processed, task.skipped_records, task.punctuation_count, outputs.record_count)
-        return _Processed(counted, punctuations, wake_up_ms)
+        return _Processed(counted, end, wake_up_ms)
 
     def _records(self, spool: BlobSpool) -> Iterator[SourceRecord]:
         records = records_in_order(spool.blobs, frozenset(self.topology.global_stores.values()))

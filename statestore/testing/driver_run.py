@@ -15,6 +15,7 @@ from statestore.processor.ingest import IngestHook, ingested
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.topology import Topology
+from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.testing.driver_state import DriverState
 from statestore.testing.test_topics import PipedRecord
 from statestore.testing.topic_logs import OutputTopic, PipedAgain, ReadableTopic
@@ -216,7 +217,7 @@ class DriverRun:
         task = self._task
         if task.holds_back:
             task.finish_batch()
-        self._commit_state()
+        self._commit_state(task.punctuations() if self._has_schedules else None)
         outputs = self._outputs
         for output in task.outputs:
             topic = output[0]
@@ -226,15 +227,13 @@ class DriverRun:
             if topic in self._reads:
                 self._again.add(output, is_global=topic in self._global_topics)
         task.outputs.clear()
-        if self._has_schedules:
-            self._state.progress.punctuations = task.punctuations()
         self._commits += 1
         self._taken = None
         self._is_running = False
 
-    def _commit_state(self) -> None:
-        """Commit what was written to stores."""
-        self._state.commit()
+    def _commit_state(self, punctuations: RecordedPunctuations | None = None) -> None:
+        """Commit what was written to stores, and when the schedules are due next; None means as before."""
+        self._state.commit(punctuations)
         for log in self._read_changelogs:
             for record in log.new_records():
                 self._again.add(record, is_global=log.topic in self._global_topics)

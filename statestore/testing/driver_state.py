@@ -26,6 +26,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.changelog import ChangelogRecord
+from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.typed_store import TypedStore
@@ -106,8 +107,11 @@ class DriverState:
         self._cached = [store for name, store in self.stores.items() if builders[name].caching_enabled]
         self._segmented = [(name, store) for name, store in self.stores.items() if store.stream_time_ms is not None]
 
-    def commit(self) -> None:
-        """Make what was written since the last commit stay, also what caches hold back."""
+    def commit(self, punctuations: RecordedPunctuations | None = None) -> None:
+        """Make what was written since the last commit stay, also what caches hold back.
+
+        `punctuations` says when each schedule is due next; None means as before.
+        """
         for store in self._cached:
             store.flush()
         for pending in self._pending.values():
@@ -119,6 +123,8 @@ class DriverState:
         progress, context = self.progress, self.context
         progress.stream_time_ms = context.stream_time_ms
         progress.wall_clock_ms = context.system_time_ms
+        if punctuations is not None:
+            progress.punctuations = punctuations
         for name, store in self._segmented:
             progress.stores[name] = store.stream_time_ms  # type: ignore[assignment]
 

@@ -21,6 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from statestore import Headers, StoreBuilder
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.task_stores import flush_stores
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
@@ -148,11 +150,7 @@ class ShardMachine(RuleBasedStateMachine):
     def commit_batch(self, entries: Entries) -> CommitPointer:
         with self.open(self.recorded) as (batch, stores):
             self.put(stores, entries)
-            for name, store in stores.items():
-                store.flush()
-                if store.stream_time_ms is not None:
-                    batch.stream_times_ms[name] = store.stream_time_ms
-            return batch.commit()
+            return batch.commit(BatchEnd(store_times_ms=flush_stores(stores))).pointer
 
     def held(self, name: str, written: Written) -> Any:
         """Return what the store holds now of something that was written then."""

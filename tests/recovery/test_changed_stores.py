@@ -15,7 +15,8 @@ import pytest
 from statestore import Headers, Serdes, Stores, Topology, ValueAndTimestamp, ValueTimestampHeaders
 from statestore.bytestore.engines.rocksdb import list_families
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task_stores import settle_stores, shard_stores
+from statestore.processor.task_stores import flush_stores, shard_stores
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
@@ -62,8 +63,7 @@ class Shard:
         with self.state.open(pointer or self.state.pointer(0, None)) as batch:
             stores = shard_stores(self.topology, batch, TaskRecordContext())
             use(stores, batch)
-            settle_stores(stores, batch)
-            return batch.commit()
+            return batch.commit(BatchEnd(store_times_ms=flush_stores(stores))).pointer
 
     def totals(self, pointer: CommitPointer) -> dict[str, Any]:
         """Return what the store `totals` holds."""

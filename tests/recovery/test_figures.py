@@ -47,8 +47,7 @@ def run(
     context.enter_record(5, TRACE, None)
     with shard.open(pointer, context) as logged:
         logged.stores["totals"].write(changes.items())
-        committed = logged.commit()
-        return committed, logged.batch.figures
+        return logged.commit_batch()
 
 
 def numbered(number: int) -> dict[bytes, bytes | None]:
@@ -186,8 +185,7 @@ def test_a_spill_is_counted_and_so_is_what_it_wrote(tmp_path: Path) -> None:
     with shard.open(shard.start()) as logged:
         for key, change in chain(changes, changes[:10]):
             logged.stores["totals"].put(key, change)
-        pointer = logged.commit()
-    figures = logged.batch.figures
+        pointer, figures = logged.commit_batch()
     assert figures.spill.spills >= 2
     assert figures.spill.size_bytes > pointer.deltas[0].size_bytes, "the delta, and the writes beside it"
     # Those that were written again after a spill have another record.
@@ -210,8 +208,7 @@ def test_an_upgrade_is_counted_until_it_is_through(tmp_path: Path) -> None:
         for number in range(reads):
             assert batch.stores["totals"].get(b"%d" % number) is not None
         batch.commit()
-        batch.batch.finish_upgrades(budget_ms)
-        return batch.batch.figures.upgrade
+        return batch.batch.finish_upgrades(budget_ms)
 
     def in_a_batch(reads: int, budget_ms: float) -> object:
         return shard.run(pointer, lambda batch: upgrade(batch, reads, budget_ms))

@@ -24,7 +24,7 @@ def no_images(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(shard: Shard, pointer: CommitPointer, values: dict[bytes, bytes | None]) -> CommitPointer:
     with shard.state.open(pointer) as batch:
         LoggedBatch(batch, TaskRecordContext()).stores["totals"].write(values.items())
-        return batch.commit()
+        return batch.commit().pointer
 
 
 def test_the_images_that_a_process_keeps_are_bounded_by_bytes(shard: Shard) -> None:

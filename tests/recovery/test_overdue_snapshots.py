@@ -31,7 +31,7 @@ def run(shard: Shard, pointer: CommitPointer, number: int) -> tuple[CommitPointe
     value = stored(b"%d" % number, number)
     with shard.open(pointer) as batch:
         batch.stores["totals"].write([(b"last", value), (b"key-%04d" % number, value)])
-        return batch.commit(), batch.batch.figures
+        return batch.commit_batch()
 
 
 def run_to(shard: Shard, pointer: CommitPointer, last: int) -> CommitPointer:

@@ -8,6 +8,7 @@ import pytest
 
 from shards import Shard, stored
 from statestore.errors import CommitPointerError, UnreadableCommitError
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 
@@ -19,7 +20,7 @@ def made() -> dict[str, Any]:
     pointer = CommitPointer("s", 0)
     for version in range(1, 9):
         delta = DurableFile(f"delta-{version}", 10, "aa")
-        pointer = pointer.advance(delta, skipped_records=0, stream_time_ms=5, store_times_ms={})
+        pointer = pointer.advance(delta, BatchEnd(stream_time_ms=5))
         snapshot = version - 1
         if snapshot in (2, 4, 6):
             manifest = DurableFile(f"manifest-{snapshot}", 10, "bb")
@@ -89,14 +90,15 @@ def test_what_could_not_be_read_back_is_not_committed(
     with shard.open(shard.start()) as batch:
         batch.stores["totals"].write(changes.items())
         with pytest.raises(UnreadableCommitError, match="was not committed") as failure:
-            batch.commit(**given)
+            batch.commit(BatchEnd(**given))
     assert (failure.value.shard, failure.value.version) == (0, 1 if changes else 0)
     assert failure.value.field == field
     assert problem in str(failure.value)
 
 
 def test_times_of_stores_are_read_back_too(shard: Shard) -> None:
-    with shard.open(shard.start()) as batch:
-        batch.batch.stream_times_ms["windows"] = BEYOND_MS
-        with pytest.raises(UnreadableCommitError, match="stores: 9223372036854775808"):
-            batch.commit()
+    with (
+        shard.open(shard.start()) as batch,
+        pytest.raises(UnreadableCommitError, match="stores: 9223372036854775808"),
+    ):
+        batch.commit(BatchEnd(store_times_ms={"windows": BEYOND_MS}))

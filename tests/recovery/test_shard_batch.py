@@ -1,7 +1,7 @@
 """From pointer to pointer: commits, attempts that did not count, restores, damage."""
 
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +17,11 @@ from statestore.errors import (
 )
 from statestore.format.header_bytes import encode_headers
 from statestore.processor.context import TaskRecordContext
+from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.figures import CommitFigures
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.punctuations import RecordedPunctuation
+from statestore.recovery.shard_batch import ShardBatch
 
 
 def three_batches(shard: Shard) -> CommitPointer:
@@ -213,3 +217,22 @@ def test_two_stores_share_one_delta_and_stay_apart(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "local")
     found = shard.run(pointer, lambda batch: (batch.stores["totals"].get(b"k"), batch.stores["counts"].get(b"k")))
     assert found == (stored(b"total"), stored(b"count"))
+
+
+def test_what_a_batch_leaves_goes_into_its_commit(shard: Shard) -> None:
+    punctuations = {"node": (RecordedPunctuation("wall_clock", 10, None, 20),)}
+    with shard.state.open(shard.start()) as batch:
+        left = batch.commit(BatchEnd(3, 70, {"windows": 60}, punctuations)).pointer
+    assert (left.version, left.skipped_records, left.stream_time_ms) == (0, 3, 70)
+    assert (left.store_times_ms, left.punctuations) == ({"windows": 60}, punctuations)
+    with shard.state.open(left) as batch:
+        following = batch.commit(BatchEnd(2, 80, {"sessions": 5})).pointer
+    assert following == replace(
+        left, skipped_records=5, stream_time_ms=80, store_times_ms={"windows": 60, "sessions": 5}
+    )
+
+
+def test_nothing_is_said_of_a_batch_but_in_its_commit() -> None:
+    """So a batch has only what it was opened with, and `commit` returns what came of it."""
+    assert {field.name for field in fields(ShardBatch)} == {"state", "pointer", "stores", "delta", "copy"}
+    assert all(kind.__dataclass_params__.frozen for kind in (ShardBatch, BatchEnd, CommitFigures))

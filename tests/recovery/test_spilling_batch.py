@@ -13,6 +13,7 @@ from statestore import Headers, Serdes, Stores
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.errors import LocalDirectoryError, SpilledDeltaCorruptedError
 from statestore.processor.context import TaskRecordContext
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 
@@ -131,8 +132,8 @@ def test_versions_come_back_as_they_were_put(tmp_path: Path) -> None:
                 # Mostly forward, now and then back: what is put where depends on all that was put before.
                 time_ms = number * 20 - (number % 7) * 3_000
                 store.put(b"%02d" % (number % 50), b"%06d" % number + VALUE, max(0, time_ms), Headers())
-            batch.batch.stream_times_ms["versions"] = max(n * 20 - (n % 7) * 3_000 for n in range(12_000))
-            return batch.commit()
+            time_ms = max(n * 20 - (n % 7) * 3_000 for n in range(12_000))
+            return batch.commit(BatchEnd(store_times_ms={"versions": time_ms}))
 
         pointer = shard.run(shard.start(), put_all)
         shutil.rmtree(shard.home / "local")

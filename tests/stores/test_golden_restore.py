@@ -18,6 +18,7 @@ from statestore.format.versioned_row import decode_segment_row
 from statestore.format.window_key import split_window_key
 from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog, restored_changes
 from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, digest
@@ -75,9 +76,7 @@ def restore_deltas(engine: Engine, spec: StoreSpec, sessions: list[Session], hom
         time_ms = max(time_ms, *(time_ms_of(spec, record) for record in session.records))
         pointer = pointer.advance(
             DurableFile(f"{version}.delta", data.size, digest(data)),
-            skipped_records=0,
-            stream_time_ms=time_ms,
-            store_times_ms={spec.name: time_ms} if spec.kind.is_segmented else {},
+            BatchEnd(0, time_ms, {spec.name: time_ms} if spec.kind.is_segmented else {}),
         )
     with SpillSpace(home / "spill", MemoryBudget()) as space:
         restore(location, pointer, 0, {spec.name: CommittedStore(spec, engine.open(spec))}, space)

@@ -22,8 +22,9 @@ from statestore import (
     Windowed,
 )
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task_stores import settle_stores, shard_stores
+from statestore.processor.task_stores import flush_stores, shard_stores
 from statestore.processor.topology import Topology
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
@@ -119,8 +120,8 @@ def run_batch(state: ShardedState, pointer: CommitPointer, operations: object) -
     with state.open(pointer) as batch:
         stores = shard_stores(topology(), batch, context)
         operations(stores)
-        settle_stores(stores, batch)
-        return batch.commit(stream_time_ms=7)
+        end = BatchEnd(stream_time_ms=7, store_times_ms=flush_stores(stores))
+        return batch.commit(end).pointer
 
 
 def later_batch(stores: dict) -> None:

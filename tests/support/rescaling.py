@@ -24,7 +24,8 @@ from statestore.bytestore.kinds.contents import StoredEntry, stored_entries
 from statestore.format.partitioner import partition_column
 from statestore.operators.record_keys import record_keys
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task_stores import settle_stores, shard_stores
+from statestore.processor.task_stores import flush_stores, shard_stores
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.punctuations import RecordedPunctuations
@@ -111,10 +112,8 @@ class States:
         with self.state.open(self.pointer(shard)) as batch:
             stores = shard_stores(self.topology, batch, context)
             operations(stores)
-            settle_stores(stores, batch)
-            self.pointers[shard] = batch.commit(
-                stream_time_ms=time_ms, skipped_records=skipped_records, punctuations=punctuations
-            )
+            end = BatchEnd(skipped_records, time_ms, flush_stores(stores), punctuations)
+            self.pointers[shard] = batch.commit(end).pointer
 
     def put_everywhere(self, times_ms: Mapping[str, int]) -> None:
         """Put something about each key into every store that is not global, around its time."""

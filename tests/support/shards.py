@@ -10,6 +10,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
@@ -17,6 +18,7 @@ from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.changelogging import ChangeLoggingLayer
 
+NOTHING_MORE = BatchEnd()
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
 
 
@@ -38,11 +40,15 @@ class LoggedBatch:
 
     def __init__(self, batch: ShardBatch, context: TaskRecordContext) -> None:
         self.batch = batch
-        self.commit = batch.commit
+        self.commit_batch = batch.commit
         self.stores = {
             name: ChangeLoggingLayer(store.bytes, store.spec, store.changelog, context)
             for name, store in batch.stores.items()
         }
+
+    def commit(self, end: BatchEnd = NOTHING_MORE) -> CommitPointer:
+        """Commit, and return the pointer alone."""
+        return self.commit_batch(end).pointer
 
 
 @dataclass

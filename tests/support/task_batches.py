@@ -12,7 +12,7 @@ from statestore import Topology
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import Task
-from statestore.processor.task_stores import settle_stores, shard_stores
+from statestore.processor.task_stores import shard_stores
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
@@ -31,20 +31,19 @@ class TaskBatches:
 
     def run(self, *records: SourceRecord, now_ms: int = 0, commits: bool = True) -> list[SinkRecord]:
         """Run a batch; one that does not commit is forgotten, as when Spark drops an attempt."""
-        with self._task(now_ms) as (task, batch, stores, context):
+        with self._task(now_ms) as (task, batch, _):
             assert task.process(records) == len(records)
             task.end_batch(now_ms)
-            task.close()
-            settle_stores(stores, batch)
+            end = task.leave()
             self.changelogs = {name: store.changelog.records() for name, store in batch.stores.items()}
-            pointer = batch.commit(stream_time_ms=context.stream_time_ms, punctuations=task.punctuations())
+            pointer = batch.commit(end).pointer
             if commits:
                 self.pointer = pointer
             return list(task.outputs)
 
     def look(self, store: str, use: Callable[[Any], Any], *, now_ms: int = 0) -> Any:
         """Return what `use` makes of a store as a task has it."""
-        with self._task(now_ms) as (_, _, stores, _):
+        with self._task(now_ms) as (_, _, stores):
             return use(stores[store])
 
     def content(self, store: str) -> list[tuple[bytes, bytes]]:
@@ -63,9 +62,9 @@ class TaskBatches:
         )
 
     @contextmanager
-    def _task(self, now_ms: int) -> Iterator[tuple[Task, ShardBatch, Any, TaskRecordContext]]:
+    def _task(self, now_ms: int) -> Iterator[tuple[Task, ShardBatch, Any]]:
         context = TaskRecordContext(self.pointer.stream_time_ms, now_ms)
         with self._state().open(self.pointer) as batch:
             stores = shard_stores(self.topology, batch, context)
             task = Task(self.topology, 0, stores, context, punctuations=self.pointer.punctuations)
-            yield task, batch, stores, context
+            yield task, batch, stores

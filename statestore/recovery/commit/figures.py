@@ -83,9 +83,9 @@ def total(kind: Callable[..., F], figures: Iterable[F]) -> F:
     return kind(*map(sum, zip(kind(), *figures, strict=True)))
 
 
-@dataclass
+@dataclass(frozen=True)
 class CommitFigures:
-    """The figures of one shard's batch, as far as it has come. None of them counts unless Spark keeps the batch."""
+    """The figures of one shard's batch. None of them counts unless Spark keeps the batch."""
 
     restore: RestoreFigures = field(default_factory=RestoreFigures)
     stores: Mapping[str, StoreFigures] = field(default_factory=dict)

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from statestore.errors import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
 from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.punctuations import RecordedPunctuations, punctuations_from_json
 from statestore.recovery.location.recorded_names import path_part
 
@@ -136,25 +137,14 @@ class CommitPointer:
         known = [snapshot for snapshot in self.snapshots if snapshot.since <= self.version - retained_versions]
         return known[-2].version if len(known) > 1 else 0
 
-    def advance(
-        self,
-        delta: DurableFile | None,
-        *,
-        skipped_records: int,
-        stream_time_ms: int,
-        store_times_ms: Mapping[str, int],
-        punctuations: RecordedPunctuations | None = None,
-    ) -> CommitPointer:
-        """Return the pointer after one more batch; `delta` is None if the batch changed no state.
-
-        `punctuations` of None are those of before.
-        """
+    def advance(self, delta: DurableFile | None, end: BatchEnd) -> CommitPointer:
+        """Return the pointer after one more batch; `delta` is None if the batch changed no state."""
         counted = replace(
             self,
-            skipped_records=self.skipped_records + skipped_records,
-            stream_time_ms=stream_time_ms,
-            store_times_ms={**self.store_times_ms, **store_times_ms},
-            punctuations=self.punctuations if punctuations is None else punctuations,
+            skipped_records=self.skipped_records + end.skipped_records,
+            stream_time_ms=end.stream_time_ms,
+            store_times_ms={**self.store_times_ms, **end.store_times_ms},
+            punctuations=self.punctuations if end.punctuations is None else end.punctuations,
         )
         if delta is None:
             return counted
