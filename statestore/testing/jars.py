@@ -36,8 +36,8 @@ CONNECTOR_VERSION = "4.2.0"
 RESOLVE_TIMEOUT_S = 900
 OUTPUT_TAIL_LINES = 30
 
-# Options of JVMs that live for seconds or minutes and share few cores: an optimising compiler does not pay off.
 SHORT_LIVED_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of JVMs that live for seconds or minutes and share few cores: an optimising compiler does not pay off."""
 
 _IVY_SETTINGS = """\
 <ivysettings>

@@ -46,6 +46,7 @@ class QueryUnderFaults(Protocol):
 
 
 MakeQuery: TypeAlias = "Callable[[FaultEnvironment], QueryUnderFaults]"
+"""Makes the query that runs in an environment of faults."""
 
 
 @dataclass
