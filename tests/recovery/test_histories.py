@@ -17,10 +17,12 @@ from statestore.errors import (
 )
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef, digest
+from statestore.recovery.fences.fence import Fence
+from statestore.recovery.fences.history import Abandoned, Histories
 from statestore.recovery.fences.run_fences import RunFences
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_files import DurableEntry
-from statestore.recovery.location.shard_files import new_delta_name, parse_fence_name
+from statestore.recovery.location.shard_files import Written, new_delta_name, parse_fence_name
 from statestore.recovery.snapshots.garbage import collect_garbage
 
 
@@ -236,3 +238,19 @@ def test_of_runs_that_enter_at_once_one_goes_on_and_no_epoch_is_shared() -> None
             epochs = [end.value for end in state.ended if end.error is None]
             assert len(set(epochs)) == len(epochs)
     assert finals > 1
+
+
+def test_runs_that_share_an_epoch_are_told_apart_by_what_each_went_on_from() -> None:
+    def delta(version: int, epoch: int) -> str:
+        return f"{version:012d}-{epoch:08d}-{version:016x}{epoch:016x}.arrow"
+
+    began = [(1, "a", 0, ""), (2, "b", 6, delta(6, 1)), (2, "c", 5, delta(5, 1)), (3, "d", 6, delta(6, 1))]
+    histories = Histories(Fence(epoch, run, version, head=head, went_back=False) for epoch, run, version, head in began)
+    deltas = [*(Written(version, 1) for version in range(1, 7)), Written(7, 2)]
+    # The one that went on from 6 has made 7, and nothing is known of what the last one did.
+    assert histories.judge(Written(7, 2), deltas, delta(6, 1)) is None
+    # Had it gone on from 5, its own 6 would not be the one that others have built on.
+    found = histories.judge(Written(7, 2), deltas, delta(5, 1))
+    assert isinstance(found, Abandoned)
+    assert found.since == 5
+    assert isinstance(histories.judge(Written(7, 2), deltas), Abandoned)

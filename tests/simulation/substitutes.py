@@ -24,7 +24,7 @@ from unittest.mock import patch
 from statestore.recovery.commit.delta import Delta, changelog_records
 from statestore.recovery.commit.pointer import digest
 from statestore.recovery.local import local_copy, memory_copy
-from statestore.recovery.restore import from_deltas
+from statestore.recovery.restore.from_deltas import from_deltas
 from statestore.recovery.snapshots import step as snapshot_step
 from statestore.recovery.snapshots import upload as snapshot_upload
 from tests.simulation.decisions import LOCAL_FILE, Effect

@@ -90,11 +90,11 @@ class Histories:
         for fence in sorted(fences):
             self._by_epoch.setdefault(fence.epoch, []).append(fence)
 
-    def line(self, epoch: int) -> Line:
-        """Return the line that the run of an epoch stands on."""
+    def line(self, epoch: int, origin: str | None = None) -> Line:
+        """Return the line that the run of an epoch stands on; `origin` is the delta that it went on from, if known."""
         walked: list[Fence] = []
         while True:
-            fence = self.fence(epoch)
+            fence = self.fence(epoch, None if walked else origin)
             if fence is None or fence.from_version is None:
                 break
             walked.append(fence)
@@ -112,20 +112,27 @@ class Histories:
         """The line of the newest run."""
         return self.line(max(self._by_epoch, default=EPOCH_BEFORE_FENCES))
 
-    def fence(self, epoch: int) -> Fence | None:
-        """Return the fence of an epoch. Two runs that entered at once may both have taken it: then they must agree."""
+    def fence(self, epoch: int, origin: str | None = None) -> Fence | None:
+        """Return the fence of an epoch, which one of several runs has written to that went on from `origin`.
+
+        Two that entered at once may both have taken it, of which one writes. Without `origin` they must agree.
+        """
         found = self._by_epoch.get(epoch, [])
+        if len(found) > 1 and origin is not None:
+            found = [fence for fence in found if fence.head == origin]
         return found[-1] if len({(fence.from_version, fence.head) for fence in found}) == 1 else None
 
-    def judge(self, head: Written, deltas: Sequence[Written]) -> Behind | Abandoned | None:
+    def judge(self, head: Written, deltas: Sequence[Written], origin: str | None = None) -> Behind | Abandoned | None:
         """Return why no run may go on from the delta `head` without saying that it goes back; None if it may.
 
         The lines of later runs are looked at, newest first, and then that of `head` itself. A run that went on from
         `head` or before it in the usual way, and of which nothing is known to be committed, decides nothing: it may
         have crashed, or not have seen a commit that was on its way. Nor does one that went back and wrote nothing: it
         may have been refused for files that are gone.
+
+        `origin` is the delta that the run went on from that made `head`, "" for version 0; None if it is not known.
         """
-        own = self.line(head.epoch)
+        own = self.line(head.epoch, origin)
         later = {epoch for epoch in (*self._by_epoch, *(delta.epoch for delta in deltas)) if epoch > head.epoch}
         for epoch in sorted(later, reverse=True):
             line, tip = self.line(epoch), self.fence(epoch)

@@ -138,7 +138,8 @@ class RunFences:
         """
         fences = read_fences(self.location, names, known)
         histories = Histories(fence for fence in fences if fence.epoch < epoch and fence.run != self.run)
-        judgement = histories.judge(head, [written for written in _deltas(names) if written.epoch < epoch])
+        deltas = [written for written in _deltas(names) if written.epoch < epoch]
+        judgement = histories.judge(head, deltas, _origin(pointer, head.epoch))
         if judgement is None:
             return False
         refusal: LocationError
@@ -169,6 +170,18 @@ def head_written(pointer: CommitPointer) -> Written:
     """Return the version of a pointer and the epoch that made it: 0 if nobody has, or it was before there were any."""
     made = parse_delta_name(pointer.head)
     return Written(pointer.version, 0 if made is None else made.epoch)
+
+
+def _origin(pointer: CommitPointer, epoch: int) -> str | None:
+    """Return the delta that the run of this epoch went on from, which made the pointer's head.
+
+    None if the deltas of the pointer begin after that.
+    """
+    for name in reversed(pointer.chain):
+        written = parse_delta_name(name)
+        if written is None or written.epoch != epoch:
+            return name
+    return None
 
 
 def _fence_names(names: list[str]) -> list[FenceName]:
