@@ -59,6 +59,22 @@ _STRUCTURAL = (Effect.SPECULATE, Effect.FLUSH, Effect.IMPATIENT)
 """Not faults: they happen all the time."""
 
 
+_FOCUSES = (
+    "of fence",
+    "of claim",
+    "of delta",
+    "of snapshot file",
+    "of manifest",
+    "of metadata",
+    "of other file",
+    "location.list",
+    "location.delete",
+    "local.open statestore.marker",
+    "spark.write",
+)
+"""Parts of the names of places."""
+
+
 class Decision(NamedTuple):
     """What was decided when an actor was at a place for the time `occurrence`, counted from 1."""
 
@@ -101,11 +117,18 @@ class DrawnDecisions(Decisions):
         # Some plans pause at one kind of operation only, for long: that is what a zombie is.
         self._slow = rng.choice((None, None, "location.write", "location.list", "db.close", "spark.write", "location"))
         self._patience = rng.choice((3, 30, 300, 1500))
+        # And some at one kind of file, whoever it is: between a look and a write others come in.
+        self._focus = rng.choice(_FOCUSES) if rng.random() < 0.4 else None
+        self._focus_rate = rng.choice((0.1, 0.3, 0.6))
 
     def at(self, actor: str, place: str, occurrence: int, effects: tuple[Effect, ...]) -> tuple[Effect, int] | None:
         if self.calm:
             return None
         rng = self._rng
+        if self._focus is not None and self._focus in place and rng.random() < self._focus_rate:
+            return self._note(
+                Decision(actor, place, occurrence, Effect.PAUSE, 1 + int(rng.expovariate(1.0) * self._patience))
+            )
         drawn = rng.random()
         if drawn < self._pause:
             if self._slow is None or place.startswith(self._slow):

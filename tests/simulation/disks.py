@@ -135,15 +135,14 @@ def _content(path: str) -> bytes | None:
 
 
 class Unsynced:
-    """The files of a machine's local directory that were written and not synced, with what they held before."""
+    """The files of a machine's local directory that were written and not synced, with all that they held since."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes | None] = {}
+        self.files: dict[str, list[bytes | None]] = {}
 
     def opened(self, path: str) -> None:
         """Note that a file is about to be written."""
-        if path not in self.files:
-            self.files[path] = _content(path)
+        self.files.setdefault(path, []).append(_content(path))
 
     def synced(self, path: str) -> None:
         """Note that a file is on the disk."""
@@ -161,9 +160,11 @@ class Unsynced:
             if not os.path.isfile(path):
                 continue
             fate = rng.choice(("kept", "kept", "old", "cut", "cut"))
-            if fate == "old" and before is not None:
+            # Of several writes the disk may have had the first ones.
+            old = rng.choice(before) if fate == "old" else None
+            if old is not None:
                 with open(path, "wb") as file:
-                    file.write(before)
+                    file.write(old)
             elif fate == "cut":
                 os.truncate(path, rng.choice((0, os.path.getsize(path) // 2)))
         self.files.clear()

@@ -22,9 +22,10 @@ from statestore.errors import (
     StoreError,
     TopologyChangedError,
 )
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.manifest import Manifest
+from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.fences.fence import read_fences
-from statestore.recovery.location.shard_files import delta_directory, parse_delta_name, parse_fence_name
+from statestore.recovery.location.shard_files import Written, delta_directory, parse_delta_name, parse_fence_name
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
 from tests.simulation.workload import Reference, differences, live
 
@@ -76,6 +77,12 @@ class Oracle:
                 f"(after {', '.join(reference.chain) or 'nothing'}):\n  {shown}"
             )
 
+    def check_way(self, who: str, used: Manifest | None, expected: SnapshotRef | None) -> None:
+        """Fail unless a shard was made of the snapshot of which it can be, not of another one in its place."""
+        names = [None if used is None else used.name, None if expected is None else expected.manifest.name]
+        if names[0] != names[1]:
+            self._fail(f"{who} took {names[0]} instead of {names[1]}: one way to restore it is gone")
+
     def made(self, attempt: Attempt, opened: CommitPointer, committed: CommitPointer) -> None:
         """Take note of the pointer that an attempt returns; fail if it can't be one."""
         shard = committed.shard
@@ -84,10 +91,12 @@ class Oracle:
         reference = self.reference(opened)
         assert reference is not None
         if committed.head != opened.head:
-            self.heads[shard, committed.head] = reference.after(attempt.batch)
+            self.heads[shard, committed.head] = reference.after(attempt.batch, attempt.variant)
             self._check_entry(attempt)
             if attempt.fenced_by is not None:
                 self._fail(f"{attempt.name} has committed, although {attempt.fenced_by} had taken over before")
+            if attempt.built_past:
+                self._fail(f"{attempt.name} has committed, although its run had gone on two versions without it")
         elif self.world.workload.records(attempt.batch, shard):
             self._fail(f"{attempt.name}: the batch wrote, and made no version")
 
@@ -142,6 +151,12 @@ class Oracle:
         mine = attempt.driver.run_id
         entered = any(fence.run == mine for fence in fences)
         return fences[-1].run if entered and fences[-1].run != mine else None
+
+    def built_past(self, attempt: Attempt) -> bool:
+        """Return whether an attempt's own run has built on another attempt's commit. Asked before it commits."""
+        epochs = [f.epoch for f in self._fences(attempt.task.shard) if f.run == attempt.driver.run_id]
+        written = self._written(attempt.task.shard)
+        return any(w.epoch == max(epochs, default=0) and w.version > attempt.pointer.version + 1 for w in written)
 
     def _check_entry(self, attempt: Attempt) -> None:
         """Fail if a run goes on that should have been refused."""
@@ -235,9 +250,25 @@ class Oracle:
 
     def _writers(self, shard: int) -> set[int]:
         """Return the epochs that have written deltas: their runs have entered, even if nobody was told of it yet."""
+        return {written.epoch for written in self._written(shard)}
+
+    def _written(self, shard: int) -> list[Written]:
         with self.world.scheduler.silence():
             names = self.world.location().names(delta_directory(shard))
-        return {written.epoch for name in names if (written := parse_delta_name(name)) is not None}
+        return [written for name in names if (written := parse_delta_name(name)) is not None]
+
+    def went_back(self, shard: int, checkpoint: Checkpoint) -> int | None:
+        """Return to which version the run has gone back after which only this checkpoint was at work.
+
+        From there on all is needed again, whatever others had come to. None if there is no such run.
+        """
+        found = None
+        for fence in self._fences(shard):
+            if self._checkpoint_of(fence.run) is not checkpoint:
+                found = None
+            elif fence.went_back and (shard, fence.run) in self.entered:
+                found = fence.from_version
+        return found
 
     def _checkpoint_of(self, run: str) -> Checkpoint | None:
         driver = self.runs.get(run)
@@ -298,6 +329,9 @@ class Oracle:
     def _is_given_up(self, attempt: Attempt) -> bool:
         """Return whether the history that an attempt works on is no longer needed."""
         driver = attempt.driver
+        back = self.went_back(attempt.task.shard, driver.start.checkpoint)
+        if back is not None and back <= attempt.pointer.version:
+            return driver.ended or self._is_overtaken(attempt)
         newest = max(
             self.world.committed_pointer(other, attempt.task.shard, other.committed).version
             for other in self.world.checkpoints

@@ -55,6 +55,8 @@ class Plan:
     """Whether attempts that were overtaken replace pointers: Spark's first format of checkpoints, not its second."""
     story: tuple[Step, ...]
     engine: str = "simulated"
+    varies: bool = False
+    """Whether each attempt makes something else of a batch, as what reads clocks or other systems does."""
     decisions: tuple[Decision, ...] | None = None
 
     def recovery(self) -> RecoveryOptions:
@@ -78,12 +80,13 @@ class Plan:
             stores,
             rng.choice(("objects", "objects", "hdfs", "disk")),
             rng.choice((1, 1, 2, 3)),
-            2 if is_long else rng.choice((2, 2, 3, 100)),
+            rng.choice((1, 2, 2)) if is_long else rng.choice((1, 2, 2, 3, 100)),
             rng.choice((1, 1, 2, 3)),
             rng.choice((1, 2, 4)),
             rng.random() < 0.5,
             _story(rng, is_long),
             engine,
+            rng.random() < 0.4,
         )
 
     @property
@@ -139,6 +142,13 @@ def _story(rng: random.Random, is_long: bool) -> tuple[Step, ...]:
             steps.append(Step("run", 0, batches()))
     else:
         steps.append(Step("run", 0, batches(), wait=rng.random() < 0.8))
+    if rng.random() < 0.1:
+        # Who goes back, while what it goes back from is still at work: on batches, uploads, garbage.
+        steps.append(Step("run", 0, batches(), wait=False))
+        steps.append(Step("rest", amount=rng.choice((10, 50, 200, 400))))
+        steps.append(Step("copy", 0, amount=rng.choice((0, 1, 1, 2, 3))))
+        steps.append(Step("run", checkpoints, batches(), rng.random() < 0.8, rng.random() < 0.8))
+        checkpoints += 1
     for _ in range(rng.choice((0, 1, 1, 2, 3, 4))):
         do = rng.choices(
             ("again", "copy", "older", "foreign", "reshard", "change", "lose", "power", "rest"),

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from statestore.errors import StateStoreError
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task_stores import flush_stores
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.shard_files import parse_delta_name
@@ -250,6 +248,9 @@ class Attempt:
         self.ended = False
         self.fenced_by: str | None = None
         """Which run had taken over when it was about to commit."""
+        self.built_past = False
+        """Whether others of its own run had built on another attempt's commit by then."""
+        self.variant = name if driver.world.plan.varies else ""
 
     def watch(self) -> None:
         """Have the driver learn of the death of the process."""
@@ -308,11 +309,14 @@ class Attempt:
             inner = {name: store.bytes for name, store in batch.stores.items()}
             changelogs = {name: store.changelog for name, store in batch.stores.items()}
             stores = build(inner, pointer.store_times_ms, context, changelogs)
-            world.workload.process(stores, context, world.workload.records(self.batch, shard))
-            end = BatchEnd(stream_time_ms=context.stream_time_ms, store_times_ms=flush_stores(stores))
+            world.workload.process(stores, context, world.workload.records(self.batch, shard), self.variant)
+            for name, store in stores.items():
+                if store.stream_time_ms is not None:
+                    batch.stream_times_ms[name] = store.stream_time_ms
             world.scheduler.op("task.processed", "", TASK)
             self.fenced_by = world.oracle.taken_over(self)
-            committed = batch.commit(end).pointer
+            self.built_past = world.oracle.built_past(self)
+            committed = batch.commit(stream_time_ms=context.stream_time_ms)
         world.oracle.made(self, pointer, committed)
         world.scheduler.op("spark.write", f"batch {self.number}", TASK)
         if not self.task.succeeded:

@@ -7,6 +7,7 @@ shows in all that follows.
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -98,9 +99,13 @@ class Workload:
             for _ in range(rng.choice((1, 2, 3, 5, 8)))
         ]
 
-    def process(self, stores: Mapping[str, Any], context: TaskRecordContext, records: list[Input]) -> None:
-        """Put a batch into the stores."""
-        for name, key, value, time_ms in records:
+    def process(
+        self, stores: Mapping[str, Any], context: TaskRecordContext, records: list[Input], attempt: str = ""
+    ) -> None:
+        """Put a batch into the stores; `attempt` is who does it, if each is to make something else of it."""
+        added = zlib.crc32(attempt.encode()) % 1000
+        for name, key, drawn, time_ms in records:
+            value = None if drawn is None else drawn + added
             context.timestamp_ms = time_ms
             context.stream_time_ms = max(context.stream_time_ms, time_ms)
             context.headers = Headers([("t", b"%d" % time_ms)])
@@ -170,11 +175,11 @@ class Reference:
     content: dict[str, Pairs] = field(default_factory=dict)
     times_ms: dict[str, int] = field(default_factory=dict)
     stream_time_ms: int = -1
-    _next: dict[str, Reference] = field(default_factory=dict)
+    _next: dict[tuple[str, str], Reference] = field(default_factory=dict)
 
-    def after(self, batch: str) -> Reference:
-        """Return what must be there after one more batch."""
-        known = self._next.get(batch)
+    def after(self, batch: str, attempt: str = "") -> Reference:
+        """Return what must be there after one more batch, as `attempt` does it."""
+        known = self._next.get((batch, attempt))
         if known is not None:
             return known
         database = MemoryDatabase(self.workload.stores)
@@ -183,7 +188,7 @@ class Reference:
         context = TaskRecordContext(self.stream_time_ms, 0)
         inner = {name: database.family(name) for name in self.workload.stores}
         stores = build(inner, self.times_ms, context)
-        self.workload.process(stores, context, self.workload.records(batch, self.shard))
+        self.workload.process(stores, context, self.workload.records(batch, self.shard), attempt)
         times_ms = dict(self.times_ms)
         for name, store in stores.items():
             if store.stream_time_ms is not None:
@@ -191,7 +196,7 @@ class Reference:
         content = {name: dict(store.range(None, None)) for name, store in inner.items()}
         content = live(content, times_ms)
         made = Reference(self.workload, self.shard, (*self.chain, batch), content, times_ms, context.stream_time_ms)
-        self._next[batch] = made
+        self._next[batch, attempt] = made
         return made
 
 

@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
@@ -237,12 +237,16 @@ class World:
                 else 0
             )
             least = max(before[shard], newest) - self.plan.retained
+            back = self.oracle.went_back(shard, checkpoint)
+            if back is not None:
+                least = min(least, max(back, before[shard] - self.plan.retained))
             recorded = [checkpoint.recorded(shard, batch) for batch in range(1, checkpoint.committed + 1)]
             pointers = [CommitPointer.from_json(text) for text in dict.fromkeys(recorded) if text is not None]
             retained = [pointer for pointer in pointers if pointer.version >= least]
             # What is between the oldest and the newest needs nothing that neither of them needs.
             for pointer in [*retained[:1], *retained[1:][-1:]]:
-                for without in range(max(1, len(pointer.snapshots[-2:]))):
+                # With less than two snapshots, all that is needed of deltas is there too.
+                for without in range(min(2, len(pointer.snapshots) + (pointer.base_version == 0))):
                     self._restore(driver, pointer, without)
 
     def _restore(self, driver: Driver, pointer: CommitPointer, without: int) -> None:
@@ -255,18 +259,23 @@ class World:
         process = machine.free_process()
         local: LocalDirectory = SimulatedLocalDirectory(self.scheduler, process)
         state: ShardedState = replace(driver.state, location=self.location(), local=local)
+        ways: list[SnapshotRef | None] = [*reversed(pointer.snapshots[-2:]), None]
+        way = ways[without]
         who = f"restoring shard {pointer.shard} at version {pointer.version} on an empty machine, way {without}"
 
         def restore() -> None:
             with self.scheduler.silence():
-                if without:
+                if way is not None:
                     shard_dir = local.shard(pointer.state_id, pointer.shard)
                     shard_dir.mkdir(parents=True)
-                    for snapshot in pointer.snapshots[-without:]:
+                    for snapshot in pointer.snapshots[len(pointer.snapshots) - without :]:
                         note_damaged_snapshot(shard_dir, snapshot.manifest.name)
             try:
-                with state.open(pointer) as batch:
+                # Before nothing at all, a snapshot is tried that is said to be damaged.
+                with state.open(replace(pointer, snapshots=()) if way is None else pointer) as batch:
                     self.oracle.check_content(who, pointer, batch)
+                    if batch.copy is not None:
+                        self.oracle.check_way(who, batch.copy.restored_from, way)
             except Exception as failure:
                 self.oracle._unexplained(who, failure)
 
