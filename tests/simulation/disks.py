@@ -27,6 +27,7 @@ class DiskNotes:
         self.names: dict[str, bytes | None] = {}
         self.contents: set[str] = set()
         self.on_named: Callable[[str], None] = lambda path: None
+        self.on_removed: Callable[[str], None] = lambda path: None
 
     def lose(self, rng: random.Random) -> None:
         """Forget some of it."""
@@ -102,6 +103,7 @@ class SimulatedDisk(LocalDisk):
     def remove(self, path: str) -> None:
         effect = self._operation("disk.remove", path)
         self._notes.names.setdefault(path, _content(path))
+        self._notes.on_removed(path)
         super().remove(path)
         self._after(effect)
 

@@ -29,6 +29,8 @@ class Machine:
         self.open_databases: dict[str, Process] = {}
         self.unsynced = Unsynced()
         self.processes: list[Process] = []
+        self.boots = 0
+        """How often it was switched on again."""
         path.mkdir(parents=True)
 
     def free_process(self) -> Process:
@@ -46,6 +48,7 @@ class Machine:
 
     def lose_unsynced(self, seed: int) -> None:
         """Forget what was not synced, as far as the seed says. No process of it may be alive."""
+        self.boots += 1
         self.unsynced.lose(random.Random(seed))
 
     def lose_all(self) -> None:
@@ -58,9 +61,9 @@ class Machine:
 class SimulatedLocalDirectory(LocalDirectory):
     """The local directory of a machine, as one of its processes sees it."""
 
-    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+    def __init__(self, scheduler: Scheduler, process: Process, path: str | None = None) -> None:
         self.machine: Machine = process.machine
-        super().__init__(self.machine.path)
+        super().__init__(path or self.machine.path)
         self._scheduler = scheduler
         self._process = process
         self._threads = 0

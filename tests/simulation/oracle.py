@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.errors import (
     AttemptOutdatedError,
     CheckpointBehindError,
@@ -19,19 +21,24 @@ from statestore.errors import (
     LocationNotWritableError,
     RunFencedError,
     ShardCountChangedError,
+    StateStoreError,
+    StateUnfinishedError,
     StoreError,
     TopologyChangedError,
 )
+from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.manifest import Manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.fences.fence import read_fences
 from statestore.recovery.location.shard_files import Written, delta_directory, parse_delta_name, parse_fence_name
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
-from tests.simulation.workload import Reference, differences, live
+from statestore.recovery.making.rescale_report import RescaleReport
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
+from tests.simulation.workload import SPECS, Reference, differences, live
 
 if TYPE_CHECKING:
+    from tests.simulation.rescaling import Rescaling
     from tests.simulation.spark import Attempt, Checkpoint, Driver
-    from tests.simulation.world import World
+    from tests.simulation.world import Site, World
 
 _SHOWN = 6
 
@@ -39,12 +46,14 @@ _SHOWN = 6
 class Oracle:
     """Knows what was committed, by which run, and what it must hold."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, site: Site) -> None:
         self.world = world
+        self.site = site
         self.runs: dict[str, Driver] = {}
         self.heads: dict[tuple[int, str], Reference] = {}
         """What a shard must hold at the version that a delta made."""
-        self.roots = [Reference(world.workload, shard) for shard in range(world.plan.shards)]
+        self.roots: dict[tuple[str, int], Reference] = {}
+        """What shards hold to begin with, of states that were rescaled."""
         self.claims: set[str] = set()
         self.recorded_generation = -1
         """The newest that anybody has seen recorded, whatever a slow start has written since."""
@@ -57,7 +66,10 @@ class Oracle:
 
     def reference(self, pointer: CommitPointer) -> Reference | None:
         """Return what must be there at a pointer, None if nobody made it."""
-        return self.heads.get((pointer.shard, pointer.head)) if pointer.head else self.roots[pointer.shard]
+        if pointer.head:
+            return self.heads.get((pointer.shard, pointer.head))
+        began = self.roots.get((pointer.state_id, pointer.shard))
+        return began or Reference(self.world.workload, pointer.shard, self.site.shards)
 
     def check_content(self, who: str, pointer: CommitPointer, batch: Any) -> None:
         """Fail unless an opened shard holds what it must."""
@@ -97,7 +109,7 @@ class Oracle:
                 self._fail(f"{attempt.name} has committed, although {attempt.fenced_by} had taken over before")
             if attempt.built_past:
                 self._fail(f"{attempt.name} has committed, although its run had gone on two versions without it")
-        elif self.world.workload.records(attempt.batch, shard):
+        elif attempt.records:
             self._fail(f"{attempt.name}: the batch wrote, and made no version")
 
     def batch_committed(self, driver: Driver, number: int) -> None:
@@ -122,12 +134,80 @@ class Oracle:
         if asked and asked != metadata.shards:
             self._fail(f"{driver.name} was started with {asked} shards, and {metadata.shards} are recorded")
 
+    # What rescaling makes.
+
+    def _note_begun(self) -> None:
+        """Take note of which state a tool has begun here."""
+        actor = self.world.scheduler.current
+        tool: Rescaling | None = None if actor is None else actor.process.memory.get("rescaling")
+        if tool is None:
+            return
+        with self.world.scheduler.silence():
+            data = self.site.location().read(UNFINISHED_NAME)
+        tool.state_id = "" if data is None else str(json.loads(data.to_pybytes())["state_id"])
+
+    def _adopt(self, made: StateMetadata) -> None:
+        """Look at a state that a tool has made, which is one from now on: fail if it is not what it must be."""
+        tool = next((tool for tool in self.site.rescalings if tool.state_id == made.state_id), None)
+        if tool is None or made.shards != tool.shards:
+            self._fail(f"there is a state that no tool has begun: {made}")
+            return
+        with self.world.scheduler.silence():
+            self.site.shards = made.shards
+            for shard in range(made.shards):
+                self._adopt_shard(tool, made, shard)
+
+    def _adopt_shard(self, tool: Rescaling, made: StateMetadata, shard: int) -> None:
+        who = f"{tool.name} made a state of {made.shards} shards of {len(tool.pointers)}; shard {shard}"
+        try:
+            pointer = initial_pointer(self.site.location(), made.state_id, shard)
+            with self.world.opened_elsewhere(self.site, made, pointer) as batch:
+                found = {name: dict(store.bytes.range(None, None)) for name, store in batch.stores.items()}
+        except (StateStoreError, OSError) as failure:
+            self._unexplained(who, failure)
+            return
+        stream_time_ms, times_ms = tool.expected_pointer(shard)
+        wrong = list(tool.differences(shard, found, pointer.store_times_ms))
+        if (pointer.stream_time_ms, dict(pointer.store_times_ms)) != (stream_time_ms, times_ms):
+            wrong.append(f"times: expected {stream_time_ms} and {times_ms}, found {pointer}")
+        if wrong:
+            shown = "\n  ".join(wrong[:_SHOWN])
+            self._fail(f"wrong content: {who}:\n  {shown}")
+        began = Reference(
+            self.world.workload,
+            shard,
+            made.shards,
+            ("rescaled",) * pointer.version,
+            live(found, times_ms),
+            times_ms,
+            stream_time_ms,
+        )
+        self.roots[made.state_id, shard] = began
+        self.site.initial[shard] = pointer
+        if pointer.head:
+            self.heads[shard, pointer.head] = began
+
+    def check_report(self, tool: Rescaling, report: RescaleReport) -> None:
+        """Fail unless what a rescaling says of itself is true."""
+        with self.world.scheduler.silence():
+            there = read_metadata(self.site.location())
+        if there is None or (there.state_id, there.shards) != (report.state_id, report.shards):
+            self._fail(f"{tool.name} says that it has made state {report.state_id}, and there is {there}")
+        for name, told in report.stores.items():
+            if SPECS[name].kind is StoreKind.VERSIONED:
+                continue
+            expected = tuple(tool.entries(name, shard) for shard in range(tool.shards))
+            if told.entries != expected:
+                self._fail(f"{tool.name} says that {name} has {told.entries} entries, and {expected} it must be")
+
     # Who may go on.
 
     def on_written(self, name: str) -> None:
         """Look at a file that has become visible; called by the location."""
-        if name == METADATA_NAME or name.endswith(f"/{METADATA_NAME}"):
+        if name == METADATA_NAME:
             self._note_recorded()
+        if name == UNFINISHED_NAME:
+            self._note_begun()
         fence = parse_fence_name(name)
         if fence is None or fence.run not in self.runs:
             return
@@ -138,9 +218,11 @@ class Oracle:
 
     def _note_recorded(self) -> None:
         with self.world.scheduler.silence():
-            recorded = read_metadata(self.world.location())
+            recorded = read_metadata(self.site.location())
         if recorded is not None:
             self.recorded_generation = max(self.recorded_generation, recorded.generation)
+            if recorded.initial_state and (recorded.state_id, 0) not in self.roots:
+                self._adopt(recorded)
 
     def taken_over(self, attempt: Attempt) -> str | None:
         """Return which run has a fence in the shard that is newer than that of an attempt's own run, if that has one.
@@ -173,7 +255,7 @@ class Oracle:
         chain = self._chain(mine, shard)
         fences, writers = self._fences(shard), self._writers(shard)
         since = self._since(mine, shard, [fence for fence in fences if fence.run != driver.run_id])
-        for other in self.world.checkpoints:
+        for other in self.site.checkpoints:
             if other is mine:
                 continue
             epochs = [fence.epoch for fence in fences if self._checkpoint_of(fence.run) is other]
@@ -245,7 +327,7 @@ class Oracle:
 
     def _fences(self, shard: int) -> list[Any]:
         with self.world.scheduler.silence():
-            location = self.world.location()
+            location = self.site.location()
             return read_fences(location, location.names(delta_directory(shard)))
 
     def _writers(self, shard: int) -> set[int]:
@@ -254,7 +336,7 @@ class Oracle:
 
     def _written(self, shard: int) -> list[Written]:
         with self.world.scheduler.silence():
-            names = self.world.location().names(delta_directory(shard))
+            names = self.site.location().names(delta_directory(shard))
         return [written for name in names if (written := parse_delta_name(name)) is not None]
 
     def went_back(self, shard: int, checkpoint: Checkpoint) -> int | None:
@@ -278,19 +360,30 @@ class Oracle:
 
     def judge_start(self, driver: Driver, failure: BaseException) -> None:
         """Fail unless a start had a reason to fail."""
-        if isinstance(failure, ShardCountChangedError) and any(other.start.shards for other in self.world.drivers):
+        if isinstance(failure, ShardCountChangedError) and (
+            any(other.start.shards for other in self.site.drivers) or self.site.rescalings
+        ):
             return
         # It was changed while this start was slow, or who was to change it has not done so yet, or has failed.
         accepts = driver.start.accept_change
         if isinstance(failure, TopologyChangedError) and self.world.topology > 0 and not accepts:
             return
+        if isinstance(failure, StateUnfinishedError) and self.site.rescalings:
+            return
         with self.world.scheduler.silence():
             # Others may have asked with higher ballots all the time.
-            if isinstance(failure, LocationBusyError) and len(self.world.drivers) > 1:
+            if isinstance(failure, LocationBusyError) and len(self.site.drivers) > 1:
                 return
             if self._is_injected(failure):
                 return
         self._unexplained(driver.name, failure)
+
+    def judge_rescaling(self, tool: Rescaling, failure: BaseException) -> None:
+        """Fail unless a rescaling had a reason to fail."""
+        with self.world.scheduler.silence():
+            explained = self._is_injected(failure) or tool.explains(failure)
+        if not explained:
+            self._unexplained(tool.name, failure)
 
     def judge(self, attempt: Attempt, failure: BaseException) -> None:
         """Fail unless an attempt had a reason to fail."""
@@ -313,7 +406,7 @@ class Oracle:
                 mixed or self._is_overtaken(attempt) or self.may_refuse(shard, driver)
             )
         if isinstance(failure, LocationInUseError):
-            return any(other.query_id != driver.start.checkpoint.query_id for other in self.world.checkpoints)
+            return any(other.query_id != driver.start.checkpoint.query_id for other in self.site.checkpoints)
         if type(failure).__name__ == "VersionCollectedError" and driver.start.accept_older:
             return True
         if isinstance(failure, DurableFileMissingError) or type(failure).__name__ == "VersionCollectedError":
@@ -334,7 +427,7 @@ class Oracle:
             return driver.ended or self._is_overtaken(attempt)
         newest = max(
             self.world.committed_pointer(other, attempt.task.shard, other.committed).version
-            for other in self.world.checkpoints
+            for other in self.site.checkpoints
         )
         if driver.start.checkpoint.too_old or attempt.pointer.version < newest - self.world.plan.retained:
             return True

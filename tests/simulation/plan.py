@@ -20,14 +20,17 @@ class Step:
     """One thing that an operator does."""
 
     do: str
-    """"run", "change", "copy", "foreign", "reshard", "lose", "power" or "rest"."""
+    """"run", "change", "copy", "foreign", "reshard", "rescale", "begin", "lose", "power" or "rest"."""
     checkpoint: int = 0
     batches: int = 0
     accept: bool = False
     wait: bool = True
     """Whether the operator waits for the end of the run, and starts it again if it failed."""
     amount: int = 0
-    """How many batches a copy goes back; which machine; how long a rest is; what seeds a loss of power."""
+    """How many batches a copy goes back; which machine; how long a rest is; what seeds a loss of power;
+    to how many shards."""
+    target: int = 0
+    """Which location a state is rescaled to, or a new query begins on; 0 is where the first one is."""
 
     def describe(self) -> str:
         """Return the step in words."""
@@ -35,6 +38,11 @@ class Step:
             accepted = ", accepting an older checkpoint" if self.accept else ""
             waited = "" if self.wait else ", not waiting for it"
             return f"{self.do} checkpoint {self.checkpoint} for {self.batches} batches{accepted}{waited}"
+        waited = "" if self.wait else ", not waiting for it"
+        if self.do == "rescale":
+            return f"rescale checkpoint {self.checkpoint} to {self.amount} shards at location {self.target}{waited}"
+        if self.do == "begin":
+            return f"begin at location {self.target} for {self.batches} batches{waited}"
         return f"{self.do} {self.amount}" if self.do != "copy" else f"copy {self.checkpoint}, {self.amount} back"
 
 
@@ -57,6 +65,8 @@ class Plan:
     engine: str = "simulated"
     varies: bool = False
     """Whether each attempt makes something else of a batch, as what reads clocks or other systems does."""
+    by_hash: bool = False
+    """Whether records are placed by the hash of their keys, as those must be whose state is rescaled."""
     decisions: tuple[Decision, ...] | None = None
 
     def recovery(self) -> RecoveryOptions:
@@ -70,13 +80,14 @@ class Plan:
         """Return the plan of a seed: always the same one."""
         rng = random.Random(f"plan {seed}")
         # What snapshots and garbage collection do wrong shows after many versions.
-        is_long = rng.random() < 0.25
+        is_rescaled = rng.random() < 0.12
+        is_long = not is_rescaled and rng.random() < 0.28
         stores = tuple(
             sorted(rng.sample(("totals", "prices", "quotes", "windows", "sessions"), rng.choice((1, 2, 2, 3))))
         )
         return cls(
             seed,
-            1 if is_long else rng.choice((1, 1, 1, 2)),
+            rng.choice((1, 2, 3)) if is_rescaled else 1 if is_long else rng.choice((1, 1, 1, 2)),
             stores,
             rng.choice(("objects", "objects", "hdfs", "disk")),
             rng.choice((1, 1, 2, 3)),
@@ -84,9 +95,10 @@ class Plan:
             rng.choice((1, 1, 2, 3)),
             rng.choice((1, 2, 4)),
             rng.random() < 0.5,
-            _story(rng, is_long),
+            _rescale_story(rng) if is_rescaled else _story(rng, is_long),
             engine,
             rng.random() < 0.4,
+            is_rescaled,
         )
 
     @property
@@ -125,6 +137,34 @@ class Plan:
         for made in self.decisions or ():
             lines.append(f"  {made.describe()}")
         return "\n".join(lines)
+
+
+def _rescale_story(rng: random.Random) -> tuple[Step, ...]:
+    """Return a story of queries whose states are rescaled, while they go on, by several at once, again and again."""
+    steps = [Step("run", 0, rng.choice((1, 2, 3, 5)), wait=rng.random() < 0.9)]
+    checkpoints, targets = 1, 0
+    for _ in range(rng.choice((1, 1, 2))):
+        of, targets = rng.randrange(checkpoints), targets + 1
+        to = targets
+        if rng.random() < 0.3:  # the query goes on meanwhile
+            steps.append(Step("run", of, rng.choice((1, 2, 4)), wait=False))
+        for number in range(rng.choice((1, 1, 1, 2, 2, 3))):
+            if number and rng.random() < 0.3:
+                targets += 1
+            to = rng.randint(max(1, to - number), targets)
+            steps.append(Step("rescale", of, amount=rng.choice((1, 2, 3, 4)), wait=rng.random() < 0.5, target=to))
+            if rng.random() < 0.2:
+                steps.append(Step("power" if rng.random() < 0.5 else "lose", amount=rng.randrange(999)))
+        if rng.random() < 0.9:
+            steps.append(Step("begin", 0, rng.choice((1, 2, 3)), wait=rng.random() < 0.8, target=to))
+            checkpoints += 1
+        if rng.random() < 0.3:
+            steps.append(Step("run", rng.randrange(checkpoints), rng.choice((1, 2)), rng.random() < 0.1))
+        if rng.random() < 0.15:
+            steps.append(Step("copy", rng.randrange(checkpoints), amount=rng.choice((0, 1, 1, 2))))
+            steps.append(Step("run", checkpoints, rng.choice((1, 2)), rng.random() < 0.6))
+            checkpoints += 1
+    return tuple(steps)
 
 
 def _story(rng: random.Random, is_long: bool) -> tuple[Step, ...]:

@@ -18,7 +18,8 @@ from statestore.recovery.location.local_disk import LocalDisk
 from tests.simulation.decisions import LOCATION_READ, LOCATION_WRITE, Effect
 from tests.simulation.scheduler import Scheduler
 
-ROOT = "bucket/state"
+ROOT = "location"
+"""Of the first state; the others' have a number behind it."""
 
 
 class Info(NamedTuple):
@@ -40,7 +41,8 @@ class Stored:
     def __init__(self) -> None:
         self.files: dict[str, dict[str, bytes]] = {}
         self.directories: set[str] = set()
-        self.on_set: Callable[[str], None] = lambda name: None
+        self.on_set: Callable[[str], None] = lambda path: None
+        self.on_removed: Callable[[str], None] = lambda path: None
 
     def get(self, path: str) -> bytes | None:
         directory, _, name = path.rpartition("/")
@@ -55,6 +57,7 @@ class Stored:
     def remove(self, path: str) -> bool:
         directory, _, name = path.rpartition("/")
         names = self.files.get(directory, {})
+        self.on_removed(path)
         return names.pop(name, None) is not None
 
     def children(self, directory: str) -> Iterator[Info]:
@@ -73,9 +76,10 @@ class Stored:
 class Remote:
     """A filesystem over `stored`, as the duck that DurableFiles needs. `renames` says that it is HDFS' kind."""
 
-    def __init__(self, scheduler: Scheduler, stored: Stored, *, renames: bool) -> None:
+    def __init__(self, scheduler: Scheduler, stored: Stored, root: str, *, renames: bool) -> None:
         self.scheduler = scheduler
         self.stored = stored
+        self.root = root
         self.renames = renames
 
     def request(self, point: str, path: str, *, writes: bool) -> Effect | None:
@@ -83,7 +87,7 @@ class Remote:
         scheduler = self.scheduler
         actor = scheduler.current
         assert actor is not None
-        effect = scheduler.op(point, path.removeprefix(f"{ROOT}/"), LOCATION_WRITE if writes else LOCATION_READ)
+        effect = scheduler.op(point, path.removeprefix(f"{self.root}/"), LOCATION_WRITE if writes else LOCATION_READ)
         if scheduler.quiet:
             return None
         if actor.outage_until_ns > scheduler.now_ns:
@@ -233,11 +237,13 @@ class SimulatedLocation(DurableLocation):
     """A durable location of one process, on a filesystem in memory."""
 
     def __init__(self, remote: Remote) -> None:
-        super().__init__("simulated://location", retrying=Retrying(total_s=0.5, first_wait_s=0.05, longest_wait_s=0.2))
+        super().__init__(
+            f"simulated://{remote.root}", retrying=Retrying(total_s=0.5, first_wait_s=0.05, longest_wait_s=0.2)
+        )
         self._remote = remote
 
     def open_filesystem(self) -> tuple[Any, str]:
-        return self._remote, ROOT
+        return self._remote, self._remote.root
 
     def _files(self, filesystem: Any, root: str) -> DurableFiles:
         if filesystem.renames:

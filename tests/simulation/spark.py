@@ -31,7 +31,8 @@ from tests.simulation.scheduler import Actor, Process
 from tests.simulation.workload import build
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.oracle import Oracle
+    from tests.simulation.world import Site, World
 
 FAILURE = (StateStoreError, OSError)
 
@@ -46,6 +47,10 @@ class Checkpoint:
 
     name: str
     query_id: str
+    site: Site
+    """Which location its query is on."""
+    began: int = 0
+    """How many batches came before its first one, in the query whose state it goes on with."""
     planned: list[str] = field(default_factory=list)
     """What each batch reads."""
     committed: int = 0
@@ -59,7 +64,8 @@ class Checkpoint:
     def copy(self, name: str, committed: int) -> Checkpoint:
         """Return a copy as of a batch; what was planned after it is not in it."""
         kept = {at: text for at, text in self.pointers.items() if at[1] <= committed}
-        return Checkpoint(name, self.query_id, self.planned[:committed], committed, kept, dict(self.committers))
+        planned, committers = self.planned[:committed], dict(self.committers)
+        return Checkpoint(name, self.query_id, self.site, self.began, planned, committed, kept, committers)
 
     def is_mixed(self, shard: int) -> bool:
         """Return whether the pointer of a batch was replaced by that of an attempt of another run."""
@@ -75,7 +81,7 @@ class Checkpoint:
     def plan(self, batch: int) -> str:
         """Return what a batch reads; it is decided when it first runs, and then stays."""
         if len(self.planned) < batch:
-            self.planned.append(f"{self.name}:{batch}")
+            self.planned.append(f"{self.name}:{batch + self.began}")
         return self.planned[batch - 1]
 
 
@@ -128,6 +134,7 @@ class Driver:
     def __init__(self, world: World, number: int, start: Start) -> None:
         self.world = world
         self.start = start
+        self.site = start.checkpoint.site
         self.name = f"driver{number}"
         self.process = Process(self.name)
         self.run_id = ""
@@ -137,6 +144,10 @@ class Driver:
         self.failure: BaseException | None = None
         self.state: ShardedState | None = None
         self.actor: Actor = world.scheduler.spawn(self.name, self.process, self._run)
+
+    @property
+    def oracle(self) -> Oracle:
+        return self.site.oracle
 
     @property
     def ended(self) -> bool:
@@ -151,22 +162,22 @@ class Driver:
 
     def _query(self) -> None:
         world, start = self.world, self.start
-        location = world.location()
+        location = self.site.location()
         asked = StateMetadata(
             new_state_id(),
-            start.shards or world.plan.shards,
+            start.shards or self.site.shards,
             "key",
-            routing_numbers(start.shards or world.plan.shards, 1),
+            routing_numbers(start.shards or self.site.shards, 1),
             world.workload.specs,
             topology(start.topology),
         )
-        recorded_before = world.oracle.recorded_generation
+        recorded_before = self.oracle.recorded_generation
         try:
             metadata = settle_metadata(location, asked, accept_topology_change=start.accept_change)
         except FAILURE as failure:
-            world.oracle.judge_start(self, failure)
+            self.oracle.judge_start(self, failure)
             raise
-        world.oracle.started(self, metadata, recorded_before)
+        self.oracle.started(self, metadata, recorded_before)
         self.run_id = new_state_id()
         self.state = ShardedState(
             metadata.state_id,
@@ -179,7 +190,7 @@ class Driver:
             start.accept_older,
             metadata.initial_state,
         )
-        world.oracle.runs[self.run_id] = self
+        self.oracle.runs[self.run_id] = self
         for _ in range(start.batches):
             self._batch()
 
@@ -188,7 +199,7 @@ class Driver:
         number = self.batch = checkpoint.committed + 1
         batch = checkpoint.plan(number)
         scheduler.op("spark.plan", f"batch {number}", DRIVER[:1])
-        tasks = [Task(shard) for shard in range(self.world.plan.shards)]
+        tasks = [Task(shard) for shard in range(self.site.shards)]
         for task in tasks:
             self._attempt(task, number, batch)
         while not all(task.succeeded for task in tasks):
@@ -219,7 +230,7 @@ class Driver:
                 checkpoint.committers[task.shard, number] = task.pointer
             else:
                 checkpoint.pointers[task.shard, number] = task.pointer
-        self.world.oracle.batch_committed(self, number)
+        self.oracle.batch_committed(self, number)
 
     def _attempt(self, task: Task, number: int, batch: str) -> None:
         task.attempts += 1
@@ -250,6 +261,7 @@ class Attempt:
         """Which run had taken over when it was about to commit."""
         self.built_past = False
         """Whether others of its own run had built on another attempt's commit by then."""
+        self.records = driver.world.workload.records(batch, task.shard, driver.site.shards)
         self.variant = name if driver.world.plan.varies else ""
 
     def watch(self) -> None:
@@ -274,11 +286,10 @@ class Attempt:
 
     def run(self) -> None:
         """Do the task."""
-        world = self.driver.world
         try:
             self._do()
         except FAILURE as failure:
-            world.oracle.judge(self, failure)
+            self.driver.oracle.judge(self, failure)
             self._end(failure)
         else:
             self._end(None)
@@ -289,35 +300,36 @@ class Attempt:
         driver, world, process = self.driver, self.driver.world, self.process
         checkpoint, shard = driver.start.checkpoint, self.task.shard
         memory = process.memory
-        if "location" not in memory:
-            memory["location"] = world.location()
-            memory["local"] = SimulatedLocalDirectory(world.scheduler, process)
-            memory["claimed"] = set()
+        site, oracle = driver.site, driver.oracle
+        if site.path not in memory:
+            memory[site.path] = site.location()
+            memory.setdefault("local", SimulatedLocalDirectory(world.scheduler, process))
+            memory.setdefault("claimed", set())
         assert driver.state is not None
-        state = replace(driver.state, location=memory["location"], local=memory["local"])
+        state = replace(driver.state, location=memory[site.path], local=memory["local"])
         if checkpoint.query_id not in memory["claimed"]:
             claim(state.location, checkpoint.query_id)
             memory["claimed"].add(checkpoint.query_id)
-            world.oracle.claimed(checkpoint.query_id)
+            oracle.claimed(checkpoint.query_id)
         world.scheduler.op("spark.read", f"batch {self.number - 1}", TASK)
         pointer = state.pointer(shard, checkpoint.recorded(shard, self.number - 1))
         self.pointer = pointer
         context = TaskRecordContext(pointer.stream_time_ms, 0)
         with state.open(pointer) as batch:
             with world.scheduler.silence():
-                world.oracle.check_content(self.name, pointer, batch)
+                oracle.check_content(self.name, pointer, batch)
             inner = {name: store.bytes for name, store in batch.stores.items()}
             changelogs = {name: store.changelog for name, store in batch.stores.items()}
             stores = build(inner, pointer.store_times_ms, context, changelogs)
-            world.workload.process(stores, context, world.workload.records(self.batch, shard), self.variant)
+            world.workload.process(stores, context, self.records, self.variant)
             for name, store in stores.items():
                 if store.stream_time_ms is not None:
                     batch.stream_times_ms[name] = store.stream_time_ms
             world.scheduler.op("task.processed", "", TASK)
-            self.fenced_by = world.oracle.taken_over(self)
-            self.built_past = world.oracle.built_past(self)
+            self.fenced_by = oracle.taken_over(self)
+            self.built_past = oracle.built_past(self)
             committed = batch.commit(stream_time_ms=context.stream_time_ms)
-        world.oracle.made(self, pointer, committed)
+        oracle.made(self, pointer, committed)
         world.scheduler.op("spark.write", f"batch {self.number}", TASK)
         if not self.task.succeeded:
             self.task.pointer = committed.to_json()

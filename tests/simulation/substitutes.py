@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import socket
 import sys
 import time
@@ -24,11 +25,14 @@ from unittest.mock import patch
 from statestore.recovery.commit.delta import Delta, changelog_records
 from statestore.recovery.commit.pointer import digest
 from statestore.recovery.local import local_copy, memory_copy
-from statestore.recovery.restore.from_deltas import from_deltas
+from statestore.recovery.making import rescale
+from statestore.recovery.metadata.state_metadata import turn
+from statestore.recovery.restore.from_deltas import from_deltas as restore
 from statestore.recovery.snapshots import step as snapshot_step
 from statestore.recovery.snapshots import upload as snapshot_upload
 from tests.simulation.decisions import LOCAL_FILE, Effect
-from tests.simulation.scheduler import Killed, Scheduler
+from tests.simulation.machines import SimulatedLocalDirectory
+from tests.simulation.scheduler import Killed, Process, Scheduler
 
 _WRITES = os.O_WRONLY | os.O_RDWR
 _CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree"})
@@ -42,6 +46,8 @@ class _World:
     root = ""
     power_off: Any = None
     hooked = False
+    processes: ClassVar[list[Process]] = []
+    """Those that had to say their number."""
 
 
 class _OfProcess:
@@ -146,6 +152,77 @@ def _list_families(path: str) -> tuple[str, ...]:
     return found
 
 
+def _current() -> Process:
+    scheduler = _World.scheduler
+    assert scheduler is not None
+    assert scheduler.current is not None
+    return scheduler.current.process
+
+
+class _ProcessNumbers:
+    """What stands for the parts of `os` that tell processes."""
+
+    def getpid(self) -> int:
+        process = _current()
+        if process not in _World.processes:
+            _World.processes.append(process)
+        return 1 + _World.processes.index(process)
+
+    def kill(self, pid: int, signal: int) -> None:
+        if _named(pid) is None:
+            raise ProcessLookupError(pid)
+
+
+class _TurnTime:
+    """What stands for `time` where a turn is waited for: others go on meanwhile."""
+
+    gmtime = staticmethod(time.gmtime)
+    strftime = staticmethod(time.strftime)
+
+    def time_ns(self) -> int:
+        return time.time_ns()
+
+    def sleep(self, seconds: float) -> None:
+        scheduler = _World.scheduler
+        assert scheduler is not None
+        scheduler.now_ns += int(seconds * 1e9)
+        scheduler.op("sleep")
+        scheduler.rest(1 + int(seconds * 20))
+
+
+def _named(pid: int) -> Process | None:
+    """Return the process of a number on the machine of who asks, None if there is none any more."""
+    process = _World.processes[pid - 1] if pid <= len(_World.processes) else None
+    return None if process is None or process.dead or process.machine is not _current().machine else process
+
+
+def _machine() -> str:
+    machine = _current().machine
+    return f"{machine.name}-{machine.boots}"
+
+
+def _process_name(pid: int) -> str | None:
+    return None if _named(pid) is None else f"{_machine()}/{pid}"
+
+
+def _local_directory(path: str) -> SimulatedLocalDirectory:
+    scheduler = _World.scheduler
+    assert scheduler is not None
+    return SimulatedLocalDirectory(scheduler, _current(), path)
+
+
+@contextmanager
+def _temporary_directory(prefix: str, dir: str) -> Iterator[str]:
+    path = f"{dir}/{prefix}{unique().hex()}"
+    process = _current()
+    os.makedirs(path)
+    try:
+        yield path
+    finally:
+        if not process.dead:
+            shutil.rmtree(path)
+
+
 @contextmanager
 def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> Iterator[None]:
     """Have all of it decided by the simulation, until the end of the block."""
@@ -166,14 +243,21 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (snapshot_step, "_collected", _OfProcess("collected", dict)),
             (memory_copy, "_images", _OfProcess("images", OrderedDict)),
             (local_copy, "list_families", _list_families),
-            (from_deltas, "Delta", _delta),
-            (from_deltas, "changelog_records", _changelog_records),
+            (turn, "os", _ProcessNumbers()),
+            (turn, "time", _TurnTime()),
+            (turn, "_machine", _machine),
+            (turn, "_process", _process_name),
+            (rescale, "LocalDirectory", _local_directory),
+            (rescale, "TemporaryDirectory", _temporary_directory),
+            (restore, "Delta", _delta),
+            (restore, "changelog_records", _changelog_records),
         ):
             patched.enter_context(patch.object(module, name, substitute))
         try:
             yield
         finally:
             _World.scheduler = None
+            _World.processes.clear()
             _ReadDelta.known.clear()
             _records.clear()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from statestore import Headers, Serdes, StoreBuilder, Stores, ValueTimestampHeaders, Windowed
@@ -21,6 +21,8 @@ from statestore.processor.context import TaskRecordContext
 RETENTION_MS = 40
 SEGMENT_MS = 10
 KEYS = (b"a", b"b", b"c")
+KEYS_BY_HASH = tuple(bytes([letter]) for letter in range(ord("a"), ord("i")))
+"""Of queries that place records by their key, as one must whose state is rescaled."""
 
 Pairs = dict[bytes, bytes]
 Content = Mapping[str, Pairs]
@@ -33,6 +35,20 @@ class Input(NamedTuple):
     key: bytes
     value: int | None
     time_ms: int
+
+
+def place(key: bytes, shards: int) -> int:
+    """Return the shard of a key: Kafka's default partitioner, murmur2 of the key. Source: Utils.murmur2."""
+    hashed = 0x9747B28C ^ len(key)
+    whole = len(key) // 4 * 4
+    for at in range(0, whole, 4):
+        word = int.from_bytes(key[at : at + 4], "little") * 0x5BD1E995 & 0xFFFFFFFF
+        word = (word ^ word >> 24) * 0x5BD1E995 & 0xFFFFFFFF
+        hashed = hashed * 0x5BD1E995 & 0xFFFFFFFF ^ word
+    if whole < len(key):
+        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * 0x5BD1E995 & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 13) * 0x5BD1E995 & 0xFFFFFFFF
+    return (hashed ^ hashed >> 15 & 0xFFFFFFFF) % (1 << 31) % shards
 
 
 def _builders() -> dict[str, StoreBuilder[Any]]:
@@ -73,6 +89,7 @@ class Workload:
 
     seed: int
     stores: tuple[str, ...]
+    by_hash: bool = False
 
     @property
     def specs(self) -> tuple[StoreSpec, ...]:
@@ -82,8 +99,11 @@ class Workload:
     def in_memory(self) -> frozenset[str]:
         return frozenset(name for name in self.stores if not BUILDERS[name].persistent)
 
-    def records(self, batch: str, shard: int) -> list[Input]:
-        """Return the input of a batch in a shard, which may be none."""
+    def records(self, batch: str, shard: int, shards: int) -> list[Input]:
+        """Return the input of a batch in a shard of so many, which may be none."""
+        keys = tuple(key for key in KEYS_BY_HASH if place(key, shards) == shard) if self.by_hash else KEYS
+        if not keys:
+            return []
         rng = random.Random(f"{self.seed} {batch} {shard}")
         if rng.random() < 0.1:
             return []
@@ -92,7 +112,7 @@ class Workload:
         return [
             Input(
                 rng.choice(self.stores),
-                rng.choice(KEYS),
+                rng.choice(keys),
                 None if rng.random() < 0.2 else rng.randrange(1000),
                 max(0, now_ms + rng.choice((0, 0, -5, -20, -38, -45, 10, 25, 50))),
             )
@@ -170,6 +190,7 @@ class Reference:
 
     workload: Workload
     shard: int
+    shards: int = 1
     chain: tuple[str, ...] = ()
     """The batches, of those that changed anything."""
     content: dict[str, Pairs] = field(default_factory=dict)
@@ -188,14 +209,21 @@ class Reference:
         context = TaskRecordContext(self.stream_time_ms, 0)
         inner = {name: database.family(name) for name in self.workload.stores}
         stores = build(inner, self.times_ms, context)
-        self.workload.process(stores, context, self.workload.records(batch, self.shard), attempt)
+        self.workload.process(stores, context, self.workload.records(batch, self.shard, self.shards), attempt)
         times_ms = dict(self.times_ms)
         for name, store in stores.items():
             if store.stream_time_ms is not None:
                 times_ms[name] = store.stream_time_ms
         content = {name: dict(store.range(None, None)) for name, store in inner.items()}
         content = live(content, times_ms)
-        made = Reference(self.workload, self.shard, (*self.chain, batch), content, times_ms, context.stream_time_ms)
+        made = replace(
+            self,
+            chain=(*self.chain, batch),
+            content=content,
+            times_ms=times_ms,
+            stream_time_ms=context.stream_time_ms,
+            _next={},
+        )
         self._next[batch, attempt] = made
         return made
 

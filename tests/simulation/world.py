@@ -7,19 +7,25 @@ import random
 import shutil
 import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from statestore.errors import DurableFileMissingError, LocationBusyError, TargetNotEmptyError
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata
+from statestore.recovery.metadata.turn import TURNS_DIRECTORY
+from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from tests.simulation.decisions import Decision, Decisions, DrawnDecisions, WrittenDecisions
 from tests.simulation.disks import DiskNotes, SimulatedDisk
 from tests.simulation.machines import Machine, SimulatedLocalDirectory
 from tests.simulation.oracle import Oracle
 from tests.simulation.plan import Plan, Step
 from tests.simulation.remote import ROOT, Remote, SimulatedLocalLocation, SimulatedLocation, Stored
+from tests.simulation.rescaling import Rescaling
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.spark import Checkpoint, Driver, Start, ends_for_good
 from tests.simulation.substitutes import substituted
@@ -38,6 +44,8 @@ class Result:
     problem: str | None
     steps: int
     commits: int
+    rescaled: int = 0
+    """How many states of another number of shards were made."""
     trace: list[str] = field(default_factory=list)
 
 
@@ -60,7 +68,42 @@ def simulate(plan: Plan, *, keep_trace: bool = False) -> Result:
     commits = sum(checkpoint.committed for checkpoint in world.checkpoints)
     made = Plan(**{**plan.__dict__, "decisions": taken})
     problem = None if scheduler.problem is None else scheduler.problem.replace(home, "")
-    return Result(made, problem, scheduler.operations, commits, scheduler.trace or [])
+    rescaled = sum(tool.report is not None for tool in world.rescalings)
+    return Result(made, problem, scheduler.operations, commits, rescaled, scheduler.trace or [])
+
+
+class Site:
+    """A durable location, the queries on it, and the rescalings to it."""
+
+    def __init__(self, world: World, number: int, shards: int) -> None:
+        self.world = world
+        self.path = f"{ROOT}{number or ''}"
+        self.shards = shards
+        self.oracle = Oracle(world, self)
+        self.initial: dict[int, CommitPointer] = {}
+        """What shards start from, if the state was rescaled."""
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        return [checkpoint for checkpoint in self.world.checkpoints if checkpoint.site is self]
+
+    @property
+    def drivers(self) -> list[Driver]:
+        return [driver for driver in self.world.drivers if driver.site is self]
+
+    @property
+    def rescalings(self) -> list[Rescaling]:
+        """Those that make a state here."""
+        return [tool for tool in self.world.rescalings if tool.target is self]
+
+    def location(self) -> DurableLocation:
+        """Return the durable location, as a process that opens it has it."""
+        world = self.world
+        if world.plan.location == "disk":
+            disk = SimulatedDisk(world.scheduler, str(world.home), world.notes, world.power_off)
+            return SimulatedLocalLocation(world.scheduler, str(world.home / self.path / "state"), disk)
+        renames = world.plan.location == "hdfs"
+        return SimulatedLocation(Remote(world.scheduler, world.stored, self.path, renames=renames))
 
 
 class World:
@@ -70,26 +113,44 @@ class World:
         self.plan = plan
         self.scheduler = scheduler
         self.home = home
-        self.workload = Workload(plan.seed, plan.stores)
+        self.workload = Workload(plan.seed, plan.stores, plan.by_hash)
         self.machines = [Machine(f"m{n}", home / "machines" / f"m{n}", plan.engine) for n in range(plan.machines)]
         self.stored = Stored()
         self.notes = DiskNotes()
-        self.checkpoints: list[Checkpoint] = [Checkpoint("c0", "query-0")]
+        self.sites = [Site(self, 0, plan.shards)]
+        self.checkpoints: list[Checkpoint] = [Checkpoint("c0", "query-0", self.sites[0])]
         self.drivers: list[Driver] = []
-        self.oracle = Oracle(self)
+        self.rescalings: list[Rescaling] = []
         self._spares = 0
         self.topology = 0
-        (home / "location").mkdir()
         scheduler.on_kill = self._on_kill
-        self.stored.on_set = lambda path: self.oracle.on_written(path.removeprefix(f"{ROOT}/"))
-        self.notes.on_named = self.oracle.on_written
+        self.stored.on_set = self.notes.on_named = self._on_written
+        self.stored.on_removed = self.notes.on_removed = self._changed_by
+        if plan.location == "disk":
+            (home / ROOT).mkdir()
 
-    def location(self) -> DurableLocation:
-        """Return the durable location, as a process that opens it has it."""
-        if self.plan.location == "disk":
-            disk = SimulatedDisk(self.scheduler, str(self.home), self.notes, self.power_off)
-            return SimulatedLocalLocation(self.scheduler, str(self.home / "location" / "state"), disk)
-        return SimulatedLocation(Remote(self.scheduler, self.stored, renames=self.plan.location == "hdfs"))
+    def site(self, number: int, shards: int = 1) -> Site:
+        """Return a location; one that was not named before is empty."""
+        while len(self.sites) <= number:
+            self.sites.append(Site(self, len(self.sites), shards))
+            if self.plan.location == "disk":
+                (self.home / self.sites[-1].path).mkdir()
+        return self.sites[number]
+
+    def _changed_by(self, path: str) -> Site:
+        """Return where a file is that is changed; fail if that may not be changed by who does it."""
+        top = path.replace(str(self.home), "").lstrip("/").partition("/")[0]
+        site = next(site for site in self.sites if site.path == top)
+        actor = self.scheduler.current
+        tool: Rescaling | None = None if actor is None else actor.process.memory.get("rescaling")
+        if tool is not None and site is not tool.target:
+            self.scheduler.fail(f"{tool.name} changes {path}, which is not in its target")
+        return site
+
+    def _on_written(self, path: str) -> None:
+        site = self._changed_by(path)
+        below = path.replace(str(self.home), "").lstrip("/").removeprefix(f"{site.path}/")
+        site.oracle.on_written(below.removeprefix("state/") if self.plan.location == "disk" else below)
 
     def machine_for(self, attempt: str) -> Machine:
         """Return the machine that an attempt runs on."""
@@ -98,7 +159,9 @@ class World:
     def committed_pointer(self, checkpoint: Checkpoint, shard: int, batch: int) -> CommitPointer:
         """Return the pointer that a checkpoint has of a shard after a batch."""
         recorded = checkpoint.recorded(shard, batch)
-        return CommitPointer("", shard) if recorded is None else CommitPointer.from_json(recorded)
+        if recorded is None:
+            return checkpoint.site.initial.get(shard) or CommitPointer("", shard)
+        return CommitPointer.from_json(recorded)
 
     # What happens to machines.
 
@@ -163,8 +226,13 @@ class World:
             start = Start(self._checkpoint(step.checkpoint), step.batches, topology=self.topology, accept_change=True)
             self._run(start, step.wait)
         elif step.do == "foreign":
-            self.checkpoints.append(Checkpoint(f"c{len(self.checkpoints)}", f"query-{len(self.checkpoints)}"))
-            self._run(Start(self.checkpoints[-1], step.batches, topology=self.topology), step.wait)
+            self._run(Start(self._new_query(self.sites[0]), step.batches, topology=self.topology), step.wait)
+        elif step.do == "rescale":
+            target = self.site(step.target, step.amount)
+            self._rescale(self._checkpoint(step.checkpoint), target, step.amount, step.wait)
+        elif step.do == "begin":
+            site = self.site(step.target)
+            self._run(Start(self._new_query(site), step.batches, topology=self.topology), step.wait)
         elif step.do == "reshard":
             self._run(Start(self._checkpoint(step.checkpoint), step.batches, shards=self.plan.shards + 1), step.wait)
         elif step.do == "copy":
@@ -184,6 +252,39 @@ class World:
                     machine.lose_all()
                 else:
                     machine.lose_unsynced(step.amount)
+
+    def _new_query(self, site: Site) -> Checkpoint:
+        number = len(self.checkpoints)
+        of = [tool.checkpoint for tool in site.rescalings]
+        began = max((checkpoint.committed + checkpoint.began for checkpoint in of), default=0)
+        self.checkpoints.append(Checkpoint(f"c{number}", f"query-{number}", site, began))
+        return self.checkpoints[-1]
+
+    def _rescale(self, checkpoint: Checkpoint, target: Site, shards: int, wait: bool) -> Rescaling | None:
+        """Rescale, and do it again if it failed; return what did it last."""
+        tool = None
+        for _ in range(_RESTARTS):
+            if checkpoint.site is target or not any(
+                checkpoint.recorded(shard, checkpoint.committed) for shard in range(checkpoint.site.shards)
+            ):
+                break  # there is nothing to rescale
+            tool = Rescaling(self, checkpoint, target, shards)
+            self.rescalings.append(tool)
+            if not wait:
+                break
+            self.scheduler.wait(lambda tool=tool: tool.ended)
+            if tool.report is not None or isinstance(tool.failure, TargetNotEmptyError):
+                break
+            if isinstance(tool.failure, LocationBusyError):
+                self._remove_turns(target)
+        return tool
+
+    def _remove_turns(self, target: Site) -> None:
+        """Do what the error says, if all others have ended: remove what they have left."""
+        if all(tool.ended for tool in target.rescalings):
+            with self.scheduler.silence():
+                location = target.location()
+                location.delete_all(location.names(TURNS_DIRECTORY))
 
     def _checkpoint(self, number: int) -> Checkpoint:
         return self.checkpoints[number % len(self.checkpoints)]
@@ -207,9 +308,31 @@ class World:
     # What must be true in the end.
 
     def _finish(self) -> None:
-        last = self.oracle.last_committer
-        checkpoint = self.checkpoints[0] if last is None else last.start.checkpoint
-        before = [self.committed_pointer(checkpoint, s, checkpoint.committed).version for s in range(self.plan.shards)]
+        for site in self.sites:
+            if site.rescalings:
+                self._finish_rescaling(site)
+            if site.checkpoints:
+                self._finish_queries(site)
+
+    def _finish_rescaling(self, site: Site) -> None:
+        """See that without faults what rescalings have begun becomes a state, and that a query can go on from it."""
+        with self.scheduler.silence():
+            is_state = read_metadata(site.location()) is not None
+        if not is_state and not site.drivers:
+            self._remove_turns(site)
+            last = site.rescalings[-1]
+            tool = self._rescale(last.checkpoint, site, last.shards, wait=True)
+            if tool is None or tool.report is None:
+                if tool is not None and not isinstance(tool.failure, DurableFileMissingError):
+                    self.scheduler.fail(f"the last rescaling, without faults, failed: {tool.failure!r}")
+                return  # it was judged: the source is given up
+        if not site.checkpoints:
+            self._new_query(site)
+
+    def _finish_queries(self, site: Site) -> None:
+        last = site.oracle.last_committer
+        checkpoint = site.checkpoints[0] if last is None else last.start.checkpoint
+        before = [self.committed_pointer(checkpoint, s, checkpoint.committed).version for s in range(site.shards)]
         driver = self._run(Start(checkpoint, 1, topology=self.topology, accept_change=True), wait=True)
         if type(driver.failure).__name__ in ("CheckpointBehindError", "CheckpointAbandonedError"):
             # It was judged: another copy was at work.
@@ -226,18 +349,19 @@ class World:
     def _check_retained(self, driver: Driver, before: list[int]) -> None:
         """Restore all that is retained, on machines that have nothing, in each way that there is."""
         checkpoint = driver.start.checkpoint
-        for shard in range(self.plan.shards):
+        site = checkpoint.site
+        for shard in range(site.shards):
             newest = (
                 max(
                     self.committed_pointer(other, shard, other.committed).version
-                    for other in self.checkpoints
+                    for other in site.checkpoints
                     if other is not checkpoint
                 )
-                if len(self.checkpoints) > 1
+                if len(site.checkpoints) > 1
                 else 0
             )
             least = max(before[shard], newest) - self.plan.retained
-            back = self.oracle.went_back(shard, checkpoint)
+            back = site.oracle.went_back(shard, checkpoint)
             if back is not None:
                 least = min(least, max(back, before[shard] - self.plan.retained))
             recorded = [checkpoint.recorded(shard, batch) for batch in range(1, checkpoint.committed + 1)]
@@ -249,16 +373,27 @@ class World:
                 for without in range(min(2, len(pointer.snapshots) + (pointer.base_version == 0))):
                     self._restore(driver, pointer, without)
 
+    def _spare(self) -> tuple[Process, LocalDirectory]:
+        """Return a process of a machine on which nothing is yet, and its local directory."""
+        self._spares += 1
+        name = f"spare{self._spares}"
+        process = Machine(name, self.home / "machines" / name, self.plan.engine).free_process()
+        return process, SimulatedLocalDirectory(self.scheduler, process)
+
+    @contextmanager
+    def opened_elsewhere(self, site: Site, metadata: StateMetadata, pointer: CommitPointer) -> Iterator[ShardBatch]:
+        """Hand out a shard as it is restored on a machine on which nothing is yet."""
+        _, local = self._spare()
+        with ShardedState(metadata.state_id, site.location(), metadata.stores, local).open(pointer) as batch:
+            yield batch
+
     def _restore(self, driver: Driver, pointer: CommitPointer, without: int) -> None:
         from statestore.recovery.restore.from_snapshots import note_damaged_snapshot
 
         assert driver.state is not None
-        self._spares += 1
-        name = f"spare{self._spares}"
-        machine = Machine(name, self.home / "machines" / name, self.plan.engine)
-        process = machine.free_process()
-        local: LocalDirectory = SimulatedLocalDirectory(self.scheduler, process)
-        state: ShardedState = replace(driver.state, location=self.location(), local=local)
+        site = driver.site
+        process, local = self._spare()
+        state: ShardedState = replace(driver.state, location=site.location(), local=local)
         ways: list[SnapshotRef | None] = [*reversed(pointer.snapshots[-2:]), None]
         way = ways[without]
         who = f"restoring shard {pointer.shard} at version {pointer.version} on an empty machine, way {without}"
@@ -273,11 +408,11 @@ class World:
             try:
                 # Before nothing at all, a snapshot is tried that is said to be damaged.
                 with state.open(replace(pointer, snapshots=()) if way is None else pointer) as batch:
-                    self.oracle.check_content(who, pointer, batch)
+                    site.oracle.check_content(who, pointer, batch)
                     if batch.copy is not None:
-                        self.oracle.check_way(who, batch.copy.restored_from, way)
+                        site.oracle.check_way(who, batch.copy.restored_from, way)
             except Exception as failure:
-                self.oracle._unexplained(who, failure)
+                site.oracle._unexplained(who, failure)
 
-        actor = self.scheduler.spawn(name, process, restore)
+        actor = self.scheduler.spawn(process.machine.name, process, restore)
         self.scheduler.wait(lambda: actor.done)
