@@ -238,7 +238,7 @@ class Oracle:
         """Return whether an attempt's own run has built on another attempt's commit. Asked before it commits."""
         epochs = [f.epoch for f in self._fences(attempt.task.shard) if f.run == attempt.driver.run_id]
         written = self._written(attempt.task.shard)
-        return any(w.epoch == max(epochs, default=0) and w.version > attempt.pointer.version + 1 for w in written)
+        return any(w.epoch == max(epochs, default=None) and w.version > attempt.pointer.version + 1 for w in written)
 
     def _check_entry(self, attempt: Attempt) -> None:
         """Fail if a run goes on that should have been refused."""

@@ -14,7 +14,9 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from statestore.errors import (
     AttemptOutdatedError,
@@ -35,6 +37,7 @@ from statestore.recovery.location.shard_files import (
     Written,
     delta_directory,
     fence_name,
+    is_of_tool,
     parse_delta_name,
     parse_fence_name,
 )
@@ -138,7 +141,7 @@ class RunFences:
         """
         fences = read_fences(self.location, names, known)
         histories = Histories(fence for fence in fences if fence.epoch < epoch and fence.run != self.run)
-        deltas = [written for written in _deltas(names) if written.epoch < epoch]
+        deltas = [written for written in _deltas(filterfalse(is_of_tool, names)) if written.epoch < epoch]
         judgement = histories.judge(head, deltas, _origin(pointer, head.epoch))
         if judgement is None:
             return False
@@ -197,5 +200,5 @@ def _is_shared(names: list[str], epoch: int, run: str) -> bool:
     return len(fences) > 1 and fences[-1] == FenceName(epoch, run) and fences[-2].epoch == epoch
 
 
-def _deltas(names: list[str]) -> list[Written]:
+def _deltas(names: Iterable[str]) -> list[Written]:
     return [written for name in names if (written := parse_delta_name(name)) is not None]

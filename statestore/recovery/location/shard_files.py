@@ -7,7 +7,7 @@
     shards/NNNN/snapshots/VERSION-EPOCH-ATTEMPT/manifest.json
 
 VERSION has 12 decimal digits, EPOCH 8, ATTEMPT is unique. Deltas before there were fences have no EPOCH: they count as
-those of epoch 0.
+those of epoch 0. So do those that a tool wrote, which have it in their names: a new state begins with some of them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import Final, NamedTuple
 
 from statestore.recovery.location.recorded_names import path_part
 
+SHARDS_DIRECTORY: Final = "shards"
 MANIFEST_NAME: Final = "manifest.json"
 MAX_EPOCH: Final = 10**8 - 1
+EPOCH_OF_TOOLS: Final = 0
 _DELTA: Final = re.compile(r"(\d{12})-(?:(\d{8})-)?([0-9a-f]{32})\.arrow")
 _COLLECTION: Final = re.compile(r"(\d{12})-(\d{8})-([0-9a-f]{32})\.collecting")
 _FENCE: Final = re.compile(r"(\d{8})-([0-9A-Za-z]{1,64})\.fence")
@@ -42,12 +44,12 @@ class FenceName(NamedTuple):
 
 def delta_directory(shard: int) -> str:
     """Return where the deltas and fences of a shard stand in the state location."""
-    return f"shards/{shard:04d}/deltas"
+    return f"{SHARDS_DIRECTORY}/{shard:04d}/deltas"
 
 
 def snapshot_directory(shard: int) -> str:
     """Return where the snapshots of a shard stand in the state location."""
-    return f"shards/{shard:04d}/snapshots"
+    return f"{SHARDS_DIRECTORY}/{shard:04d}/snapshots"
 
 
 def new_delta_name(shard: int, version: int, epoch: int) -> str:
@@ -73,6 +75,15 @@ def new_collection_name(shard: int, version: int, epoch: int) -> str:
 def parse_delta_name(name: str) -> Written | None:
     """Return what a delta's name says, None if it is not one; directories before it are not looked at."""
     return _written(_DELTA.fullmatch(_last(name)))
+
+
+def is_of_tool(name: str) -> bool:
+    """Return whether a delta was written by what fills new states: no query has committed it.
+
+    Two tools may have written at once, and that of the one that did not end the state may still be there.
+    """
+    found = _DELTA.fullmatch(_last(name))
+    return found is not None and found[2] is not None and int(found[2]) == EPOCH_OF_TOOLS
 
 
 def parse_snapshot_name(name: str) -> Written | None:

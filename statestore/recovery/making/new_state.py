@@ -28,7 +28,7 @@ from statestore.recovery.commit.initial_state import initial_name, initial_point
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
-from statestore.recovery.location.shard_files import delta_directory, new_delta_name
+from statestore.recovery.location.shard_files import EPOCH_OF_TOOLS, SHARDS_DIRECTORY, delta_directory, new_delta_name
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.metadata.agreement import AGREEMENT_DIRECTORY
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
@@ -37,8 +37,6 @@ from statestore.recovery.metadata.turn import TURNS_DIRECTORY, turn
 _LOG = logging.getLogger(__name__)
 MARKER_NAME: Final = UNFINISHED_NAME
 _MARKER_FORMAT: Final = 1
-_EPOCH: Final = 0
-"""No run of a query wrote these deltas: the first one has epoch 1."""
 # What a write costs in memory beside its bytes.
 _OVERHEAD_BYTES: Final = 200
 DELTA_TARGET_BYTES: Final = 32 << 20
@@ -76,11 +74,12 @@ def claim_target(location: DurableLocation, made_from: str, new: StateMetadata, 
     with turn(location, f"what makes a state of {made_from}"):
         left_behind = _left_behind(location)
         _refuse_taken(location, left_behind)
+        # First of all: who was there before may be about to end, and must not once anything of it is removed.
+        location.write(MARKER_NAME, json.dumps(marker).encode())
         if left_behind is not None:
             _LOG.info("%s: removing what was written of a state that was not finished", location)
-            for shard in range(left_behind.shards):
+            for shard in _shards_there(location):
                 _clear_shard(location, shard)
-        location.write(MARKER_NAME, json.dumps(marker).encode())
         # A query that starts looks for the mark after it has left a file there: one of both sees the other.
         starting = location.names(AGREEMENT_DIRECTORY)
         if starting:
@@ -161,6 +160,12 @@ def finished_shards(location: DurableLocation, state_id: str, shards: int) -> di
     """Return from where those shards of an unfinished state start that are filled and checked, by shard."""
     found = (shard for shard in range(shards) if location.read(initial_name(shard)) is not None)
     return {shard: initial_pointer(location, state_id, shard) for shard in found}
+
+
+def _shards_there(location: DurableLocation) -> list[int]:
+    """Return the shards of which there are files, whoever has written them."""
+    names = (directory.rpartition("/")[2] for directory in location.directories(SHARDS_DIRECTORY))
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 def _clear_shard(location: DurableLocation, shard: int) -> None:
@@ -244,7 +249,7 @@ class TargetShards:
         changelogs = {store: _changelog(self._specs[store], writes) for store, writes in self._held[shard].items()}
         # Without stream times: what was kept so far is kept whatever the order in which it comes.
         data = encode_delta(info, changelogs, {})
-        name = new_delta_name(shard, info.version, _EPOCH)
+        name = new_delta_name(shard, info.version, EPOCH_OF_TOOLS)
         self._location.write(name, data)
         self.deltas[shard].append(DurableFile(name, data.size, digest(data)))
         self._all_held_bytes -= self._held_bytes[shard]

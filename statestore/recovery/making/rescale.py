@@ -21,7 +21,7 @@ from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.location.shard_files import delta_directory, parse_delta_name
+from statestore.recovery.location.shard_files import delta_directory, is_of_tool, parse_delta_name
 from statestore.recovery.making.carried_over import carried_over
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import TargetShards, claim_target, complete_target
@@ -85,7 +85,7 @@ def where_it_began(location: DurableLocation, metadata: StateMetadata, shard: in
 def _check_untouched(location: DurableLocation, began: CommitPointer) -> None:
     for name in location.names(delta_directory(began.shard)):
         written = parse_delta_name(name)
-        if written is not None and written.version > began.version:
+        if written is not None and written.version > began.version and not is_of_tool(name):
             raise StatePointersError(
                 str(location),
                 problem=f"no commit pointer of shard {began.shard} is given, but there is the delta {name}. Print the "
