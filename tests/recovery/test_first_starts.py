@@ -24,14 +24,9 @@ from statestore.errors import (
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import claim_target, complete_target
-from statestore.recovery.metadata.state_metadata import (
-    METADATA_NAME,
-    StateMetadata,
-    agreement,
-    read_metadata,
-    settle_metadata,
-)
-from statestore.recovery.metadata.state_metadata import turn as turns
+from statestore.recovery.metadata import agreement
+from statestore.recovery.metadata import turn as turns
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
 from statestore.recovery.metadata.turn import turn
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from statestore.errors import LocationError, LocationNotWritableError
-from statestore.recovery.location.durable_location import DurableLocation, Retrying
+from statestore.recovery.location import DurableLocation, Retrying
 
 SERVE = """
 import sys

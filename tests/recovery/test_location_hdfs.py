@@ -9,7 +9,7 @@ import pytest
 
 from hdfs_like import Died, HdfsLikeLocation
 from statestore.errors import LocationError, LocationInUseError, LocationNotWritableError
-from statestore.recovery.location.durable_location import DurableLocation, Retrying
+from statestore.recovery.location import DurableLocation, Retrying
 from statestore.recovery.metadata.ownership import claim
 
 NAME = "statestore.json"

@@ -16,8 +16,8 @@ import pytest
 from s3_server import S3, Fault, at_rate, no_faults, running_s3, times
 from shards import Shard, stored, wait_for_uploads
 from statestore.errors import LocationError, LocationNotWritableError
+from statestore.recovery.location import DurableLocation, Retrying
 from statestore.recovery.location.durable_files import Content
-from statestore.recovery.location.durable_location import DurableLocation, Retrying
 from statestore.recovery.snapshots.options import RecoveryOptions
 
 LARGE = os.urandom(21 << 20)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.carried_over import carried_over, punctuations
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.tally import Tally
+from statestore.recovery.making.version_order import parts
 from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata, settle_metadata
 
 POINTER = CommitPointer("s", 3, 1, (DurableFile("shards/0003/deltas/x.arrow", 7, "00"),), 2, 99, {"w": 5})
@@ -225,6 +227,43 @@ def test_versions_are_the_puts_that_make_them(puts: list[tuple[bytes, bytes | No
             rng.randint(max(0, now_ms - 120), now_ms + 20),
         )
         assert copy.put(*late) == rows.put(*late)
+
+
+def put_as_delta(database: MemoryDatabase, writes: list[LogicalWrite]) -> None:
+    rows = VersionedRows(database.family("v"), Segments(database.family("v"), *VERSIONS.retention))
+    for key, stored, timestamp_ms in sorted(writes, key=lambda write: write.timestamp_ms or 0):
+        rows.put(key, stored, timestamp_ms or 0)
+
+
+@settings(max_examples=300)
+@given(st.lists(PUTS.filter(bool), min_size=2, max_size=3))
+def test_versions_after_stream_time_are_put_such_that_none_expires(
+    shards: list[list[tuple[bytes, bytes | None, int]]],
+) -> None:
+    # What rescaling makes of shards that are at different times: one at the earliest, with versions after it.
+    old = []
+    for number, puts in enumerate(shards):
+        database = MemoryDatabase(["v"])
+        segments = Segments(database.family("v"), *VERSIONS.retention)
+        rows = VersionedRows(database.family("v"), segments)
+        for key, stored, timestamp_ms in puts:
+            rows.put(key + bytes([number]), stored, timestamp_ms)
+        found = logical_writes(VERSIONS, database.family("v"), segments.stream_time_ms)
+        old.append((segments.stream_time_ms, [write for step in found for write in step]))
+    joined = MemoryDatabase(["v"])
+    for _, puts_of_shard in sorted(old, key=lambda each: -each[0]):
+        put_as_delta(joined, puts_of_shard)
+    now_ms = min(time_ms for time_ms, _ in old)
+    Segments(joined.family("v"), *VERSIONS.retention).advance(now_ms)
+    writes = [write for step in logical_writes(VERSIONS, joined.family("v"), now_ms) for write in step]
+    # Rescaled again, it holds the same.
+    again = MemoryDatabase(["v"])
+    order = sorted(parts(0, now_ms, VERSIONS.retention[0], [writes]), key=lambda each: -each[0])
+    assert Counter(write for _, part in order for write in part.of(writes)) == Counter(writes)
+    for _, part in order:
+        put_as_delta(again, part.of(writes))
+    Segments(again.family("v"), *VERSIONS.retention).advance(now_ms)
+    assert [write for step in logical_writes(VERSIONS, again.family("v"), now_ms) for write in step] == writes
 
 
 @pytest.mark.parametrize("header_bytes", [b"\x02\x02a\x02b", b"\x02\x02a\x82\x00b", b"\x00", b"no headers"], ids=repr)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
+from statestore.recovery.location import Retrying
 from statestore.recovery.location.durable_files import DurableFiles, ObjectFiles, RenamedFiles
-from statestore.recovery.location.durable_location import DurableEntry, DurableLocation, Retrying
+from statestore.recovery.location.durable_location import DurableEntry, DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk
 from tests.simulation.decisions import LOCATION_READ, LOCATION_WRITE, Effect
 from tests.simulation.scheduler import Scheduler

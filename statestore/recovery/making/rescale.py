@@ -28,6 +28,7 @@ from statestore.recovery.making.new_state import TargetShards, claim_target, com
 from statestore.recovery.making.placement import KeyOf, Placement
 from statestore.recovery.making.rescale_report import Meter, OnProgress, RescaleReport, StoreReport
 from statestore.recovery.making.tally import Tally
+from statestore.recovery.making.version_order import Part, parts
 from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, new_state_id, read_metadata
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
@@ -167,9 +168,9 @@ def rescale(
 
 
 class _Pass(NamedTuple):
-    """Some of the stores, and in which order their old shards are read."""
+    """Some of the stores, and in which order their old shards are read, of those of versions part by part."""
 
-    shards: tuple[int, ...]
+    parts: tuple[Part, ...]
     stores: list[StoreSpec]
 
 
@@ -187,16 +188,18 @@ class _Move:
         """Read all entries, have them written, and return what must be found in the new shards then."""
         expected = {spec.name: [Tally() for _ in range(self.new.shards)] for spec in self.old.stores}
         copies: Tallies = {name: [] for name in self.old.global_stores}
-        passes = self._passes(pointers)
-        self.meter.begin("reading", sum(len(order) for order, _ in passes))
+        passes = self._passes(source, pointers)
+        self.meter.begin("reading", sum(len(each.parts) for each in passes))
         for order, specs in passes:
-            for shard in order:
-                with self._opened(self.old, source, pointers[shard]) as batch:
+            for part in order:
+                with self._opened(self.old, source, pointers[part.shard]) as batch:
                     for spec in specs:
+                        if spec.kind is not StoreKind.VERSIONED and part.after_ms is not None:
+                            continue  # it is read with the shard's last part
                         if spec.name in copies:
                             self._read_global(spec, batch, copies[spec.name], expected[spec.name], written)
                         else:
-                            self._read_store(spec, batch, expected[spec.name], written)
+                            self._read_store(spec, batch, part, expected[spec.name], written)
                 if written is not None:
                     # In one delta with versions of another shard, these would expire by that one's time.
                     written.flush()
@@ -217,29 +220,35 @@ class _Move:
                     _check_equal(spec, pointer.shard, expected[spec.name][pointer.shard], found)
             self.meter.shard_done()
 
-    def _passes(self, pointers: Sequence[CommitPointer]) -> list[_Pass]:
-        """Return in which order old shards are read for which stores, such that replaying loses no version.
-
-        A delta's puts of versions let expire what is older than its latest one by the retention. So those of the shard
-        that is furthest ahead come first: none that follows lets expire more than its own shard had.
-        """
-        passes: dict[tuple[int, ...], _Pass] = {}
+    def _passes(self, source: DurableLocation, pointers: Sequence[CommitPointer]) -> list[_Pass]:
+        """Return in which order old shards are read for which stores, such that replaying loses no version."""
+        passes: dict[tuple[Part, ...], _Pass] = {}
         in_any_order = []
         for spec in self.old.stores:
             if spec.kind is not StoreKind.VERSIONED:
                 in_any_order.append(spec)
                 continue
-            times_ms = [pointer.store_times_ms.get(spec.name, -1) for pointer in pointers]
-            order = tuple(sorted(range(len(pointers)), key=lambda shard: -times_ms[shard]))
+            found = [part for pointer in pointers for part in self._parts(spec, source, pointer)]
+            order = tuple(part for _, part in sorted(found, key=lambda each: -each[0]))
             passes.setdefault(order, _Pass(order, [])).stores.append(spec)
-        first = next(iter(passes), tuple(range(len(pointers))))
+        first = next(iter(passes), tuple(Part(shard) for shard in range(len(pointers))))
         passes.setdefault(first, _Pass(first, [])).stores.extend(in_any_order)
         return list(passes.values())
 
+    def _parts(self, spec: StoreSpec, source: DurableLocation, pointer: CommitPointer) -> list[tuple[int, Part]]:
+        """Return the parts of a shard's versions. Only of a state that was rescaled before it takes a look."""
+        stream_time_ms = pointer.store_times_ms.get(spec.name, -1)
+        if not self.old.initial_state or spec.name in self.old.global_stores:
+            return [(stream_time_ms, Part(pointer.shard))]
+        with self._opened(self.old, source, pointer) as batch:
+            versions = logical_writes(spec, batch.stores[spec.name].bytes, stream_time_ms)
+            return parts(pointer.shard, stream_time_ms, spec.retention[0], versions)
+
     def _read_store(
-        self, spec: StoreSpec, batch: ShardBatch, expected: list[Tally], written: TargetShards | None
+        self, spec: StoreSpec, batch: ShardBatch, part: Part, expected: list[Tally], written: TargetShards | None
     ) -> None:
-        for writes in self._writes(spec, batch):
+        for found in self._writes(spec, batch):
+            writes = part.of(found) if spec.kind is StoreKind.VERSIONED else found
             by_shard: dict[int, list[LogicalWrite]] = {}
             targets = self.placement.new_shards(spec, batch.pointer.shard, writes)
             for target, write in zip(targets, writes, strict=True):
