@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from statestore.bytestore.memory import MemoryDatabase
-from statestore.bytestore.segments import SEGMENT_ID_SIZE
-from statestore.bytestore.store_spec import StoreKind
-from statestore.recovery.pointer import CommitPointer
-from statestore.recovery.rescale import committed_pointers, rescale, state_to_rescale
-from statestore.recovery.rescale_report import RescaleReport
-
+from statestore.bytestore.engines.memory import MemoryDatabase
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.errors import (
     DurableFileMissingError,
     LocationBusyError,
@@ -25,7 +21,10 @@ from statestore.errors import (
 from statestore.format.session_key import SESSION_SUFFIX_SIZE
 from statestore.format.window_key import WINDOW_SUFFIX_SIZE
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.metadata import read_metadata
+from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.making.rescale import committed_pointers, rescale, state_to_rescale
+from statestore.recovery.making.rescale_report import RescaleReport
+from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.simulation.scheduler import Actor, Process
 from tests.simulation.workload import KEYS_BY_HASH, RETENTION_MS, SPECS, Pairs, Reference, build, live, place
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from statestore.errors import StateStoreError
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.task_stores import flush_stores
+from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.shard_files import parse_delta_name
@@ -322,13 +324,11 @@ class Attempt:
             changelogs = {name: store.changelog for name, store in batch.stores.items()}
             stores = build(inner, pointer.store_times_ms, context, changelogs)
             world.workload.process(stores, context, self.records, self.variant)
-            for name, store in stores.items():
-                if store.stream_time_ms is not None:
-                    batch.stream_times_ms[name] = store.stream_time_ms
+            end = BatchEnd(stream_time_ms=context.stream_time_ms, store_times_ms=flush_stores(stores))
             world.scheduler.op("task.processed", "", TASK)
             self.fenced_by = oracle.taken_over(self)
             self.built_past = oracle.built_past(self)
-            committed = batch.commit(stream_time_ms=context.stream_time_ms)
+            committed = batch.commit(end).pointer
         oracle.made(self, pointer, committed)
         world.scheduler.op("spark.write", f"batch {self.number}", TASK)
         if not self.task.succeeded:

@@ -26,8 +26,8 @@ from statestore.recovery.commit.delta import Delta, changelog_records
 from statestore.recovery.commit.pointer import digest
 from statestore.recovery.local import local_copy, memory_copy
 from statestore.recovery.making import rescale
-from statestore.recovery.metadata.state_metadata import turn
-from statestore.recovery.restore.from_deltas import from_deltas as restore
+from statestore.recovery.metadata import turn
+from statestore.recovery.restore import from_deltas
 from statestore.recovery.snapshots import step as snapshot_step
 from statestore.recovery.snapshots import upload as snapshot_upload
 from tests.simulation.decisions import LOCAL_FILE, Effect
@@ -249,8 +249,8 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (turn, "_process", _process_name),
             (rescale, "LocalDirectory", _local_directory),
             (rescale, "TemporaryDirectory", _temporary_directory),
-            (restore, "Delta", _delta),
-            (restore, "changelog_records", _changelog_records),
+            (from_deltas, "Delta", _delta),
+            (from_deltas, "changelog_records", _changelog_records),
         ):
             patched.enter_context(patch.object(module, name, substitute))
         try:
