@@ -5,9 +5,6 @@ records          ProducerRecord, ConsumerRecord: their headers are never None
 sending          Sender: serialises, closes the headers, refuses a record that was sent before
 extended_serdes  serdes that read and write headers, under Kafka's interfaces
 conversion       between records, message format v2, and formats v0 and v1, which have no headers
-early_headers    Headers as an earlier draft of KIP-82 had them
-id_headers, text_headers, typed_headers, message, wrapped_values
-                 the alternatives that KIP-82 discusses, as views of headers and as ways to and from them
 record_size      what each part of a record costs
 """
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, TruncatedError, VarintError
-from statestore.format.early_header_bytes import decode_early_headers, encode_early_headers
+from statestore.kip82.early_header_bytes import decode_early_headers, encode_early_headers
 
 PAIRS = st.lists(st.tuples(st.text(max_size=4), st.binary(max_size=4) | st.just(b"v" * 300)), max_size=5)
 

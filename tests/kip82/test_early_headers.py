@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, LossyHeadersError, TruncatedError
-from statestore.format.early_header_bytes import encode_early_headers
 from statestore.headers import Headers
-from statestore.headers.early_headers import EarlyHeaders
+from statestore.kip82.early_header_bytes import encode_early_headers
+from statestore.kip82.early_headers import EarlyHeaders
 
 KEYS = st.sampled_from(["a", "b", "ключ", ""])
 PAIRS = st.lists(st.tuples(KEYS, st.binary(max_size=4)), max_size=5)

@@ -13,7 +13,7 @@ from statestore.format.header_bytes import parse_count
 from statestore.format.record_v2 import RecordV2, decode_record, encode_record
 from statestore.format.serde import Serdes
 from statestore.headers import Headers
-from statestore.headers.message import WRAPPED, Message, for_old_reader, message_serde, unwrap, wrap
+from statestore.kip82.message import WRAPPED, Message, for_old_reader, message_serde, unwrap, wrap
 
 PAIRS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=4).map(tuple)
 RECORDS = st.builds(

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, LossyHeadersError, UnknownHeaderError
-from statestore.format.id_header_bytes import IdForm
 from statestore.headers import Headers
-from statestore.headers.id_headers import HeaderIds, from_id_bytes, from_id_map, to_id_bytes, to_id_map
+from statestore.kip82.id_header_bytes import IdForm
+from statestore.kip82.id_headers import HeaderIds, from_id_bytes, from_id_map, to_id_bytes, to_id_map
 
 IDS = HeaderIds({"traceparent": 1, "content-type": 2, "": -(2**31), "far": 2**31 - 1})
 KEYS = st.sampled_from(["traceparent", "content-type", "", "far"])

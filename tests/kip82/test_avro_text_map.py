@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
-from statestore.format.avro_text_map import decode_text_map, encode_text_map
+from statestore.kip82.avro_text_map import decode_text_map, encode_text_map
 
 MAPS = st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=5)
 FOO = "06666f6f"  # a string is its length as a long, and its UTF-8: 'foo' is 06 66 6f 6f in the specification

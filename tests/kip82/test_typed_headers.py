@@ -14,7 +14,7 @@ from statestore.errors import DeserializationError, SerializationError
 from statestore.format.record_v2 import BatchBase, decode_record, encode_record
 from statestore.headers import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers.conversion import from_record_v2, to_record_v2
-from statestore.headers.typed_headers import HeaderMapper, TypedRecord
+from statestore.kip82.typed_headers import HeaderMapper, TypedRecord
 
 
 @dataclass(frozen=True)

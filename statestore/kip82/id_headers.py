@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from statestore.errors import LossyHeadersError, UnknownHeaderError
-from statestore.format.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
 from statestore.format.varint import INT32_MAX, INT32_MIN
 from statestore.headers.record_headers import Header, Headers
+from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
 
 
 class HeaderIds:

@@ -12,7 +12,7 @@ import pytest
 
 from statestore.errors import DeserializationError, TruncatedError
 from statestore.headers import ConsumerRecord, Headers, TimestampType
-from statestore.headers.wrapped_values import WrappedValueImporter
+from statestore.kip82.wrapped_values import WrappedValueImporter
 
 
 def split_json(value: bytes) -> tuple[list[tuple[str, bytes | None]], bytes | None]:

@@ -7,8 +7,8 @@ and are never null. Source: KIP-82, the draft whose Headers has get, add, keys a
 from __future__ import annotations
 
 from statestore.errors import LossyHeadersError
-from statestore.format.early_header_bytes import decode_early_headers, encode_early_headers
 from statestore.headers.record_headers import Header, Headers
+from statestore.kip82.early_header_bytes import decode_early_headers, encode_early_headers
 
 
 class EarlyHeaders:

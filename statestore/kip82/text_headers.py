@@ -18,8 +18,8 @@ from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
 from statestore.errors import FormatError, LossyHeadersError
-from statestore.format.avro_text_map import decode_text_map, encode_text_map
 from statestore.headers.record_headers import Headers
+from statestore.kip82.avro_text_map import decode_text_map, encode_text_map
 
 _FORM: Final = "a map of texts"
 _QUOTED: Final = re.compile(r"(?:[A-Za-z0-9_.~-]|%[0-9A-Fa-f]{2})*")

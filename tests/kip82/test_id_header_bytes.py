@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
-from statestore.format.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
+from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
 
 Pairs = list[tuple[int, bytes | None]]
 

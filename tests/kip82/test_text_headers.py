@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from statestore.errors import FormatError, LossyHeadersError
 from statestore.headers import Headers
-from statestore.headers.text_headers import (
+from statestore.kip82.text_headers import (
     from_avro,
     from_json,
     from_text_map,
