@@ -8,5 +8,5 @@ upgrades/       a store in an older format, opened and converted as it is read
 kafka_streams/  directories as Kafka Streams lays them out: a task's, a store's, a segment's
 
 Imports go down: kafka_streams, upgrades, then write_sets and kinds, then engines, then protocol and chunks. Start at
-`protocol`, then `kinds.store_spec`.
+`protocol`, then `kinds.store_spec`; `kinds.kind_layout` is what a new kind of store is added to.
 """

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import Segments
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.format.session_key import split_session_key
 from statestore.format.stored_value import restore_stored, upgrade_between
-from statestore.format.window_key import split_window_key
 from statestore.recovery.commit.changelog import restored_changes
 from statestore.testing.topic_logs import StoreLog
 
@@ -20,11 +19,11 @@ def restore_store(log: StoreLog, spec: StoreSpec, store: ByteStore, offset: int,
     `stream_time_ms` is its stream time before. Values of an older format are upgraded as they would be in place. Those
     of a newer one lose what the older has no room for: so Kafka Streams restores, from any changelog.
     """
-    pending = WriteSet(store)
+    pending, layout = WriteSet(store), layout_of(spec)
     for written_as, records in log.written_by_format(offset):
         readable = written_as is spec.format or upgrade_between(written_as, spec.format) is not None
         source_format = written_as if readable else spec.format
-        if spec.kind is StoreKind.VERSIONED:
+        if layout.keeps_versions:
             segments = Segments(pending, *spec.retention, stream_time_ms)
             rows = VersionedRows(pending, segments)
             for key, value, timestamp_ms, header_bytes in records:
@@ -33,13 +32,8 @@ def restore_store(log: StoreLog, spec: StoreSpec, store: ByteStore, offset: int,
             stream_time_ms = segments.stream_time_ms
             continue
         pending.write(restored_changes(spec, source_format, records))
-        if spec.kind is not StoreKind.KEY_VALUE:
-            stream_time_ms = max(stream_time_ms, *(_time_ms(spec, record.key) for record in records))
+        stream_time_ms = max(stream_time_ms, *(layout.put_time_ms(record.key) for record in records))
     if spec.kind.is_segmented:
         Segments(pending, *spec.retention).advance(stream_time_ms)
     pending.apply_to(store)
     return stream_time_ms
-
-
-def _time_ms(spec: StoreSpec, key: bytes) -> int:
-    return split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]

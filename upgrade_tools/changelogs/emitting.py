@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from statestore.bytestore.chunks import steps
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
@@ -27,8 +27,6 @@ from upgrade_tools.errors import ChangelogNotEmptyError, ChangelogPartitionsErro
 from upgrade_tools.states import Layout, State
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, OpenStore
-
-_TIMED = (StoreKind.WINDOW, StoreKind.SESSION)
 
 
 def logged_specs(state: State) -> list[StoreSpec]:
@@ -164,7 +162,7 @@ class Emission:
 
         with self._log(topic, part) as log, ExitStack() as sorting:
             missing = log.lacks(_counted(wanted, count))
-            if topic.spec.kind is StoreKind.VERSIONED:
+            if wanted.layout.keeps_versions:
                 missing = sorting.enter_context(in_order_of_time(missing, self.work_dir))
             with ChangelogWriter(self.cluster, topic.name) as writer:
                 written = writer.write(part, missing)
@@ -174,7 +172,7 @@ class Emission:
 
     def _check(self, topic: StoreTopic, part: int, wanted: StoreRecords) -> None:
         """Read back what was written."""
-        timed = topic.spec.kind in _TIMED
+        timed = wanted.layout.has_timed_keys
         with self._log(topic, part) as log:
             for found in differences(topic.spec, wanted, log.records()):
                 if timed and not found.in_log and not any(map(wanted.shows, found.in_state)):

@@ -21,7 +21,8 @@ from confluent_kafka import (
 
 from statestore.bytestore.chunks import steps
 from statestore.bytestore.kafka_streams.layout import changelog_partition
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.cluster import Cluster, LogEnds, TopicSettings, described
@@ -121,7 +122,7 @@ def _lost_beginning(spec: StoreSpec, settings: TopicSettings, ends: LogEnds) -> 
     if not ends.first_offset:
         return None
     gone = f"the log begins at offset {ends.first_offset}"
-    if spec.kind in (StoreKind.KEY_VALUE, StoreKind.VERSIONED):
+    if not LAYOUTS[spec.kind].has_timed_keys:
         return f"{gone}, and the last values of keys may have been in what was deleted before"
     retention_ms, _ = spec.retention
     if not settings.deletes:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from statestore.bytestore.chunks import steps
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.kind_layout import KindLayout, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments, segment_of
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import FormatError
-from statestore.format.session_key import split_session_key
-from statestore.format.window_key import split_window_key
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes, restored_changes
 from statestore.recovery.restore.from_deltas import replay_versions
 from upgrade_tools.changelogs.logs import LogRecord, OffsetCheck, PartitionLog
@@ -77,10 +76,11 @@ def restore_store(
 ) -> RestoredStore:
     """Restore an empty store from all records of a log. Raises ChangelogRecordError, ChangelogIncompleteError."""
     restored, offsets, restorer = RestoredStore(), OffsetCheck(log), Restorer(spec, store)
+    layout = layout_of(spec)
     for step in steps(records, _log_sizes, max_rows=_RECORDS_AT_ONCE):
         for offset, record in step:
             offsets.see(offset)
-            _check(spec, log, offset, record)
+            _check(layout, log, offset, record)
         restorer.apply([record for _, record in step])
         restored.records += len(step)
         restored.last_offset = offsets.last_offset
@@ -121,6 +121,7 @@ class Restorer:
 
     def __init__(self, spec: StoreSpec, store: ByteStore, stream_time_ms: int = NO_STREAM_TIME) -> None:
         self._spec = spec
+        self._layout = layout_of(spec)
         self._store = store
         self._segments = Segments(store, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
         self._versions_time_ms = stream_time_ms
@@ -133,7 +134,7 @@ class Restorer:
     def apply(self, records: list[ChangelogRecord]) -> None:
         """Restore some records, later than all before. Raises FormatError for the key of a window that is none."""
         spec = self._spec
-        if spec.kind is StoreKind.VERSIONED:
+        if self._layout.keeps_versions:
             self._versions_time_ms = replay_versions(spec, self._store, spec.format, self._versions_time_ms, records)
             return
         changes = restored_changes(spec, spec.format, records)
@@ -141,7 +142,7 @@ class Restorer:
             self._store.write(changes)
             return
         live = []
-        self._segments.advance(max(time_of(spec, record.key) for record in records))
+        self._segments.advance(max(self._layout.put_time_ms(record.key) for record in records))
         for key, stored in changes:
             segment_id = segment_of(key)
             if self._segments.is_live(segment_id):
@@ -150,22 +151,14 @@ class Restorer:
         self._store.write(live)
 
 
-def time_of(spec: StoreSpec, key: bytes) -> int:
-    """Return the time by which a window or session expires, from its key. Raises FormatError."""
-    return split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]
-
-
-def _check(spec: StoreSpec, log: PartitionLog, offset: int, record: ChangelogRecord) -> None:
+def _check(layout: KindLayout, log: PartitionLog, offset: int, record: ChangelogRecord) -> None:
     """Raise ChangelogRecordError for what no store of this kind has written."""
-    problem = None
+    spec, problem = layout.spec, None
     try:
-        if spec.kind is StoreKind.WINDOW:
-            _, _, sequence = split_window_key(record.key)
-            if sequence and not spec.retain_duplicates:
-                problem = f"its key has the sequence number {sequence}, as only stores that retain duplicates write it"
-        elif spec.kind is StoreKind.SESSION:
-            split_session_key(record.key)
-        elif spec.kind is StoreKind.VERSIONED and record.timestamp_ms < 0:
+        sequence = layout.split(record.key, record.timestamp_ms).sequence
+        if sequence and not spec.retain_duplicates:
+            problem = f"its key has the sequence number {sequence}, as only stores that retain duplicates write it"
+        elif layout.keeps_versions and record.timestamp_ms < 0:
             problem = f"a version can't begin at {record.timestamp_ms} ms"
     except FormatError as cause:
         problem = f"its key 0x{record.key.hex()} is not that of a {spec.kind.value} ({cause})"

@@ -5,7 +5,7 @@ none or it was not known when the value was upgraded, that of the record is
 
     window       when the window starts
     session      when the session ends
-    key-value    UNKNOWN_TIMESTAMP_MS
+    key-value    EARLIEST_SENT_MS
 
 and so is a timestamp of 0 or less: the client sends no such. So old windows look old to the topic's retention, and a
 key-value store that is restored with timestamps takes any later record for newer. A version from 0 on begins at 1, if
@@ -20,15 +20,16 @@ from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from statestore.bytestore.kinds.kind_layout import KindLayout, layout_of
 from statestore.bytestore.kinds.segments import Segments
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.recovery.commit.changelog import ChangelogRecord, LoggedWrite, changelog_record, physical_key
+from statestore.recovery.commit.changelog import ChangelogRecord, LoggedWrite, changelog_record
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from upgrade_tools.changelogs.restoring import time_of
 
-UNKNOWN_TIMESTAMP_MS: Final = 1
+EARLIEST_SENT_MS: Final = 1
+"""The earliest timestamp that the client sends as it is."""
 
 
 class StoreRecords:
@@ -41,13 +42,15 @@ class StoreRecords:
 
     def __init__(self, spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> None:
         self.spec = spec
+        self.layout = layout_of(spec)
         self.stream_time_ms = stream_time_ms
         self.first_visible_ms = 0
         """The first time of windows and sessions, and of the ends of versions, that reads show."""
         self._store = store
         if spec.kind.is_segmented:
             if stream_time_ms < 0:
-                self.stream_time_ms = max((_latest_ms(spec, write) for write in self._writes()), default=-1)
+                times_ms = (self.layout.put_time_ms(key, from_ms) for key, _, from_ms in self._writes())
+                self.stream_time_ms = max(times_ms, default=-1)
             # Over the store, which stays as it is.
             self._store = WriteSet(store)
             segments = Segments(self._store, *spec.retention)
@@ -55,19 +58,19 @@ class StoreRecords:
             self.first_visible_ms = segments.first_visible_ms
 
     def __iter__(self) -> Iterator[ChangelogRecord]:
-        if self.spec.kind is StoreKind.VERSIONED:
+        if self.layout.keeps_versions:
             return self._versions()
         return self._entries()
 
     def shows(self, record: ChangelogRecord) -> bool:
         """Return whether reads show a window or session: what is older goes only with its whole segment."""
-        return time_of(self.spec, record.key) >= self.first_visible_ms
+        return self.layout.put_time_ms(record.key) >= self.first_visible_ms
 
     def _entries(self) -> Iterator[ChangelogRecord]:
         spec = self.spec
         for key, stored, _ in self._writes():
             record = changelog_record(spec.format, key, LoggedWrite(stored, -1, b""))
-            yield record if record.timestamp_ms > 0 else record._replace(timestamp_ms=_stand_in_ms(spec, key))
+            yield record if record.timestamp_ms > 0 else record._replace(timestamp_ms=_stand_in_ms(self.layout, key))
 
     def _versions(self) -> Iterator[ChangelogRecord]:
         records = (
@@ -77,7 +80,7 @@ class StoreRecords:
         # Those of a key are in order of time.
         for record, following in pairwise(chain(records, (None,))):
             assert record is not None  # that comes last
-            stand_in = record._replace(timestamp_ms=UNKNOWN_TIMESTAMP_MS)
+            stand_in = record._replace(timestamp_ms=EARLIEST_SENT_MS)
             yield record if record.timestamp_ms > 0 or _is_version(following, stand_in) else stand_in
 
     def _writes(self) -> Iterator[LogicalWrite]:
@@ -112,18 +115,19 @@ def missing_records(spec: StoreSpec, found: Iterable[RecordDifference]) -> Itera
 
     Versions can't be deleted, so there is nothing for those that are in the log alone.
     """
+    layout = layout_of(spec)
     for key, in_state, _ in found:
         yield from in_state
-        if not in_state and spec.kind is not StoreKind.VERSIONED:
-            yield ChangelogRecord(key, None, _stand_in_ms(spec, key), b"")
+        if not in_state and not layout.keeps_versions:
+            yield ChangelogRecord(key, None, _stand_in_ms(layout, key), b"")
 
 
 def _tagged(
     spec: StoreSpec, records: Iterable[ChangelogRecord], where: int
 ) -> Iterator[tuple[bytes, int, ChangelogRecord]]:
-    versioned = spec.kind is StoreKind.VERSIONED
+    layout = layout_of(spec)
     for record in records:
-        yield record.key if versioned else physical_key(spec, record.key), where, record
+        yield record.key if layout.keeps_versions else layout.physical_key(record.key), where, record
 
 
 def _is_version(record: ChangelogRecord | None, of: ChangelogRecord) -> bool:
@@ -131,11 +135,6 @@ def _is_version(record: ChangelogRecord | None, of: ChangelogRecord) -> bool:
     return record is not None and (record.key, record.timestamp_ms) == (of.key, of.timestamp_ms)
 
 
-def _stand_in_ms(spec: StoreSpec, key: bytes) -> int:
+def _stand_in_ms(layout: KindLayout, key: bytes) -> int:
     """Return the timestamp of a record whose value has none."""
-    time_ms = UNKNOWN_TIMESTAMP_MS if spec.kind is StoreKind.KEY_VALUE else time_of(spec, key)
-    return max(time_ms, UNKNOWN_TIMESTAMP_MS)
-
-
-def _latest_ms(spec: StoreSpec, write: LogicalWrite) -> int:
-    return time_of(spec, write.key) if write.timestamp_ms is None else write.timestamp_ms
+    return max(layout.put_time_ms(key), EARLIEST_SENT_MS)

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.recovery.commit.changelog import ChangelogRecord
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.restored_log import RestoredLog
-from upgrade_tools.changelogs.restoring import time_of
 from upgrade_tools.changelogs.state_records import StoreRecords, differences
 from upgrade_tools.changelogs.topic_setup import StoreTopic
 from upgrade_tools.errors import ChangelogNotEmptyError, ChangelogVersionError
@@ -41,7 +39,7 @@ class Survey:
         else:
             with self.open_log(topic, part) as log:
                 missing = _sendable(topic, part, log.lacks(seen.of(records)))
-                if topic.spec.kind is StoreKind.VERSIONED:
+                if wanted.layout.keeps_versions:
                     self._refuse_lasting_versions(topic, part, wanted, log, missing)
                 else:
                     _read(missing)
@@ -78,16 +76,16 @@ class _Seen:
 
     def of(self, records: Iterable[ChangelogRecord]) -> Iterator[ChangelogRecord]:
         """Yield the records, and see them."""
-        kind = self._wanted.spec.kind
+        layout = self._wanted.layout
         previous_key = None
         for record in records:
-            if kind is StoreKind.VERSIONED:
+            if layout.keeps_versions:
                 if record.key == previous_key and record.timestamp_ms >= self._wanted.first_visible_ms:
                     self._must_stay(record)
                 previous_key = record.key
-            elif kind.is_segmented and self._wanted.shows(record):
+            elif layout.has_timed_keys and self._wanted.shows(record):
                 self._must_stay(record)
-                place = time_of(self._wanted.spec, record.key), record.key
+                place = layout.put_time_ms(record.key), record.key
                 self.first = place if self.first is None else min(place, self.first)
             yield record
 

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from upgrade_tools.changelogs.cluster import Cluster, TopicSettings
 from upgrade_tools.errors import ChangelogConfigError
 
@@ -57,7 +58,7 @@ def topic_config(spec: StoreSpec, oldest_ms: int | None = None) -> Mapping[str, 
     config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
     if not spec.kind.is_segmented:
         return config
-    if spec.kind is not StoreKind.VERSIONED:
+    if not LAYOUTS[spec.kind].keeps_versions:
         config["cleanup.policy"] = "compact,delete"
     return {**config, _setting(spec): str(_enough_ms(spec, oldest_ms))}
 
@@ -66,9 +67,9 @@ def existing_topic(cluster: Cluster, spec: StoreSpec, topic: str, partitions: in
     """Return a topic that is there. Raises ChangelogConfigError if it would not keep what the store has as long."""
     settings = cluster.settings(topic)
     keeps_ms = None
-    if spec.kind is StoreKind.VERSIONED and settings.compacts:
+    if LAYOUTS[spec.kind].keeps_versions and settings.compacts:
         keeps_ms = settings.compaction_lag_ms
-    elif spec.kind is not StoreKind.VERSIONED and settings.deletes:
+    elif not LAYOUTS[spec.kind].keeps_versions and settings.deletes:
         keeps_ms = settings.retention_ms
     _refuse_unfit(spec, topic, settings, keeps_ms)
     return StoreTopic(spec, topic, partitions, is_there=True, keeps_ms=keeps_ms)
@@ -81,7 +82,7 @@ def _refuse_unfit(spec: StoreSpec, topic: str, settings: TopicSettings, keeps_ms
         problem = "has message.timestamp.type=LogAppendTime, and so would lose the times of values"
     elif settings.deletes and not spec.kind.is_segmented:
         problem = f"{deletes}, and the store keeps its values for ever"
-    elif settings.deletes and (spec.kind is StoreKind.VERSIONED or settings.retention_ms < spec.retention[0]):
+    elif settings.deletes and (LAYOUTS[spec.kind].keeps_versions or settings.retention_ms < spec.retention[0]):
         problem = f"{deletes}, and the store keeps what is in it longer"
     elif keeps_ms is not None and keeps_ms < spec.retention[0]:
         problem = f"compacts versions away after {_COMPACTION_LAG}={keeps_ms}, and the store keeps them longer"
@@ -95,7 +96,7 @@ def _refuse_unfit(spec: StoreSpec, topic: str, settings: TopicSettings, keeps_ms
 
 
 def _setting(spec: StoreSpec) -> str:
-    return _COMPACTION_LAG if spec.kind is StoreKind.VERSIONED else _RETENTION
+    return _COMPACTION_LAG if LAYOUTS[spec.kind].keeps_versions else _RETENTION
 
 
 def _enough_ms(spec: StoreSpec, oldest_ms: int | None) -> int:

@@ -17,21 +17,22 @@ from typing import Any, Final, NamedTuple
 
 from statestore.bytestore.chunks import steps
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
-from statestore.bytestore.kinds.contents import StoredEntry, entry_parts
+from statestore.bytestore.kinds.contents import StoredEntry
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.version_intervals import intervals_by_key
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.errors import StoreFormatError
 from statestore.format.header_bytes import decode_headers
 from statestore.format.stored_value import split_stored
-from statestore.recovery.making.logical_writes import LogicalWrite, intervals_by_key
+from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.tally import Tally
 from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.states import OpenStore, State
 from upgrade_tools.states.location import LocationState
 
-_MAX_SEGMENT_ID: Final = 2**63 - 1
 _STEP: Final = 1_000
 _TIME: Final = struct.Struct(">q")
 _UNENDED: Final = -1
@@ -236,18 +237,17 @@ class _Keyed(NamedTuple):
         return self.stored, self.valid_to_ms
 
     def entry(self, spec: StoreSpec) -> StoredEntry:
-        if spec.kind is StoreKind.VERSIONED:
+        layout, parts = layout_of(spec), split_stored(spec.format, self.stored)
+        if layout.keeps_versions:
             valid_to_ms = None if self.valid_to_ms == _UNENDED else self.valid_to_ms
-            parts = split_stored(spec.format, self.stored)
             return StoredEntry(self.key, self.valid_from_ms, valid_to_ms, *parts)
-        stored_key = bytes(SEGMENT_ID_SIZE) + self.key if spec.kind.is_segmented else self.key
-        ((key, start_ms, end_ms, stored),) = entry_parts(spec, stored_key, self.stored)
-        return StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
+        key, start_ms, end_ms, _ = layout.split(self.key)
+        return StoredEntry(key, start_ms, end_ms, *parts)
 
 
 def _keyed(store: OpenStore) -> Iterator[_Keyed]:
     spec = store.spec
-    if spec.kind is StoreKind.VERSIONED:
+    if LAYOUTS[spec.kind].keeps_versions:
         for key, intervals in intervals_by_key(spec, store.bytes):
             for valid_from_ms, valid_to_ms, stored in intervals:
                 if stored is not None:
@@ -260,7 +260,7 @@ def _keyed(store: OpenStore) -> Iterator[_Keyed]:
 
 def _unsegmented(spec: StoreSpec, store: ByteStore) -> Iterator[Pair]:
     """Yield the entries of all segments in the order of their keys alone: segments may be others in the other state."""
-    ids = Segments(store, *spec.retention).existing(0, _MAX_SEGMENT_ID)
+    ids = Segments(store, *spec.retention).existing()
     return merge(*(_segment(store, segment_prefix(segment_id)) for segment_id in ids), key=itemgetter(0))
 
 

@@ -12,19 +12,18 @@ import pyarrow as pa
 from statestore.bytestore.chunks import steps
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.bytestore.kinds.families import FAMILIES, older_formats
+from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, is_latest_key, segment_of
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.version_intervals import intervals_by_key
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import FormatError, UnknownColumnFamilyError
 from statestore.format.header_bytes import decode_headers, encode_headers
 from statestore.format.header_columns import decode_header_column, encode_header_column
-from statestore.format.session_key import split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.versioned_row import SegmentRow, decode_latest_row, decode_segment_row
-from statestore.format.window_key import split_window_key
-from statestore.recovery.making.logical_writes import intervals_by_key
 from upgrade_tools.rows.byte_text import shown
 from upgrade_tools.states.state import READ_AS_IT_IS
 
@@ -69,6 +68,7 @@ class StoreCheck:
         self.entries: dict[str, int] = {}
         """How many there are in each column family."""
         self._interval_ms = interval_ms
+        self._layout = layout_of(spec)
         self._formats = {family: known for known, family in FAMILIES[spec.kind].items()}
 
     def refuse_other_kind(self, families: Iterable[str], where: str) -> None:
@@ -125,11 +125,10 @@ class StoreCheck:
         self, store_format: StoreFormat, key: bytes, stored: bytes, span: SegmentSpan | None
     ) -> Iterator[bytes]:
         """Yield the header bytes of a pair's values. Raises FormatError for what is not as it should be."""
-        kind = self.spec.kind
-        if kind is StoreKind.VERSIONED:
+        if self._layout.keeps_versions:
             yield from self._check_row(store_format, key, stored)
             return
-        if kind.is_segmented:
+        if self._layout.has_timed_keys:
             self._check_time(key, span)
         header_bytes = split_stored(store_format, stored).header_bytes
         if header_bytes:
@@ -137,7 +136,7 @@ class StoreCheck:
 
     def _check_time(self, key: bytes, span: SegmentSpan | None) -> None:
         inner = key if span is not None else key[SEGMENT_ID_SIZE:]
-        time_ms = split_window_key(inner)[1] if self.spec.kind is StoreKind.WINDOW else split_session_key(inner)[2]
+        time_ms = self._layout.put_time_ms(inner)
         if span is None:
             self._check_segment(segment_of(key), time_ms)
         elif time_ms < span.start_ms or (span.end_ms is not None and time_ms >= span.end_ms):
@@ -162,7 +161,7 @@ class StoreCheck:
 
     def _check_versions(self, store: ByteStore, where: str) -> None:
         """Note keys of which two versions are valid at one time. Not where rows are damaged, which was noted."""
-        if self.spec.kind is not StoreKind.VERSIONED or self.problems.count:
+        if not self._layout.keeps_versions or self.problems.count:
             return
         for key, intervals in intervals_by_key(self.spec, store):
             found = [interval for interval in intervals if interval.stored is not None]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from statestore.bytestore.kinds.contents import StoredEntry
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from upgrade_tools.check.comparison import Comparison, EntryDifference
 from upgrade_tools.cli.entry_documents import entry_fields
 from upgrade_tools.cli.entry_lines import entry_line, headers_text, times_text
@@ -28,7 +29,7 @@ def difference_json(spec: StoreSpec, found: EntryDifference) -> dict[str, Any]:
     """Return a difference as `diff --json` prints it, one a line."""
     entry = found.entry
     document: dict[str, Any] = {"store": found.store, "key": entry.key.hex()}
-    if spec.kind is StoreKind.VERSIONED:
+    if LAYOUTS[spec.kind].keeps_versions:
         document["timestamp"] = entry.start_ms
     elif entry.start_ms is not None:
         document.update(start=entry.start_ms, end=entry.end_ms)

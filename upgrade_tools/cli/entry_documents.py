@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from statestore.bytestore.kinds.contents import StoredEntry
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.header_bytes import decode_headers
 from upgrade_tools.rows.selection import EVERYTHING, Found, Selection, selected
 from upgrade_tools.states import OpenStore
@@ -39,7 +40,7 @@ def entry_documents(
 def document_of(spec: StoreSpec, found: Found, *, with_headers: bool = True) -> Document:
     """Return what was found of a key, as an entry of the list. Raises FormatError for its headers."""
     documents = [entry_fields(spec, entry, with_headers=with_headers) for entry in found.entries]
-    if spec.kind is not StoreKind.VERSIONED:
+    if not LAYOUTS[spec.kind].keeps_versions:
         return documents[0]
     has_latest = bool(found.entries) and found.entries[-1].end_ms is None
     return {"key": found.key.hex(), "latest": documents[-1] if has_latest else None, "versions": documents}
@@ -48,7 +49,7 @@ def document_of(spec: StoreSpec, found: Found, *, with_headers: bool = True) -> 
 def entry_fields(spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True) -> Document:
     """Return one entry, or one version without its key. Raises FormatError for its headers."""
     document: Document = {}
-    if spec.kind is StoreKind.VERSIONED:
+    if LAYOUTS[spec.kind].keeps_versions:
         document.update(value=entry.value.hex(), timestamp=entry.start_ms, validTo=entry.end_ms)
     else:
         document["key"] = entry.key.hex()

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import decode_headers
 from upgrade_tools.rows.byte_text import shown
+
+_TIMES: Final = {
+    StoreKind.KEY_VALUE: "",
+    StoreKind.WINDOW: "window [{}, {})",
+    StoreKind.SESSION: "session [{}, {}]",
+    StoreKind.VERSIONED: "valid [{}, {})",
+}
 
 
 def entry_line(spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True) -> str:
@@ -20,13 +29,7 @@ def entry_line(spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True
 
 def times_text(spec: StoreSpec, entry: StoredEntry) -> str:
     """Return what the times of an entry say, nothing for key-value stores. Brackets tell which ends are inclusive."""
-    if spec.kind is StoreKind.KEY_VALUE:
-        return ""
-    if spec.kind is StoreKind.WINDOW:
-        return f"window [{entry.start_ms}, {entry.end_ms})"
-    if spec.kind is StoreKind.SESSION:
-        return f"session [{entry.start_ms}, {entry.end_ms}]"
-    return f"valid [{entry.start_ms}, {'now' if entry.end_ms is None else entry.end_ms})"
+    return _TIMES[spec.kind].format(entry.start_ms, "now" if entry.end_ms is None else entry.end_ms)
 
 
 def headers_text(header_bytes: bytes) -> str:

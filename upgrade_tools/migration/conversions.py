@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.protocol import Pair
-from statestore.bytestore.upgrades.opening import entry_conversion
 from statestore.errors import StoreFormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored, split_stored, upgrade_between
@@ -27,7 +26,7 @@ def converted_pairs(plan: StorePlan, pairs: Iterator[Pair], timestamp_ms: int | 
     """
     convert_value = _conversion(plan.reading.format, plan.making.format)
     if convert_value is not None:
-        convert = entry_conversion(plan.reading.kind, convert_value)
+        convert = LAYOUTS[plan.reading.kind].conversion(convert_value)
         pairs = ((key, convert(key, value)) for key, value in pairs)
     stamp = timestamp_filler(plan.making.format, timestamp_ms)
     if stamp is not None:
@@ -88,7 +87,7 @@ def timestamp_filler(store_format: StoreFormat, timestamp_ms: int | None) -> Cal
 
 
 def _refuses_duplicates(plan: StorePlan) -> bool:
-    return plan.reading.kind is StoreKind.WINDOW and not plan.reading.retain_duplicates
+    return plan.reading.kind.has_windows and not plan.reading.retain_duplicates
 
 
 def _without_duplicates(plan: StorePlan, pairs: Iterator[Pair]) -> Iterator[Pair]:

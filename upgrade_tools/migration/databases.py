@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kafka_streams.layout import (
@@ -26,8 +25,6 @@ from upgrade_tools.migration.conversions import converted_pairs
 from upgrade_tools.migration.plan import Plan, StorePlan
 from upgrade_tools.states import OpenStore
 from upgrade_tools.states.state import READING_INTERVAL_MS
-
-_MAX_SEGMENT_ID: Final = 2**63 - 1
 
 Entries = Callable[[bytes | None], Iterator[Pair]]
 """Reads entries in the order of their keys, from a key on, inclusive; None is from the first."""
@@ -77,7 +74,7 @@ def _segments(plan: StorePlan, store: ByteStore) -> Iterator[tuple[int, Entries]
         for segment_id in store.segment_ids:
             yield segment_id, _from(store.segment(segment_id))
         return
-    for segment_id in Segments(store, *plan.reading.retention).existing(0, _MAX_SEGMENT_ID):
+    for segment_id in Segments(store, *plan.reading.retention).existing():
         yield segment_id, _within(store, segment_id)
 
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final
 
 from statestore.bytestore.chunks import steps
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE, Segments, segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from upgrade_tools.migration.plan import StorePlan
 from upgrade_tools.migration.report import Tallies
-from upgrade_tools.rows.live_entries import LiveVersions, expiry_time_of
+from upgrade_tools.rows.live_entries import LiveVersions
 from upgrade_tools.states import OpenStore
-
-_MAX_SEGMENT_ID: Final = 2**63 - 1
 
 
 def unexpired(plan: StorePlan, store: OpenStore, tallies: Tallies) -> Iterator[list[LogicalWrite]]:
@@ -32,7 +30,7 @@ def unexpired(plan: StorePlan, store: OpenStore, tallies: Tallies) -> Iterator[l
         yield from logical_writes(spec, store.bytes, store.stream_time_ms)
         return
     assert plan.written is not None  # a location's stores have a retention
-    live = _live_versions if spec.kind is StoreKind.VERSIONED else _live_entries
+    live = _live_versions if LAYOUTS[spec.kind].keeps_versions else _live_entries
     yield from live(spec, store, Segments(store.bytes, *plan.written.retention, _latest_ms(spec, store)), tallies)
 
 
@@ -40,11 +38,11 @@ def _live_entries(
     spec: StoreSpec, store: OpenStore, segments: Segments, tallies: Tallies
 ) -> Iterator[list[LogicalWrite]]:
     _, interval_ms = spec.retention
-    first = Segments(store.bytes, *spec.retention).existing(0, _MAX_SEGMENT_ID)[:1]
+    first = Segments(store.bytes, *spec.retention).existing()[:1]
     if not first or segments.is_live(segments.id_of(first[0] * interval_ms)):
         yield from logical_writes(spec, store.bytes, NO_STREAM_TIME)
         return
-    time_of = expiry_time_of(spec)
+    time_of = layout_of(spec).put_time_ms
     for step in logical_writes(spec, store.bytes, NO_STREAM_TIME):
         live = [write for write in step if segments.is_live(segments.id_of(time_of(write.key)))]
         tallies.expired += len(step) - len(live)
@@ -63,11 +61,11 @@ def _live_versions(
 
 def _latest_ms(spec: StoreSpec, store: OpenStore) -> int:
     """Return the latest time in a store, -1 if it has none."""
-    if spec.kind is StoreKind.VERSIONED:
+    layout = layout_of(spec)
+    if layout.keeps_versions:
         writes = chain.from_iterable(logical_writes(spec, store.bytes, NO_STREAM_TIME))
         return max((write.timestamp_ms or 0 for write in writes), default=NO_STREAM_TIME)
-    last = Segments(store.bytes, *spec.retention).existing(0, _MAX_SEGMENT_ID)[-1:]
+    last = Segments(store.bytes, *spec.retention).existing()[-1:]
     if not last:
         return NO_STREAM_TIME
-    time_of = expiry_time_of(spec)
-    return max(time_of(key[SEGMENT_ID_SIZE:]) for key, _ in store.bytes.range(segment_prefix(last[0]), None))
+    return max(layout.put_time_ms(key[SEGMENT_ID_SIZE:]) for key, _ in store.bytes.range(segment_prefix(last[0]), None))

@@ -9,8 +9,8 @@ KIP-1271 has no way from plain to headers, Kafka Streams itself upgrades so with
 from __future__ import annotations
 
 from statestore.bytestore.kinds.families import FAMILIES, older_formats, skips_a_step
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.kind_names import Kind
-from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
@@ -75,7 +75,7 @@ def _wanted(store: str, kind: Kind, request: MigrationRequest, layout: TargetLay
     if wanted not in FAMILIES[store_kind]:
         problem = f"store {store!r} is {kind.value}, which has no timestamped format"
         remedy = "leave it out, or migrate it --to headers"
-    elif layout is TargetLayout.KAFKA_STREAMS and store_kind is StoreKind.VERSIONED and wanted > present:
+    elif layout is TargetLayout.KAFKA_STREAMS and LAYOUTS[store_kind].keeps_versions and wanted > present:
         problem = f"store {store!r} is {kind.value}, and no Kafka Streams has a versioned store with headers"
         remedy = "leave it out, or migrate it to a state location with --layout location"
     else:

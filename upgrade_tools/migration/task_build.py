@@ -25,7 +25,7 @@ from statestore.bytestore.kafka_streams.layout import (
     column_family,
     offset_key,
 )
-from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.protocol import Pair
 from statestore.format.position import OFFSET_UNKNOWN, Position, encode_long, encode_position
 from upgrade_tools.errors import MigrationCheckError
@@ -54,7 +54,7 @@ class StoreOffsets:
         changelog = changelog_partition(self.application_id, plan.name, self.partition)
         offset = OFFSET_UNKNOWN if self.changelog_offset is None else self.changelog_offset
         # Kafka Streams keeps no position of a versioned store.
-        position = {} if plan.reading.kind is StoreKind.VERSIONED else self.position
+        position = {} if LAYOUTS[plan.reading.kind].keeps_versions else self.position
         return sorted(
             [
                 (STATUS_KEY, encode_long(STATUS_CLOSED if self.closed_cleanly else STATUS_OPEN)),

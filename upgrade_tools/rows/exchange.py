@@ -10,11 +10,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import FormatError
 from statestore.format.partitioner import partition_column
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes, plain_key
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import claim_target
 from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
@@ -136,8 +137,8 @@ def import_state(
 
 def _placed(spec: StoreSpec, writes: list[LogicalWrite], shards: int) -> Iterator[tuple[int, list[LogicalWrite]]]:
     """Yield which writes go to which shard, by the keys that they have without times, as those of records."""
-    plain = plain_key(spec)
-    places = partition_column(pa.array([plain(write.key) for write in writes], pa.binary()), shards).tolist()
+    keys = layout_of(spec).plain_keys([write.key for write in writes])
+    places = partition_column(pa.array(keys, pa.binary()), shards).tolist()
     for shard in sorted(set(places)):
         yield shard, [write for write, place in zip(writes, places, strict=True) if place == shard]
 

@@ -6,21 +6,18 @@ Directories of Kafka Streams, of which files are made, may still have it: what e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.partitioner import partition_column
 from statestore.recovery.making.logical_writes import LogicalWrite
-from upgrade_tools.rows.live_entries import LiveVersions, expiry_time_of
-
-_TIMES: Final = {StoreKind.WINDOW: "start_ms", StoreKind.SESSION: "end_ms", StoreKind.VERSIONED: "start_ms"}
-"""The columns with the times by which stores expire."""
+from upgrade_tools.rows.live_entries import LiveVersions
 
 
 class LatestTimes:
@@ -32,9 +29,10 @@ class LatestTimes:
 
     def see(self, part: int, spec: StoreSpec, rows: pa.RecordBatch) -> None:
         """Take account of rows of a store, in the schema ROWS. Those that have no key or time don't count."""
-        if spec.kind not in _TIMES:
+        column = LAYOUTS[spec.kind].put_time_column
+        if column is None:
             return
-        keys, times = rows.select(["key", _TIMES[spec.kind]]).drop_null().columns
+        keys, times = rows.select(["key", column]).drop_null().columns
         if self._shards is None:
             self._count(part, spec.name, times)
             return
@@ -70,16 +68,16 @@ class Unexpired:
 
         Raises FormatError for the key of a window or session that is none.
         """
-        if spec.kind is StoreKind.KEY_VALUE:
+        if not spec.kind.is_segmented:
             return writes
+        layout = layout_of(spec)
         segments = self._latest.segments(shard, spec)
-        if spec.kind is StoreKind.VERSIONED:
+        if layout.keeps_versions:
             versions = self._versions.setdefault((shard, spec.name), LiveVersions(segments))
             live = [write for write in map(versions.followed_by, writes) if write is not None]
             self.expired += versions.take_expired()
             return live
-        time_of = expiry_time_of(spec)
-        live = [write for write in writes if segments.is_live(segments.id_of(time_of(write.key)))]
+        live = [write for write in writes if segments.is_live(segments.id_of(layout.put_time_ms(write.key)))]
         self.expired += len(writes) - len(live)
         return live
 

@@ -1,21 +1,9 @@
-"""Which entries of a segmented store are live at its latest time; the others would go with its next write."""
+"""Which versions of a store are live at its latest time; the others would go with its next write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from statestore.bytestore.kinds.segments import Segments
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.format.session_key import split_session_key
-from statestore.format.window_key import split_window_key
 from statestore.recovery.making.logical_writes import LogicalWrite
-
-
-def expiry_time_of(spec: StoreSpec) -> Callable[[bytes], int]:
-    """Return what tells the time in the key of a window or session by which it expires; it raises FormatError."""
-    if spec.kind is StoreKind.WINDOW:
-        return lambda key: split_window_key(key)[1]
-    return lambda key: split_session_key(key)[2]
 
 
 class LiveVersions:

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import layout_of
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError
 from statestore.format.header_columns import decode_header_column, encode_header_column
-from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.stored_value import join_stored, split_stored
-from statestore.format.window_key import MAX_TIME_MS, encode_window_key, split_window_key
 from statestore.recovery.making.logical_writes import LogicalWrite
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -40,12 +39,12 @@ def to_rows(part: int, spec: StoreSpec, writes: list[LogicalWrite]) -> pa.Record
     """Return the rows of a store's writes. Raises FormatError for bytes that are not of its kind and format."""
     columns: dict[str, list[Any]] = {name: [] for name in ROWS.names[2:-1]}
     header_bytes: list[bytes | None] = []
+    split = layout_of(spec).split
     for key, stored, valid_from_ms in writes:
-        plain, start_ms, end_ms, sequence = _split(spec, key, valid_from_ms)
         value = timestamp_ms = headers = None
         if stored is not None:
             value, timestamp_ms, headers = split_stored(spec.format, stored)
-        row = (plain, start_ms, end_ms, sequence, value, timestamp_ms)
+        row = (*split(key, valid_from_ms), value, timestamp_ms)
         for column, cell in zip(columns.values(), row, strict=True):
             column.append(cell)
         header_bytes.append(headers)
@@ -69,49 +68,22 @@ def to_writes(spec: StoreSpec, rows: pa.RecordBatch) -> list[LogicalWrite]:
     header_bytes = encode_header_column(rows.column("headers").fill_null([])).to_pylist()
     names = ("key", "start_ms", "end_ms", "sequence", "value", "timestamp_ms")
     columns = [rows.column(name).to_pylist() for name in names]
+    layout = layout_of(spec)
     writes = []
     for number, (key, start_ms, end_ms, sequence, value, timestamp_ms) in enumerate(zip(*columns, strict=True)):
         try:
             if key is None:
                 raise ValueError("it has no key")
-            if value is None and spec.kind is not StoreKind.VERSIONED:
+            if value is None and not layout.keeps_versions:
                 raise ValueError("it has no value, and only versions have tombstones")
             if timestamp_ms is None and spec.format.has_timestamp:
                 raise ValueError("it has no timestamp_ms")
-            whole_key, valid_from_ms = _join(spec, key, start_ms, end_ms, sequence)
+            whole_key, valid_from_ms = layout.join(key, start_ms, end_ms, sequence)
             stored = join_stored(spec.format, value, -1 if timestamp_ms is None else timestamp_ms, header_bytes[number])
         except ValueError as problem:
             raise FormatError("row", f"row {number} can't be an entry of store {spec.name!r}: {problem}") from problem
         writes.append(LogicalWrite(whole_key, stored, valid_from_ms))
     return writes
-
-
-def _split(spec: StoreSpec, key: bytes, valid_from_ms: int | None) -> tuple[bytes, int | None, int | None, int | None]:
-    if spec.kind is StoreKind.WINDOW:
-        plain, start_ms, sequence = split_window_key(key)
-        return plain, start_ms, min(start_ms + (spec.window_size_ms or 0), MAX_TIME_MS), sequence
-    if spec.kind is StoreKind.SESSION:
-        return *split_session_key(key), None
-    return key, valid_from_ms, None, None
-
-
-def _join(
-    spec: StoreSpec, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None
-) -> tuple[bytes, int | None]:
-    """Return a changelog record's key, and from when a version is valid. Raises ValueError."""
-    if spec.kind is StoreKind.KEY_VALUE:
-        return key, None
-    if start_ms is None:
-        raise ValueError("it has no start_ms")
-    if spec.kind is StoreKind.WINDOW:
-        return encode_window_key(key, start_ms, sequence or 0), None
-    if spec.kind is StoreKind.SESSION:
-        if end_ms is None:
-            raise ValueError("it has no end_ms")
-        return encode_session_key(key, start_ms, end_ms), None
-    if start_ms < 0:
-        raise ValueError(f"it is valid from {start_ms}")
-    return key, start_ms
 
 
 def by_store(rows: pa.RecordBatch) -> Iterator[tuple[int, str, pa.RecordBatch]]:

@@ -8,20 +8,17 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
-from statestore.bytestore.kinds.contents import StoredEntry, entry_parts
-from statestore.bytestore.kinds.segments import LATEST_SEGMENT, Segments, segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.bytestore.kinds.contents import StoredEntry
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, layout_of
+from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.version_intervals import Interval, intervals_by_key, intervals_of_key
+from statestore.bytestore.protocol import Pair
 from statestore.format.header_bytes import decode_headers
-from statestore.format.session_key import SESSION_SUFFIX_SIZE
-from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
-from statestore.format.versioned_row import decode_latest_row, decode_segment_row
-from statestore.format.window_key import WINDOW_SUFFIX_SIZE
-from statestore.recovery.making.logical_writes import Interval, intervals_by_key
+from statestore.format.window_key import MAX_TIME_MS
 from upgrade_tools.states import OpenStore
 
-_MAX_SEGMENT_ID: Final = 2**63 - 1
 _REPLACEMENT: Final = "\ufffd"
 
 
@@ -70,17 +67,17 @@ class Selection:
         """Return whether all entries of a store of `spec` must be read to find what is asked for."""
         narrows = self.key is not None or self.prefix is not None or self.limit is not None
         by_segments = self.asks_for_time or self.window_start_ms is not None
-        return not narrows and not (by_segments and spec.kind in (StoreKind.WINDOW, StoreKind.SESSION))
+        return not narrows and not (by_segments and LAYOUTS[spec.kind].has_timed_keys)
 
     def check(self, spec: StoreSpec) -> None:
         """Raise ValueError if a store of `spec` has no such entries, whatever is in it."""
-        if self.window_start_ms is not None and spec.kind is not StoreKind.WINDOW:
+        if self.window_start_ms is not None and not spec.kind.has_windows:
             raise ValueError(f"store {spec.name!r} has no windows to be found by their start: {spec.describe()}")
-        if self.version_at_ms is not None and spec.kind is not StoreKind.VERSIONED:
+        if self.version_at_ms is not None and not LAYOUTS[spec.kind].keeps_versions:
             raise ValueError(f"store {spec.name!r} has no versions: {spec.describe()}")
         if self.headers and not spec.format.has_headers:
             raise ValueError(f"store {spec.name!r} has no headers: {spec.describe()}")
-        if self.asks_for_time and spec.kind is StoreKind.KEY_VALUE and spec.format is StoreFormat.PLAIN:
+        if self.asks_for_time and not spec.kind.is_segmented and not spec.format.has_timestamp:
             raise ValueError(f"store {spec.name!r} has no times: {spec.describe()}")
 
     @property
@@ -123,7 +120,7 @@ class Selection:
 
     def may_be_in_segment(self, start_ms: int, next_start_ms: int | None) -> bool:
         """Return whether windows or sessions are asked for that may stand in a segment, up to where the next begins."""
-        latest_ms = min(time for time in (self.time_to_ms, self.window_start_ms, _MAX_SEGMENT_ID) if time is not None)
+        latest_ms = min(time for time in (self.time_to_ms, self.window_start_ms, MAX_TIME_MS) if time is not None)
         earliest_ms = max(time for time in (self.time_from_ms, self.window_start_ms, 0) if time is not None)
         return start_ms <= latest_ms and (next_start_ms is None or earliest_ms < next_start_ms)
 
@@ -153,18 +150,23 @@ def selected(
     `on_entries` is told of what is read, asked for or not. Raises FormatError for bytes that are not of the store's
     kind and format.
     """
-    find = _versions if store.spec.kind is StoreKind.VERSIONED else _entries
+    find = _versions if LAYOUTS[store.spec.kind].keeps_versions else _entries
     return islice(find(store, selection, on_entries), selection.limit)
 
 
 def _entries(store: OpenStore, selection: Selection, on_entries: OnEntries) -> Iterator[Found]:
-    spec = store.spec
-    for pair in _pairs(store, selection):
+    spec, layout = store.spec, layout_of(store.spec)
+    pairs = _counted(_pairs(store, layout, selection), on_entries)
+    for key, start_ms, end_ms, stored in layout.entries(pairs):
+        entry = StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
+        if selection.matches(spec, entry):
+            yield Found(key, [entry])
+
+
+def _counted(pairs: Iterable[Pair], on_entries: OnEntries) -> Iterator[Pair]:
+    for pair in pairs:
         on_entries(1)
-        for key, start_ms, end_ms, stored in entry_parts(spec, *pair):
-            entry = StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
-            if selection.matches(spec, entry):
-                yield Found(key, [entry])
+        yield pair
 
 
 def _versions(store: OpenStore, selection: Selection, on_entries: OnEntries) -> Iterator[Found]:
@@ -182,21 +184,8 @@ def _versions(store: OpenStore, selection: Selection, on_entries: OnEntries) -> 
 def _intervals(store: OpenStore, selection: Selection) -> Iterator[tuple[bytes, list[Interval]]]:
     if selection.key is None:
         return intervals_by_key(store.spec, store.bytes)
-    found: list[Interval] = []
-    for segment_id in (*_segment_ids(store), LATEST_SEGMENT):
-        row = store.bytes.get(segment_prefix(segment_id) + selection.key)
-        if row is not None:
-            found.extend(_intervals_of_row(segment_id, row))
-    return iter([(selection.key, sorted(found, key=lambda interval: interval.valid_from_ms))] if found else [])
-
-
-def _intervals_of_row(segment_id: int, row: bytes) -> Iterator[Interval]:
-    if segment_id == LATEST_SEGMENT:
-        valid_from_ms, value = decode_latest_row(row)
-        yield Interval(valid_from_ms, None, value)
-        return
-    for version, valid_to_ms in decode_segment_row(row).intervals():
-        yield Interval(version.valid_from_ms, valid_to_ms, version.value)
+    found = intervals_of_key(store.spec, store.bytes, selection.key)
+    return iter([(selection.key, found)] if found else [])
 
 
 def _version(spec: StoreSpec, key: bytes, interval: Interval) -> StoredEntry:
@@ -204,29 +193,13 @@ def _version(spec: StoreSpec, key: bytes, interval: Interval) -> StoredEntry:
     return StoredEntry(key, interval.valid_from_ms, interval.valid_to_ms, *split_stored(spec.format, interval.stored))
 
 
-def _pairs(store: OpenStore, selection: Selection) -> Iterator[Pair]:
+def _pairs(store: OpenStore, layout: KindLayout, selection: Selection) -> Iterator[Pair]:
     """Yield the pairs of a store that is not versioned that may be asked for: by key and segment, nothing else."""
-    if store.spec.kind is not StoreKind.KEY_VALUE:
-        for prefix in _segments(store, selection):
-            yield from _pairs_below(store.bytes, prefix, selection, _suffix_size(store.spec))
-        return
-    if selection.key is None:
-        yield from _pairs_below(store.bytes, b"", selection, 0)
-        return
-    value = store.bytes.get(selection.key)
-    if value is not None:
-        yield selection.key, value
-
-
-def _pairs_below(store: ByteStore, segment: bytes, selection: Selection, suffix_size: int) -> Iterator[Pair]:
-    """Yield the pairs of a segment that may be asked for; windows of longer keys stand between those of one."""
-    if selection.key is not None:
-        first = segment + selection.key + bytes(suffix_size)
-        last = segment + selection.key + b"\xff" * suffix_size
-        yield from store.range(first, last)
-        return
-    begin = segment + (selection.prefix or b"")
-    yield from pairs_with_prefix(store, begin)
+    for segment in _segments(store, selection) if store.spec.kind.is_segmented else (b"",):
+        if selection.key is not None:
+            yield from layout.pairs_of_key(store.bytes, segment, selection.key)
+        else:
+            yield from pairs_with_prefix(store.bytes, segment + (selection.prefix or b""))
 
 
 def _segments(store: OpenStore, selection: Selection) -> Iterator[bytes]:
@@ -240,19 +213,10 @@ def _segments(store: OpenStore, selection: Selection) -> Iterator[bytes]:
 
 
 def _segment_ids(store: OpenStore) -> list[int]:
-    return Segments(store.bytes, *store.spec.retention).existing(0, _MAX_SEGMENT_ID)
-
-
-def _suffix_size(spec: StoreSpec) -> int:
-    return WINDOW_SUFFIX_SIZE if spec.kind is StoreKind.WINDOW else SESSION_SUFFIX_SIZE
+    return Segments(store.bytes, *store.spec.retention).existing()
 
 
 def _time_of(spec: StoreSpec, entry: StoredEntry) -> int:
-    time_ms = {
-        StoreKind.WINDOW: entry.start_ms,
-        StoreKind.SESSION: entry.end_ms,
-        StoreKind.VERSIONED: entry.start_ms,
-        StoreKind.KEY_VALUE: entry.timestamp_ms,
-    }[spec.kind]
+    time_ms: int | None = getattr(entry, LAYOUTS[spec.kind].put_time_column or "timestamp_ms")
     assert time_ms is not None  # `check` was called
     return time_ms

@@ -34,4 +34,4 @@ def _with_duplicates(meaning: Meaning, recorded: StoreSpec | None) -> list[Meani
     if recorded is not None:
         return [meaning._replace(retain_duplicates=recorded.retain_duplicates)]
     retained = meaning._replace(retain_duplicates=True)
-    return [meaning, retained] if meaning.store_kind is StoreKind.WINDOW else [meaning]
+    return [meaning, retained] if meaning.store_kind.has_windows else [meaning]

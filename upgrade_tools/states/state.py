@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from statestore.bytestore.kinds.families import FAMILIES, older_formats
 from statestore.bytestore.kinds.kind_names import Kind
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import FormatError, StoreFormatError
@@ -215,7 +215,7 @@ def spec_as(found: FoundStore, kind: Kind, options: StateOptions, path: str) -> 
         window_size_ms = _first(window_size_ms, found.recorded.window_size_ms)
         retention_ms = _first(retention_ms, found.recorded.retention_ms)
         interval_ms = _first(interval_ms, found.recorded.segment_interval_ms)
-    if store_kind is StoreKind.WINDOW and window_size_ms is None:
+    if store_kind.has_windows and window_size_ms is None:
         raise UnknownKindError(
             path, problem=f"how large the windows of {found.name!r} are", remedy="say it with --window-size-ms"
         )
@@ -227,7 +227,7 @@ def spec_as(found: FoundStore, kind: Kind, options: StateOptions, path: str) -> 
         store_format,
         _first(retention_ms, READING_RETENTION_MS),
         _first(interval_ms, READING_INTERVAL_MS),
-        window_size_ms if store_kind is StoreKind.WINDOW else None,
+        window_size_ms if store_kind.has_windows else None,
         duplicates,
     )
 

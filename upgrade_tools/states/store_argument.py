@@ -6,11 +6,11 @@ and the times that stores of this kind have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.kind_names import Kind, Meaning
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, require_milliseconds
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import BytesStoreSupplier
@@ -21,13 +21,26 @@ _LEAST_MS: Final = {"window_size_ms": 0, "retention_ms": 0, "segment_interval_ms
 """The times that can be given, and how many milliseconds these are at least."""
 _MAX_DIGITS: Final = 19
 """Of 2^63 - 1, more than which no time is."""
-_NEEDED: Final = {
-    StoreKind.KEY_VALUE: (),
-    StoreKind.WINDOW: ("window_size_ms", "retention_ms"),
-    StoreKind.SESSION: ("retention_ms",),
-    StoreKind.VERSIONED: ("retention_ms",),
-}
 _EXAMPLES_MS: Final = {"window_size_ms": 60_000, "retention_ms": 3_600_000}
+"""The times that must be given for the stores that have them."""
+_Times: TypeAlias = Mapping[str, int]
+_SUPPLIERS: Final[dict[StoreKind, Callable[[str, Meaning, _Times], BytesStoreSupplier]]] = {
+    StoreKind.KEY_VALUE: lambda name, _, times: Stores.persistent_key_value_store(name),
+    StoreKind.WINDOW: lambda name, meaning, times: Stores.persistent_window_store(
+        name,
+        times["retention_ms"],
+        times["window_size_ms"],
+        meaning.retain_duplicates,
+        times.get("segment_interval_ms"),
+    ),
+    StoreKind.SESSION: lambda name, _, times: Stores.persistent_session_store(
+        name, times["retention_ms"], times.get("segment_interval_ms")
+    ),
+    StoreKind.VERSIONED: lambda name, _, times: Stores.persistent_versioned_key_value_store(
+        name, times["retention_ms"], times.get("segment_interval_ms")
+    ),
+}
+"""Kafka's factories, which know the segment intervals."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +80,11 @@ class StoreArgument:
         """
         if self.kind is None:
             raise ValueError(f"{self.text!r} does not say what the store is, {_one_of_the_kinds()}")
-        needed = _NEEDED[self.kind.meaning.store_kind]
+        meaning = self.kind.meaning
+        spans = meaning.store_kind.spans
+        needed = [time for time in _EXAMPLES_MS if time in spans]
         missing = [_option(time) for time in needed if time not in self.times_ms]
-        unknown = [time for time in self.times_ms if time not in needed]
-        if needed and "segment_interval_ms" in unknown:
-            unknown.remove("segment_interval_ms")
+        unknown = [time for time in self.times_ms if time not in spans]
         if missing:
             example = ",".join(f"{_option(time)}={_EXAMPLES_MS[time]}" for time in needed)
             raise ValueError(
@@ -79,21 +92,7 @@ class StoreArgument:
             )
         if unknown:
             raise ValueError(f"{self.text!r}: a {self.kind.value} has no {_option(unknown[0])}")
-        return self._supplier(self.kind).spec(self.kind.meaning.format)
-
-    def _supplier(self, kind: Kind) -> BytesStoreSupplier:
-        """Return what Kafka's factories make of it, which know the segment intervals."""
-        name, times = self.name, self.times_ms
-        interval_ms = times.get("segment_interval_ms")
-        if kind.meaning.store_kind is StoreKind.WINDOW:
-            duplicates = kind.meaning.retain_duplicates
-            size_ms = times["window_size_ms"]
-            return Stores.persistent_window_store(name, times["retention_ms"], size_ms, duplicates, interval_ms)
-        if kind.meaning.store_kind is StoreKind.SESSION:
-            return Stores.persistent_session_store(name, times["retention_ms"], interval_ms)
-        if kind.meaning.store_kind is StoreKind.VERSIONED:
-            return Stores.persistent_versioned_key_value_store(name, times["retention_ms"], interval_ms)
-        return Stores.persistent_key_value_store(name)
+        return _SUPPLIERS[meaning.store_kind](self.name, meaning, self.times_ms).spec(meaning.format)
 
 
 def parse_stores(texts: Sequence[str]) -> list[StoreArgument]:

@@ -28,6 +28,7 @@ from statestore.bytestore.kinds.families import FAMILIES, older_formats
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.offset_checkpoint import TopicPartition
 from statestore.format.store_format import StoreFormat
+from statestore.format.window_key import MAX_TIME_MS
 
 CHECKPOINT_FILE: Final = ".checkpoint"
 RECORD_FILE: Final = "statestore.store.json"
@@ -38,13 +39,18 @@ POSITION_KEY: Final = b"position"
 STATUS_OPEN: Final = 1
 STATUS_CLOSED: Final = 0
 
-_MAX_TIME_MS: Final = 2**63 - 1
+_HAS_SEGMENT_DIRECTORIES: Final = {
+    StoreKind.KEY_VALUE: False,
+    StoreKind.VERSIONED: False,
+    StoreKind.WINDOW: True,
+    StoreKind.SESSION: True,
+}
 _SEGMENT: Final = re.compile(r"[.:](?P<start_ms>0|[1-9][0-9]{0,18})|-(?P<minute>[0-9]{12})")
 
 
 def has_segment_directories(kind: StoreKind) -> bool:
     """Return whether stores of this kind have a database for each segment; those of the others have one in all."""
-    return kind in (StoreKind.WINDOW, StoreKind.SESSION)
+    return _HAS_SEGMENT_DIRECTORIES[kind]
 
 
 def database_directory(task: Path, store: str) -> Path:
@@ -69,7 +75,7 @@ def segment_start_ms(store: str, name: str) -> int | None:
         return None
     if found["start_ms"]:
         start_ms = int(found["start_ms"])
-        return start_ms if start_ms <= _MAX_TIME_MS else None
+        return start_ms if start_ms <= MAX_TIME_MS else None
     try:
         minute = datetime.strptime(found["minute"], "%Y%m%d%H%M").replace(tzinfo=timezone.utc)
     except ValueError:

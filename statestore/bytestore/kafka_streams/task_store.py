@@ -17,7 +17,8 @@ from statestore.bytestore.kafka_streams.layout import (
 )
 from statestore.bytestore.kafka_streams.segment_directories import SegmentDirectories
 from statestore.bytestore.kafka_streams.store_database import Committed, StoreDatabase, check_database
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import UnknownEntryError
 from statestore.format.offset_checkpoint import TopicPartition
@@ -89,7 +90,7 @@ class TaskStore:
 
     def _persisted(self, committed: Committed) -> Committed:
         """Return what databases are told of it. Kafka Streams never tells that of a versioned store its position."""
-        return Committed(committed.changelog_offset) if self._spec.kind is StoreKind.VERSIONED else committed
+        return Committed(committed.changelog_offset) if LAYOUTS[self._spec.kind].keeps_versions else committed
 
     def _whole(self) -> ByteStore:
         """Return the byte store over all databases."""

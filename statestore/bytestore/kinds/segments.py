@@ -19,11 +19,11 @@ from statestore.errors import TruncatedError
 
 SEGMENT_ID_SIZE: Final = 8
 LATEST_SEGMENT: Final = -1
+MAX_SEGMENT_ID: Final = 2**63 - 1
 NO_STREAM_TIME: Final = -1
 
 _ID: Final = struct.Struct(">q")
 _LATEST_PREFIX: Final = _ID.pack(LATEST_SEGMENT)
-_MAX_SEGMENT_ID: Final = 2**63 - 1
 
 
 def segment_prefix(segment_id: int) -> bytes:
@@ -83,7 +83,7 @@ class Segments:
         first_live = self.first_live
         if first_live > before and self.existing(0, first_live - 1):
             self._inner.delete_below(segment_prefix(first_live))
-            self._ids = self.existing(first_live, _MAX_SEGMENT_ID)
+            self._ids = self.existing(first_live)
 
     def is_live(self, segment_id: int) -> bool:
         """Return whether a segment has not expired."""
@@ -98,7 +98,7 @@ class Segments:
         if place == len(ids) or ids[place] != segment_id:
             ids.insert(place, segment_id)
 
-    def existing(self, first: int, last: int, *, reverse: bool = False) -> list[int]:
+    def existing(self, first: int = 0, last: int = MAX_SEGMENT_ID, *, reverse: bool = False) -> list[int]:
         """Return the ids of the segments from `first` to `last`, both inclusive, that have or had entries."""
         ids = self._all()
         found = ids[bisect_left(ids, first) : bisect_right(ids, last)]
@@ -114,7 +114,7 @@ class Segments:
                 if segment_id < 0:
                     break
                 ids.append(segment_id)
-                if segment_id == _MAX_SEGMENT_ID:
+                if segment_id == MAX_SEGMENT_ID:
                     break
                 position = segment_prefix(segment_id + 1)
             self._ids = ids

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from statestore.errors import FormatError
 from statestore.format.store_format import StoreFormat
@@ -26,9 +26,29 @@ class StoreKind(Enum):
     SESSION = "session"
 
     @property
+    def spans(self) -> tuple[str, ...]:
+        """Which of `retention_ms`, `segment_interval_ms` and `window_size_ms` a store of this kind has."""
+        return _SPANS[self]
+
+    @property
     def is_segmented(self) -> bool:
         """Whether stores of this kind keep their entries in time segments."""
-        return self is not StoreKind.KEY_VALUE
+        return "segment_interval_ms" in _SPANS[self]
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether the entries of a store of this kind are windows, all of one size."""
+        return "window_size_ms" in _SPANS[self]
+
+
+_SEGMENTED: Final = ("retention_ms", "segment_interval_ms")
+_SPANS: Final[dict[StoreKind, tuple[str, ...]]] = {
+    StoreKind.KEY_VALUE: (),
+    StoreKind.VERSIONED: _SEGMENTED,
+    StoreKind.WINDOW: (*_SEGMENTED, "window_size_ms"),
+    StoreKind.SESSION: _SEGMENTED,
+}
+_LEAST: Final = {"segment_interval_ms": 1}
 
 
 def checked_store_name(name: str) -> str:
@@ -68,11 +88,8 @@ class StoreSpec:
 
     def __post_init__(self) -> None:
         checked_store_name(self.name)
-        if self.kind.is_segmented:
-            require_milliseconds("retention_ms", self.retention_ms)
-            require_milliseconds("segment_interval_ms", self.segment_interval_ms, least=1)
-        if self.kind is StoreKind.WINDOW:
-            require_milliseconds("window_size_ms", self.window_size_ms)
+        for span in self.kind.spans:
+            require_milliseconds(span, getattr(self, span), least=_LEAST.get(span, 0))
 
     @property
     def retention(self) -> tuple[int, int]:
@@ -86,7 +103,7 @@ class StoreSpec:
         parts = [f"{self.kind.value} store, {self.format.describe()}"]
         if self.kind.is_segmented:
             parts.append(f"retention of {self.retention_ms} ms in segments of {self.segment_interval_ms} ms")
-        if self.kind is StoreKind.WINDOW:
+        if self.kind.has_windows:
             parts.append(f"windows of {self.window_size_ms} ms")
         if self.retain_duplicates:
             parts.append("with duplicates")

@@ -126,7 +126,7 @@ class VersionedRows:
         """Yield the rows of `key` in the live segments from the time `from_ms` on, the newest first."""
         segments = self._segments
         first = max(segments.first_live, segments.id_of(from_ms))
-        for segment_id in segments.existing(first, 2**63 - 1, reverse=True):
+        for segment_id in segments.existing(first, reverse=True):
             row = self._row(key, segment_id)
             if row is not None:
                 yield segment_id, row

@@ -7,14 +7,13 @@ from typing import Final, Protocol
 
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.bytestore.kinds.families import FAMILIES, older_formats, skips_a_step
-from statestore.bytestore.kinds.segments import is_latest_key
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.upgrading import Convert, FamilyDatabase, UpgradingByteStore
 from statestore.errors import StoreFormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import upgrade_between
-from statestore.format.versioned_row import convert_latest_row, convert_segment_row
 
 _TAKE_BOTH_STEPS: Final = (
     "KIP-1271 has no upgrade from plain values to headers, for their timestamps are unknown. Give the store its "
@@ -141,21 +140,7 @@ def conversion(kind: StoreKind, older: StoreFormat, newer: StoreFormat) -> Conve
     """Return the function that converts an entry of a store of this kind from one format to a newer one."""
     convert_value = upgrade_between(older, newer)
     assert convert_value is not None  # `older` is one of older_formats()
-    return entry_conversion(kind, convert_value)
-
-
-def entry_conversion(kind: StoreKind, convert_value: Callable[[bytes | None], bytes | None]) -> Convert:
-    """Return the function that converts an entry of a store of this kind, whose values `convert_value` converts."""
-
-    def convert_entry(key: bytes, value: bytes) -> bytes:
-        converted = convert_value(value)
-        assert converted is not None  # only None becomes None
-        return converted
-
-    def convert_row(key: bytes, row: bytes) -> bytes:
-        return (convert_latest_row if is_latest_key(key) else convert_segment_row)(row, convert_value)
-
-    return convert_row if kind is StoreKind.VERSIONED else convert_entry
+    return LAYOUTS[kind].conversion(convert_value)
 
 
 def _has_entries(database: OpenDatabase, family: str) -> bool:

@@ -14,18 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-import pyarrow as pa
-
-from statestore.bytestore.kinds.segments import segment_prefix
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
-from statestore.format.session_key import split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import restore_stored, split_stored
-from statestore.format.time_key_columns import session_ends, window_starts
-from statestore.format.window_key import split_window_key
 
 _LOGGED_WRITE_BYTES: Final = 200
 """What a LoggedWrite takes beside its header bytes: the tuple, its timestamp and a bytes object."""
@@ -71,40 +66,20 @@ def changelog_record(store_format: StoreFormat, key: bytes, write: LoggedWrite) 
     return ChangelogRecord(key, value, timestamp_ms, header_bytes or b"")
 
 
-def physical_key(spec: StoreSpec, key: bytes) -> bytes:
-    """Return where a store keeps the key of one of its changelog records. Not for versioned stores: they have rows.
-
-    Raises FormatError if the key of a window or session is not one.
-    """
-    if spec.kind is StoreKind.KEY_VALUE:
-        return key
-    _, interval_ms = spec.retention
-    time_ms = split_window_key(key)[1] if spec.kind is StoreKind.WINDOW else split_session_key(key)[2]
-    return segment_prefix(time_ms // interval_ms) + key
-
-
-def physical_keys(spec: StoreSpec, keys: pa.BinaryArray) -> list[bytes]:
-    """Return `physical_key` of each key of a column."""
-    if spec.kind is StoreKind.KEY_VALUE:
-        plain: list[bytes] = keys.to_pylist()
-        return plain
-    _, interval_ms = spec.retention
-    times_ms = window_starts(keys) if spec.kind is StoreKind.WINDOW else session_ends(keys)
-    ids = (times_ms // interval_ms).tolist()
-    prefixes = {segment_id: segment_prefix(segment_id) for segment_id in set(ids)}
-    return [prefixes[segment_id] + key for segment_id, key in zip(ids, keys.to_pylist(), strict=True)]
-
-
 def record_sizes(records: Sequence[ChangelogRecord]) -> list[int]:
     """Return the size in bytes of each record: of its key, value and headers."""
     return [len(key) + len(value or b"") + len(header_bytes) for key, value, _, header_bytes in records]
 
 
 def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable[ChangelogRecord]) -> Iterable[Change]:
-    """Yield what changelog records of a store that had the format `written_as` change in the store as it is now."""
+    """Yield what changelog records of a store that had the format `written_as` change in the store as it is now.
+
+    Not for stores that keep versions: there the order of puts counts. Raises FormatError for a key that is none.
+    """
+    physical_key = layout_of(spec).physical_key
     for key, value, timestamp_ms, header_bytes in records:
         stored = restore_stored(written_as, spec.format, value, timestamp_ms, header_bytes)
-        yield physical_key(spec, key), stored
+        yield physical_key(key), stored
 
 
 class LastWrites:
@@ -195,4 +170,4 @@ BatchChangelog = LastWrites | EveryWrite
 
 def batch_changelog(spec: StoreSpec, pending: PendingMemory | None = None) -> BatchChangelog:
     """Return the changelog that a batch keeps of a store; what it takes is counted in `pending`, None to nobody."""
-    return EveryWrite(spec, pending) if spec.kind is StoreKind.VERSIONED else LastWrites(spec, pending)
+    return (EveryWrite if LAYOUTS[spec.kind].keeps_versions else LastWrites)(spec, pending)

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from statestore.bytestore.chunks import steps
+from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import Change
 from statestore.errors import DurableFileCorruptedError, FormatError
@@ -38,7 +39,6 @@ from statestore.recovery.commit.changelog import (
     ChangelogRecord,
     LastWrites,
     LoggedWrite,
-    physical_keys,
     record_sizes,
     restored_changes,
 )
@@ -242,7 +242,7 @@ class Delta:
         written_as = self.logged(spec.name).format
         if written_as is spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
             stored = join_columns(*(batch.column(name) for name in ("value", "timestamp", "header_bytes")))
-            return zip(physical_keys(spec, batch.column("key")), stored.to_pylist(), strict=True)
+            return zip(layout_of(spec).physical_keys(batch.column("key")), stored.to_pylist(), strict=True)
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

@@ -23,8 +23,9 @@ from pathlib import Path
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase, list_families
 from statestore.bytestore.kinds.families import older_formats
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.shard_layout import column_family
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.upgrades.opening import finish_older_upgrades, open_store
 from statestore.bytestore.upgrades.upgrading import UpgradingByteStore
 from statestore.bytestore.write_sets.spilling import SpillSpace
@@ -303,7 +304,7 @@ def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
             applying=pointer.head,
             files=files_digest(copy.path) if copy.exact else _NO_FILES,
             stores=tuple(opening.stores),
-            repeatable=not copy.is_upgrading and all(spec.kind is not StoreKind.VERSIONED for spec in opening.stores),
+            repeatable=not copy.is_upgrading and not any(LAYOUTS[spec.kind].keeps_versions for spec in opening.stores),
         )
         write_marker(copy.path, copy.intent, durably=True)
         restore(opening.location, pointer, copy.applied, copy.stores, opening.space, copy.restoring)

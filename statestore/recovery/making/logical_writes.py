@@ -7,30 +7,19 @@ of a key into one write for each, in order of time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from heapq import merge
-from itertools import groupby, takewhile
-from operator import itemgetter
 from typing import Final, NamedTuple
 
 from statestore.bytestore.chunks import steps
-from statestore.bytestore.kinds.segments import (
-    LATEST_SEGMENT,
-    SEGMENT_ID_SIZE,
-    Segments,
-    segment_of,
-    segment_prefix,
-)
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
-from statestore.bytestore.protocol import ByteStore, Pair
-from statestore.format.session_key import SESSION_SUFFIX_SIZE, split_session_key
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.version_intervals import Interval, intervals_by_key
+from statestore.bytestore.protocol import ByteStore
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored, split_stored
-from statestore.format.versioned_row import decode_latest_row, decode_segment_row
-from statestore.format.window_key import WINDOW_SUFFIX_SIZE, split_window_key
 
-_MAX_SEGMENT_ID: Final = 2**63 - 1
 _LONGER_VARINT: Final = b"\x80"
 """A varint whose first byte is smaller has no other byte, and no shorter form."""
 
@@ -56,25 +45,13 @@ def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> It
     `stream_time_ms` is the store's, -1 for none. Holds one entry of each of a versioned store's segments in memory, and
     all versions of one key. Raises FormatError for bytes that are not of the store's kind and format.
     """
-    if spec.kind is StoreKind.VERSIONED:
+    if LAYOUTS[spec.kind].keeps_versions:
         writes = _versions(spec, store, stream_time_ms)
     else:
         skipped = SEGMENT_ID_SIZE if spec.kind.is_segmented else 0
         writes = (logical_write((key[skipped:], stored, None)) for key, stored in store.range(None, None))
     for step in steps(writes):
         yield _with_shortest_sizes(spec.format, step)
-
-
-def plain_key(spec: StoreSpec) -> Callable[[bytes], bytes]:
-    """Return what takes the times of a window or session off a changelog record's key; it raises FormatError.
-
-    Does not look at the times.
-    """
-    if spec.kind is StoreKind.WINDOW:
-        return lambda key: key[:-WINDOW_SUFFIX_SIZE] if len(key) >= WINDOW_SUFFIX_SIZE else split_window_key(key)[0]
-    if spec.kind is StoreKind.SESSION:
-        return lambda key: key[:-SESSION_SUFFIX_SIZE] if len(key) >= SESSION_SUFFIX_SIZE else split_session_key(key)[0]
-    return lambda key: key
 
 
 def _with_shortest_sizes(store_format: StoreFormat, writes: list[LogicalWrite]) -> list[LogicalWrite]:
@@ -93,47 +70,10 @@ def _joined_again(store_format: StoreFormat, stored: bytes) -> bytes | None:
     return join_stored(store_format, value, timestamp_ms or 0, header_bytes or b"")
 
 
-class Interval(NamedTuple):
-    """A version or a tombstone, and until when it is valid; None for the latest version."""
-
-    valid_from_ms: int
-    valid_to_ms: int | None
-    stored: bytes | None
-
-
-def intervals_by_key(spec: StoreSpec, store: ByteStore) -> Iterator[tuple[bytes, list[Interval]]]:
-    """Yield each key of a versioned store, in order, with its versions and tombstones, oldest first.
-
-    Raises FormatError for bytes that are no rows of versions.
-    """
-    ids = [*Segments(store, *spec.retention).existing(0, _MAX_SEGMENT_ID), LATEST_SEGMENT]
-    # Each segment is in the order of its keys, so that all rows of a key come together.
-    rows = merge(*(_rows_of(store, segment_id) for segment_id in ids), key=itemgetter(0))
-    for key, rows_of_key in groupby(rows, key=itemgetter(0)):
-        # Stable, and the latest version comes last of those that begin at one time.
-        yield key, sorted((interval for _, row in rows_of_key for interval in row), key=itemgetter(0))
-
-
 def _versions(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[LogicalWrite]:
     segments = Segments(store, *spec.retention, stream_time_ms)
     for key, intervals in intervals_by_key(spec, store):
         yield from (LogicalWrite(key, *put) for put in _puts(intervals, segments))
-
-
-def _rows_of(store: ByteStore, segment_id: int) -> Iterator[tuple[bytes, list[Interval]]]:
-    pairs: Iterable[Pair] = store.range(segment_prefix(segment_id), None)
-    if segment_id == LATEST_SEGMENT:
-        for key, row in pairs:
-            valid_from_ms, value = decode_latest_row(row)
-            yield key[SEGMENT_ID_SIZE:], [Interval(valid_from_ms, None, value)]
-        return
-    for key, row in takewhile(partial(_is_in, segment_id), pairs):
-        found = decode_segment_row(row).intervals()
-        yield key[SEGMENT_ID_SIZE:], [Interval(v.valid_from_ms, valid_to_ms, v.value) for v, valid_to_ms in found]
-
-
-def _is_in(segment_id: int, pair: Pair) -> bool:
-    return segment_of(pair[0]) == segment_id
 
 
 def _puts(intervals: list[Interval], segments: Segments) -> Iterator[tuple[bytes | None, int]]:

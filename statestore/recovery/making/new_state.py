@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.record_context import NoRecord
 from statestore.errors import DurableFileCorruptedError, TargetNotEmptyError
 from statestore.format.json_fields import MALFORMED, whole_number
@@ -259,7 +260,7 @@ class TargetShards:
 def _changelog(spec: StoreSpec, writes: list[LogicalWrite]) -> BatchChangelog:
     context = NoRecord()
     changelog: BatchChangelog
-    if spec.kind is StoreKind.VERSIONED:
+    if LAYOUTS[spec.kind].keeps_versions:
         changelog = EveryWrite(spec)
         # A version that is older than those before it by more than the retention would be refused.
         writes = sorted(writes, key=attrgetter("timestamp_ms"))

@@ -9,10 +9,11 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError, KeyPlacementError, NewStateError, UnknownRecordKeyError
 from statestore.format.partitioner import Partitions, murmur2_column
-from statestore.recovery.making.logical_writes import LogicalWrite, plain_key
+from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.metadata.state_metadata import StateMetadata
 
 KeyOf: TypeAlias = Callable[[bytes], bytes]
@@ -69,9 +70,9 @@ class Placement:
             self._check_place(spec, shard, writes, self._hashes(spec, writes) % self.shards)
 
     def _hashes(self, spec: StoreSpec, writes: list[LogicalWrite]) -> Partitions:
-        plain, record_key = plain_key(spec), self.key_of.get(spec.name)
+        record_key = self.key_of.get(spec.name)
         try:
-            keys = [plain(write.key) for write in writes]
+            keys = layout_of(spec).plain_keys([write.key for write in writes])
             if record_key is not None:
                 keys = [record_key(key) for key in keys]
             hashes = murmur2_column(pa.array(keys, pa.binary()))

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DurableFileMissingError, StateCheckError, StatePointersError
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
@@ -194,7 +195,7 @@ class _Move:
             for part in order:
                 with self._opened(self.old, source, pointers[part.shard]) as batch:
                     for spec in specs:
-                        if spec.kind is not StoreKind.VERSIONED and part.after_ms is not None:
+                        if not LAYOUTS[spec.kind].keeps_versions and part.after_ms is not None:
                             continue  # it is read with the shard's last part
                         if spec.name in copies:
                             self._read_global(spec, batch, copies[spec.name], expected[spec.name], written)
@@ -225,7 +226,7 @@ class _Move:
         passes: dict[tuple[Part, ...], _Pass] = {}
         in_any_order = []
         for spec in self.old.stores:
-            if spec.kind is not StoreKind.VERSIONED:
+            if not LAYOUTS[spec.kind].keeps_versions:
                 in_any_order.append(spec)
                 continue
             found = [part for pointer in pointers for part in self._parts(spec, source, pointer)]
@@ -248,7 +249,7 @@ class _Move:
         self, spec: StoreSpec, batch: ShardBatch, part: Part, expected: list[Tally], written: TargetShards | None
     ) -> None:
         for found in self._writes(spec, batch):
-            writes = part.of(found) if spec.kind is StoreKind.VERSIONED else found
+            writes = part.of(found) if LAYOUTS[spec.kind].keeps_versions else found
             by_shard: dict[int, list[LogicalWrite]] = {}
             targets = self.placement.new_shards(spec, batch.pointer.shard, writes)
             for target, write in zip(targets, writes, strict=True):

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import layout_of
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.errors import StateCheckError
-from statestore.format.session_key import SESSION_SUFFIX_SIZE, split_session_key
-from statestore.format.window_key import WINDOW_SUFFIX_SIZE, split_window_key
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
@@ -28,8 +26,6 @@ from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.recovery.shard_batch import ShardedState
 
 DEFAULT_MEMORY_BYTES: Final = 256 << 20
-_NEGATIVE: Final = b"\x80"
-"""At and above it stand the bytes of negative times."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ class StateFiller:
         self, location: DurableLocation, metadata: StateMetadata, memory_bytes: int = DEFAULT_MEMORY_BYTES
     ) -> None:
         self._written = TargetShards(location, metadata, memory_bytes)
-        self._latest_times = {spec.name: _latest_time_of(spec) for spec in metadata.stores}
+        self._layouts = {spec.name: layout_of(spec) for spec in metadata.stores}
         self._tallies: dict[int, dict[str, Tally]] = {}
         self._store_times_ms: dict[int, dict[str, int]] = {}
 
@@ -79,9 +75,9 @@ class StateFiller:
         if not writes:
             return
         tally = self._tallies.setdefault(shard, {}).setdefault(store, Tally())
-        latest_time_ms = self._latest_times[store]
-        if latest_time_ms is not None:
-            self.reached(shard, store, latest_time_ms(writes))
+        latest_ms = self._layouts[store].latest_put_ms(writes)
+        if latest_ms != NO_STREAM_TIME:
+            self.reached(shard, store, latest_ms)
         self._written.put(shard, store, writes, tally.add(writes))
 
     def reached(self, shard: int, store: str, stream_time_ms: int) -> None:
@@ -146,25 +142,3 @@ def complete_filled(location: DurableLocation, metadata: StateMetadata, filled: 
         for shard in range(metadata.shards)
     )
     complete_target(location, metadata, pointers)
-
-
-def _latest_time_of(spec: StoreSpec) -> Callable[[list[LogicalWrite]], int] | None:
-    """Return what tells the latest time at which one of some entries stands in a segmented store."""
-    if spec.kind is StoreKind.WINDOW:
-        return partial(_latest_time_in_keys, slice(-WINDOW_SUFFIX_SIZE, -WINDOW_SUFFIX_SIZE + 8), split_window_key)
-    if spec.kind is StoreKind.SESSION:
-        return partial(_latest_time_in_keys, slice(-SESSION_SUFFIX_SIZE, -SESSION_SUFFIX_SIZE + 8), split_session_key)
-    if spec.kind is StoreKind.VERSIONED:
-        return lambda writes: max(write.timestamp_ms or 0 for write in writes)
-    return None
-
-
-def _latest_time_in_keys(place: slice, split: Callable[[bytes], object], writes: list[LogicalWrite]) -> int:
-    """Return the latest time that stands at `place` in keys; `split` raises FormatError for one that has none."""
-    # Times are big-endian, so their bytes are in their order. To split every key would cost more than all the rest.
-    times = [write.key[place] for write in writes]
-    latest = max(times)
-    if min(map(len, times)) < 8 or latest >= _NEGATIVE:
-        for write in writes:
-            split(write.key)
-    return int.from_bytes(latest, "big")

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.segments import Segments
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.spilling import SpillSpace
@@ -100,7 +101,7 @@ def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: Restore
             continue
         started_ns = time.perf_counter_ns()
         try:
-            if store.spec.kind is StoreKind.VERSIONED:
+            if LAYOUTS[store.spec.kind].keeps_versions:
                 written_as, records = delta.logged(name).format, changelog_records(batch)
                 times_ms[name] = replay_versions(store.spec, store.bytes, written_as, times_ms[name], records)
             else:

@@ -6,7 +6,7 @@ newer one's chain. Within a shard, changes are ordered by version and position.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,11 +14,10 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import layout_of
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import ChangesUnavailableError, DurableFileCorruptedError, FormatError
 from statestore.format.header_columns import decode_header_column
-from statestore.format.session_key import split_session_key
-from statestore.format.window_key import MAX_TIME_MS, split_window_key
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -124,7 +123,8 @@ class ChangeScan:
 
     def _rows(self, info: DeltaInfo, batch_id: int | None, position: int, records: pa.RecordBatch) -> pa.RecordBatch:
         count = records.num_rows
-        keys, starts_ms, ends_ms = self._places(records)
+        places = layout_of(self.spec).record_columns(records.column("key"), records.column("timestamp"))
+        keys, starts_ms, ends_ms = places
         columns = {
             "shard": pa.repeat(pa.scalar(info.shard, pa.int32()), count),
             "version": pa.repeat(pa.scalar(info.version, pa.int64()), count),
@@ -141,20 +141,3 @@ class ChangeScan:
             columns["headers"] = decode_header_column(records.column("header_bytes"))
         schema = _WITH_HEADERS if self.with_headers else _WITHOUT_HEADERS
         return pa.record_batch([columns[field.name].cast(field.type) for field in schema], schema=schema)
-
-    def _places(self, records: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Return key, start and end of each record; of a version, from when it is valid."""
-        none = pa.nulls(records.num_rows, pa.int64())
-        if self.spec.kind is StoreKind.KEY_VALUE:
-            return records.column("key"), none, none
-        if self.spec.kind is StoreKind.VERSIONED:
-            return records.column("key"), records.column("timestamp"), none
-        places: Sequence[tuple[bytes, int, int]]
-        if self.spec.kind is StoreKind.SESSION:
-            places = [split_session_key(key) for key in records.column("key").to_pylist()]
-        else:
-            size_ms = self.spec.window_size_ms or 0
-            windows = map(split_window_key, records.column("key").to_pylist())
-            places = [(key, start_ms, min(start_ms + size_ms, MAX_TIME_MS)) for key, start_ms, _ in windows]
-        keys, starts_ms, ends_ms = zip(*places, strict=True)
-        return pa.array(keys, pa.binary()), pa.array(starts_ms, pa.int64()), pa.array(ends_ms, pa.int64())

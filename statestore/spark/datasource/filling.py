@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StateRowError
 from statestore.format.header_columns import encode_header_column
-from statestore.format.session_key import encode_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.format.value_timestamp_headers import join_columns
-from statestore.format.window_key import MAX_SEQUENCE, encode_window_key
+from statestore.format.window_key import MAX_SEQUENCE
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.making.logical_writes import LogicalWrite
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_write
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, StateFiller, check_filled
 from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.spark.datasource.options import require_work_dir
@@ -53,8 +54,8 @@ class ShardFilling:
         entries: dict[tuple[int, str], _Entries] = {}
         for batch in batches:
             for shard, store, rows in _groups(batch):
-                of_store = entries.setdefault((shard, store), _ENTRIES[stores[store].kind](stores[store]))
-                filler.put(shard, store, list(of_store.writes(_rows(stores[store].format, rows))))
+                of_store = entries.setdefault((shard, store), _entries_of(stores[store]))
+                filler.put(shard, store, list(of_store.writes(list(_rows(stores[store].format, rows)))))
         for (shard, store), of_store in entries.items():
             filler.put(shard, store, list(of_store.last_writes()))
         filled = filler.finish()
@@ -86,62 +87,61 @@ def _rows(store_format: StoreFormat, rows: pa.RecordBatch) -> Iterator[PlacedRow
     return map(PlacedRow._make, zip(rows.column("key").to_pylist(), stored, *places, strict=True))
 
 
+def _entries_of(spec: StoreSpec) -> _Entries:
+    return (_Versions if LAYOUTS[spec.kind].keeps_versions else _Entries)(spec)
+
+
 class _Entries:
-    """The entries of one store in one shard, of a key-value store."""
+    """The entries of one store in one shard, each for itself."""
+
+    _sequence = 0
+    """Of the last duplicate: counted for all windows together, as the store does."""
 
     def __init__(self, spec: StoreSpec) -> None:
         self._spec = spec
+        self._layout = layout_of(spec)
+        column = self._layout.segment_time_column
+        self._segment_time = None if column is None else attrgetter(column)
         self._oldest_ms: int | None = None
         self._oldest_key = b""
 
-    def writes(self, rows: Iterable[PlacedRow]) -> Iterator[LogicalWrite]:
+    def writes(self, rows: list[PlacedRow]) -> Iterator[LogicalWrite]:
         """Yield the writes that make entries of rows that were checked."""
+        self._stand(rows)
+        join, sequence, step = self._layout.join, self._sequence, int(self._spec.retain_duplicates)
         for row in rows:
-            yield LogicalWrite(row.key, row.stored, None)
+            sequence = sequence + step & MAX_SEQUENCE
+            key, valid_from_ms = join(row.key, row.start_ms, row.end_ms, sequence)
+            yield logical_write((key, row.stored, valid_from_ms))
+        self._sequence = sequence
 
     def last_writes(self) -> Iterator[LogicalWrite]:
         """Yield what is to be written after the last row."""
         return iter(())
 
-    def _happened(self, key: bytes, time_ms: int) -> None:
-        """Note when an entry stands in a segment."""
-        if self._oldest_ms is None or time_ms < self._oldest_ms:
-            self._oldest_ms, self._oldest_key = time_ms, key
+    def _stand(self, rows: list[PlacedRow]) -> None:
+        """Note the first time by which one of some entries stands in a segment."""
+        if self._segment_time is None:
+            return
+        times_ms = [time_ms for time_ms in map(self._segment_time, rows) if time_ms is not None]
+        oldest_ms = min(times_ms, default=None)
+        if oldest_ms is not None and (self._oldest_ms is None or oldest_ms < self._oldest_ms):
+            self._oldest_ms = oldest_ms
+            self._oldest_key = next(row.key for row in rows if self._segment_time(row) == oldest_ms)
 
     def refuse_expired(self, stream_time_ms: int) -> None:
         """Raise StateRowError if a store with this stream time would have forgotten the oldest entry."""
         retention_ms, interval_ms = self._spec.retention
         first_live = max(0, (stream_time_ms - retention_ms) // interval_ms)
         if self._oldest_ms is not None and self._oldest_ms // interval_ms < first_live:
+            assert self._layout.segment_time_column is not None  # there is an oldest one
             raise StateRowError(
                 self._spec.name,
-                column="start_ms" if self._spec.kind is StoreKind.WINDOW else "end_ms",
+                column=self._layout.segment_time_column,
                 key=self._oldest_key.hex(),
                 problem=f"stands at {self._oldest_ms}, which the store would have forgotten: its latest entry in the "
                 f"shard is of {stream_time_ms}, and it keeps what is {retention_ms} ms older. Leave out such rows",
             )
-
-
-class _Windows(_Entries):
-    _sequence = 0
-    """Of the last duplicate: counted for all windows together, as the store does."""
-
-    def writes(self, rows: Iterable[PlacedRow]) -> Iterator[LogicalWrite]:
-        for key, stored, start_ms, _ in rows:
-            assert start_ms is not None  # checked when the row was placed
-            self._happened(key, start_ms)
-            if self._spec.retain_duplicates:
-                self._sequence = self._sequence + 1 & MAX_SEQUENCE
-            yield LogicalWrite(encode_window_key(key, start_ms, self._sequence), stored, None)
-
-
-class _Sessions(_Entries):
-    def writes(self, rows: Iterable[PlacedRow]) -> Iterator[LogicalWrite]:
-        for key, stored, start_ms, end_ms in rows:
-            assert start_ms is not None  # both were checked when the row was placed
-            assert end_ms is not None
-            self._happened(key, end_ms)
-            yield LogicalWrite(encode_session_key(key, start_ms, end_ms), stored, None)
 
 
 class _Versions(_Entries):
@@ -151,15 +151,14 @@ class _Versions(_Entries):
         super().__init__(spec)
         self._before: PlacedRow | None = None
 
-    def writes(self, rows: Iterable[PlacedRow]) -> Iterator[LogicalWrite]:
+    def writes(self, rows: list[PlacedRow]) -> Iterator[LogicalWrite]:
+        self._stand(rows)
         for row in rows:
             assert row.start_ms is not None  # checked when the row was placed
             before, self._before = self._before, row
             if before is not None:
                 yield from self._between(before, row)
             yield LogicalWrite(row.key, row.stored, row.start_ms)
-            if row.end_ms is not None:
-                self._happened(row.key, row.end_ms)
 
     def last_writes(self) -> Iterator[LogicalWrite]:
         if self._before is not None:
@@ -189,11 +188,3 @@ class _Versions(_Entries):
 def _end_of(row: PlacedRow) -> Iterator[LogicalWrite]:
     if row.end_ms is not None:
         yield LogicalWrite(row.key, None, row.end_ms)
-
-
-_ENTRIES: Final[dict[StoreKind, Callable[[StoreSpec], _Entries]]] = {
-    StoreKind.KEY_VALUE: _Entries,
-    StoreKind.WINDOW: _Windows,
-    StoreKind.SESSION: _Sessions,
-    StoreKind.VERSIONED: _Versions,
-}

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
 from statestore.bytestore.kinds.kind_names import Kind
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.stores.supplier import default_segment_interval_ms
@@ -193,7 +193,7 @@ class _Options:
         window_size_ms = self.number("windowSizeMs")
         needed = {"retentionMs": (kind.is_segmented, retention_ms)}
         needed["segmentIntervalMs"] = (kind.is_segmented, interval_ms)
-        needed["windowSizeMs"] = (kind is StoreKind.WINDOW, window_size_ms)
+        needed["windowSizeMs"] = (kind.has_windows, window_size_ms)
         for option, (has_it, value) in needed.items():
             if has_it and value is None:
                 raise DataSourceOptionError(option, f"is missing; a store of the kind {kind_name} has it")

@@ -15,16 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import InputSchemaError, StateRowError
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.format.partitioner import partition_column
-from statestore.format.window_key import MAX_TIME_MS
+from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.spark.datasource.store_columns import ENTRY_FIELDS
 from statestore.spark.schema import HEADERS, check_column_type
 
-UNKNOWN_TIMESTAMP_MS: Final = -1
-"""What values have that were upgraded from a format without timestamps."""
 PLACED: Final = pa.schema([pa.field("shard", pa.int32()), pa.field("store", pa.string()), *ENTRY_FIELDS])
 PLACED_SCHEMA: Final = (
     "shard int, store string, key binary, value binary, timestamp_ms long, "
@@ -52,8 +51,7 @@ def check_row_columns(schema: StructType, stores: Sequence[StoreSpec], shard_by:
         needed.add("shard")
     for spec in stores:
         needed |= {"timestamp_ms"} if spec.format.has_timestamp else set()
-        needed |= {"start_ms"} if spec.kind.is_segmented else set()
-        needed |= {"end_ms"} if spec.kind in (StoreKind.SESSION, StoreKind.VERSIONED) else set()
+        needed |= set(LAYOUTS[spec.kind].row_columns)
     for name in sorted(needed):
         if name not in schema.names:
             raise InputSchemaError(name, f"is missing; a state of these stores is made of {sorted(needed)}")
@@ -122,22 +120,14 @@ def _check_entries(spec: StoreSpec, rows: pa.RecordBatch) -> None:
         some = pc.fill_null(pc.greater(pc.list_value_length(rows.column("headers")), 0), False)
         _refuse_no_room(spec, "headers", rows, some)
     starts_ms, ends_ms = rows.column("start_ms"), rows.column("end_ms")
-    if spec.kind is StoreKind.KEY_VALUE:
+    if not spec.kind.is_segmented:
         _refuse_no_room(spec, "start_ms", rows, pc.is_valid(starts_ms))
         _refuse_no_room(spec, "end_ms", rows, pc.is_valid(ends_ms))
         return
     negative = pc.fill_null(pc.less(starts_ms, 0), True)
     _refuse(spec.name, "start_ms", rows, negative, "has no start, or one before 1970")
-    if spec.kind is StoreKind.SESSION:
-        early = pc.fill_null(pc.less(ends_ms, starts_ms), True)
-        _refuse(spec.name, "end_ms", rows, early, "has no end, or ends before it starts")
-    elif spec.kind is StoreKind.VERSIONED:
-        _refuse(spec.name, "end_ms", rows, pc.less_equal(ends_ms, starts_ms), "is valid no longer when it begins to be")
-    else:
-        size_ms = spec.window_size_ms or 0
-        expected = pc.add(pc.min_element_wise(starts_ms, pa.scalar(MAX_TIME_MS - size_ms)), size_ms)
-        other = pc.not_equal(ends_ms, expected)
-        _refuse(spec.name, "end_ms", rows, other, f"does not end {size_ms} ms after its start, as windows here do")
+    unsound = layout_of(spec).unsound_ends(starts_ms, ends_ms)
+    _refuse(spec.name, "end_ms", rows, unsound.rows, unsound.problem)
 
 
 def _without_header_key(rows: pa.RecordBatch) -> pa.BooleanArray:

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError, ShardOverlapError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import claim_target
@@ -89,7 +90,7 @@ def write_initial_state(
     placed = rows.mapInArrow(RowPlacement(specs, shards, shard_by).__call__, PLACED_SCHEMA)
     # Partition n has shard n, so that each shard is written by one task.
     by_shard = placed.repartitionById(shards, "shard")
-    if any(spec.kind is StoreKind.VERSIONED for spec in specs):
+    if any(LAYOUTS[spec.kind].keeps_versions for spec in specs):
         by_shard = by_shard.sortWithinPartitions("store", "key", "start_ms")
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

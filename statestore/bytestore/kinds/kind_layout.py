@@ -1,0 +1,475 @@
+"""What a kind of store keeps where: one class for each `StoreKind`, and the table of them. The one owner.
+
+    plain key      the key that was put
+    logged key     as a changelog record has it: of a window or session with its times behind the plain key
+    physical key   as a store has it: the logged key, of a segmented store behind its segment's id
+
+An entry of a key-value, window or session store is one pair of the store's bytes. Versions are not: a key's latest one
+has a row of its own, and each segment has a row of all that ended in it. Whoever reads a store by `entries` or
+`entry_columns` need not know. A put is a logged key, a stored value, and of a version from when it is valid.
+
+To add a kind: its class here, and its row in LAYOUTS.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import ClassVar, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.bytestore.kinds.segments import (
+    LATEST_SEGMENT,
+    NO_STREAM_TIME,
+    SEGMENT_ID_SIZE,
+    is_latest_key,
+    segment_prefix,
+)
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.version_intervals import row_intervals
+from statestore.bytestore.protocol import ByteStore, Pair
+from statestore.format.binary_columns import Integers
+from statestore.format.session_key import SESSION_SUFFIX_SIZE, encode_session_key, split_session_key
+from statestore.format.time_key_columns import session_ends, session_times, window_starts
+from statestore.format.versioned_row import convert_latest_row, convert_segment_row
+from statestore.format.window_key import MAX_TIME_MS, WINDOW_SUFFIX_SIZE, encode_window_key, split_window_key
+
+Put: TypeAlias = tuple[bytes, "bytes | None", "int | None"]
+"""A logged key, the stored value (None is the tombstone of a version), and from when a version is valid, in ms."""
+EntryParts: TypeAlias = tuple[bytes, "int | None", "int | None", bytes]
+"""Plain key, start and end in ms, and stored value of an entry."""
+ConvertValue: TypeAlias = Callable[["bytes | None"], "bytes | None"]
+ConvertPair: TypeAlias = Callable[[bytes, bytes], bytes]
+Times: TypeAlias = tuple[int, int]
+"""Between which times something is, both inclusive."""
+
+_LOGGED_KEY: Final = itemgetter(0)
+_VALID_FROM_MS: Final = itemgetter(2)
+"""Of puts, which mostly are NamedTuples: these take two to five times as long to index or unpack."""
+_TIME_SIZE: Final = 8
+_NEGATIVE: Final = b"\x80"
+"""At and above it stand the bytes of negative times."""
+_ENTRY_TYPES: Final = {"key": pa.binary(), "start_ms": pa.int64(), "end_ms": pa.int64(), "stored": pa.binary()}
+
+
+class Place(NamedTuple):
+    """What a put says beside its value. Times are milliseconds since the epoch; None is what the kind does not have."""
+
+    key: bytes
+    """The plain key."""
+    start_ms: int | None
+    """Of the window or session, or from when the version is valid."""
+    end_ms: int | None
+    """Of the window, exclusive, or of the session, inclusive. A version's is not known from its put."""
+    sequence: int | None
+    """Tells the duplicates of a window apart."""
+
+
+class UnsoundEnds(NamedTuple):
+    """Which rows have an end that no entry of the kind has, and what to say of such a row, as in "it PROBLEM"."""
+
+    rows: pa.BooleanArray
+    problem: str
+
+
+class KindLayout(ABC):
+    """How a store of one kind lays out keys and entries. Made once for each store: see `layout_of`."""
+
+    suffix_size: ClassVar[int]
+    """How many bytes of times stand behind the plain key in a logged key."""
+    has_timed_keys: ClassVar[bool]
+    """Whether there are any."""
+    keeps_versions: ClassVar[bool]
+    """Whether what a put leaves depends on those before, and tombstones stay: entries stand in rows of versions."""
+    unended_segment: ClassVar[int | None]
+    """The id of the segment of entries that have no end yet; None if all have one."""
+    put_time_column: ClassVar[str | None]
+    """Which time of a put is that of `put_time_ms`: start_ms or end_ms; None for stores without time."""
+    segment_time_column: ClassVar[str | None]
+    """Which time of an entry says in what segment it stands: start_ms or end_ms; None for stores without segments."""
+    row_columns: ClassVar[tuple[str, ...]]
+    """The columns of times that rows must have of which such a store is made."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        self.spec = spec
+
+    # Keys
+
+    @abstractmethod
+    def split(self, key: bytes, valid_from_ms: int | None = None) -> Place:
+        """Return what a put with this logged key says. Raises FormatError if it is not the key of one."""
+
+    @abstractmethod
+    def join(
+        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
+    ) -> tuple[bytes, int | None]:
+        """Return logged key and, of a version, from when it is valid: what `split` takes apart.
+
+        What the kind does not have is left out of account, a missing `sequence` is 0. Raises ValueError for times that
+        are missing or that no entry can have.
+        """
+
+    def plain_keys(self, keys: list[bytes]) -> list[bytes]:
+        """Return the plain keys of logged ones, without a look at their times. Raises FormatError if one has none."""
+        return keys
+
+    @abstractmethod
+    def physical_key(self, key: bytes) -> bytes:
+        """Return where a store keeps the entry of a logged key. Raises FormatError if it is not the key of one.
+
+        Raises TypeError for a kind that keeps versions: these stand in rows, which depend on what was put before.
+        """
+
+    @abstractmethod
+    def physical_keys(self, keys: pa.BinaryArray) -> list[bytes]:
+        """Return `physical_key` of each key of a column."""
+
+    # Times
+
+    @abstractmethod
+    def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
+        """Return the time of a put, to which it brings the store's stream time; -1 for stores without time.
+
+        By it the entry of a window or session expires; a version does by when it ends. Raises FormatError if `key` is
+        not the logged key of one.
+        """
+
+    @abstractmethod
+    def latest_put_ms(self, puts: Sequence[Put]) -> int:
+        """Return the latest `put_time_ms` of one or more puts. Raises FormatError."""
+
+    def segment_times(self, starts_ms: Times, ends_ms: Times) -> Times:
+        """Return the times whose segments can hold entries with such starts and such ends."""
+        return ends_ms
+
+    # Entries
+
+    @abstractmethod
+    def entries(self, pairs: Iterable[Pair]) -> Iterator[EntryParts]:
+        """Yield the entries that pairs of a store's bytes hold, in their order; tombstones of versions are left out.
+
+        Raises FormatError for bytes that are not of the kind.
+        """
+
+    def entry_columns(self, pairs: Sequence[Pair]) -> dict[str, pa.Array]:
+        """Return `entries` as the columns key, start_ms, end_ms and stored."""
+        columns = list(zip(*self.entries(pairs), strict=True)) or [()] * len(_ENTRY_TYPES)
+        return {
+            name: pa.array(column, type_) for (name, type_), column in zip(_ENTRY_TYPES.items(), columns, strict=True)
+        }
+
+    @abstractmethod
+    def record_columns(
+        self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array
+    ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
+        """Return plain keys, starts and ends of changelog records with such logged keys and timestamps.
+
+        Raises FormatError for a key that is not of the kind.
+        """
+
+    def pairs_of_key(self, store: ByteStore, segment: bytes, key: bytes) -> Iterator[Pair]:
+        """Yield the pairs of one plain key whose physical keys begin with `segment`."""
+        physical_key = segment + key
+        value = store.get(physical_key)
+        if value is not None:
+            yield physical_key, value
+
+    @abstractmethod
+    def unsound_ends(self, starts_ms: pa.Int64Array, ends_ms: pa.Int64Array) -> UnsoundEnds:
+        """Return which rows' ends can't be those of entries; starts are 0 or later, where entries have one."""
+
+    @classmethod
+    def conversion(cls, convert_value: ConvertValue) -> ConvertPair:
+        """Return what converts the bytes under a physical key, whose values `convert_value` converts."""
+
+        def convert(key: bytes, stored: bytes) -> bytes:
+            converted = convert_value(stored)
+            assert converted is not None  # only None becomes None
+            return converted
+
+        return convert
+
+
+class _KeyValueLayout(KindLayout):
+    """physical key = logged key = plain key."""
+
+    suffix_size = 0
+    has_timed_keys = False
+    keeps_versions = False
+    unended_segment = None
+    put_time_column = None
+    segment_time_column = None
+    row_columns = ()
+
+    def split(self, key: bytes, valid_from_ms: int | None = None) -> Place:
+        return Place(key, None, None, None)
+
+    def join(
+        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
+    ) -> tuple[bytes, int | None]:
+        return key, None
+
+    def physical_key(self, key: bytes) -> bytes:
+        return key
+
+    def physical_keys(self, keys: pa.BinaryArray) -> list[bytes]:
+        found: list[bytes] = keys.to_pylist()
+        return found
+
+    def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
+        return NO_STREAM_TIME
+
+    def latest_put_ms(self, puts: Sequence[Put]) -> int:
+        return NO_STREAM_TIME
+
+    def entries(self, pairs: Iterable[Pair]) -> Iterator[EntryParts]:
+        for key, stored in pairs:
+            yield key, None, None, stored
+
+    def entry_columns(self, pairs: Sequence[Pair]) -> dict[str, pa.Array]:
+        keys, stored = zip(*pairs, strict=True) if pairs else ((), ())
+        none = pa.nulls(len(pairs), pa.int64())
+        columns = (pa.array(keys, pa.binary()), none, none, pa.array(stored, pa.binary()))
+        return dict(zip(_ENTRY_TYPES, columns, strict=True))
+
+    def record_columns(
+        self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array
+    ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
+        none = pa.nulls(len(keys), pa.int64())
+        return keys, none, none
+
+    def unsound_ends(self, starts_ms: pa.Int64Array, ends_ms: pa.Int64Array) -> UnsoundEnds:
+        return UnsoundEnds(pc.is_valid(ends_ms), "has an end, where there are no times")
+
+
+class _TimedKeyLayout(KindLayout):
+    """physical key = segment id, plain key, times; the first time says which segment, and when the entry expires."""
+
+    has_timed_keys = True
+    keeps_versions = False
+    unended_segment = None
+
+    def __init__(self, spec: StoreSpec) -> None:
+        super().__init__(spec)
+        _, self._interval_ms = spec.retention
+
+    @abstractmethod
+    def _put_times(self, keys: pa.BinaryArray) -> Integers:
+        """Return `put_time_ms` of each logged key of a column."""
+
+    @abstractmethod
+    def _times(self, keys: pa.BinaryArray) -> tuple[pa.Int64Array, pa.Int64Array]:
+        """Return the start and the end in each logged key of a column."""
+
+    def plain_keys(self, keys: list[bytes]) -> list[bytes]:
+        size = self.suffix_size
+        if min(map(len, keys), default=size) < size:
+            for key in keys:
+                self.split(key)
+        return [key[:-size] for key in keys]
+
+    def physical_key(self, key: bytes) -> bytes:
+        return segment_prefix(self.put_time_ms(key) // self._interval_ms) + key
+
+    def physical_keys(self, keys: pa.BinaryArray) -> list[bytes]:
+        ids = (self._put_times(keys) // self._interval_ms).tolist()
+        prefixes = {segment_id: segment_prefix(segment_id) for segment_id in set(ids)}
+        return [prefixes[segment_id] + key for segment_id, key in zip(ids, keys.to_pylist(), strict=True)]
+
+    def latest_put_ms(self, puts: Sequence[Put]) -> int:
+        # Times are big-endian, so their bytes are in their order. To split every key would cost more than all the rest.
+        place = slice(-self.suffix_size, _TIME_SIZE - self.suffix_size)
+        times = [key[place] for key in map(_LOGGED_KEY, puts)]
+        latest = max(times)
+        if min(map(len, times)) < _TIME_SIZE or latest >= _NEGATIVE:
+            for put in puts:
+                self.split(put[0])
+        return int.from_bytes(latest, "big")
+
+    def entry_columns(self, pairs: Sequence[Pair]) -> dict[str, pa.Array]:
+        keys = pa.array([key[SEGMENT_ID_SIZE:] for key, _ in pairs], pa.binary())
+        columns = (*self._places(keys), pa.array([stored for _, stored in pairs], pa.binary()))
+        return dict(zip(_ENTRY_TYPES, columns, strict=True))
+
+    def record_columns(
+        self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array
+    ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
+        return self._places(keys)
+
+    def _places(self, keys: pa.BinaryArray) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
+        times_ms = self._times(keys)
+        return pc.binary_slice(keys, 0, -self.suffix_size), *times_ms
+
+    def pairs_of_key(self, store: ByteStore, segment: bytes, key: bytes) -> Iterator[Pair]:
+        # Between the first and the last time of a key, longer keys may stand, too.
+        start = segment + key
+        size = len(start) + self.suffix_size
+        for pair in store.range(start, start + b"\xff" * self.suffix_size):
+            if len(pair[0]) == size:
+                yield pair
+
+
+class _WindowLayout(_TimedKeyLayout):
+    """logged key = plain key, start, sequence number; the end is the start plus the store's window size."""
+
+    suffix_size = WINDOW_SUFFIX_SIZE
+    put_time_column = "start_ms"
+    segment_time_column = "start_ms"
+    row_columns = ("start_ms",)
+
+    def __init__(self, spec: StoreSpec) -> None:
+        super().__init__(spec)
+        assert spec.window_size_ms is not None  # checked when the spec was made
+        self._size_ms = spec.window_size_ms
+
+    def split(self, key: bytes, valid_from_ms: int | None = None) -> Place:
+        plain, start_ms, sequence = split_window_key(key)
+        return Place(plain, start_ms, min(start_ms + self._size_ms, MAX_TIME_MS), sequence)
+
+    def join(
+        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
+    ) -> tuple[bytes, int | None]:
+        if start_ms is None:
+            raise _lacks("start_ms")
+        return encode_window_key(key, start_ms, sequence or 0), None
+
+    def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
+        return split_window_key(key)[1]
+
+    def segment_times(self, starts_ms: Times, ends_ms: Times) -> Times:
+        # One that would end after the last time of all ends there.
+        return max(starts_ms[0], ends_ms[0] - self._size_ms), min(starts_ms[1], ends_ms[1])
+
+    def entries(self, pairs: Iterable[Pair]) -> Iterator[EntryParts]:
+        for key, stored in pairs:
+            plain, start_ms, _ = split_window_key(key[SEGMENT_ID_SIZE:])
+            yield plain, start_ms, min(start_ms + self._size_ms, MAX_TIME_MS), stored
+
+    def _put_times(self, keys: pa.BinaryArray) -> Integers:
+        return window_starts(keys)
+
+    def _times(self, keys: pa.BinaryArray) -> tuple[pa.Int64Array, pa.Int64Array]:
+        starts_ms = pa.array(window_starts(keys), pa.int64())
+        return starts_ms, self._ends(starts_ms)
+
+    def _ends(self, starts_ms: pa.Int64Array) -> pa.Int64Array:
+        return pc.add(pc.min_element_wise(starts_ms, pa.scalar(MAX_TIME_MS - self._size_ms)), self._size_ms)
+
+    def unsound_ends(self, starts_ms: pa.Int64Array, ends_ms: pa.Int64Array) -> UnsoundEnds:
+        problem = f"does not end {self._size_ms} ms after its start, as windows here do"
+        return UnsoundEnds(pc.not_equal(ends_ms, self._ends(starts_ms)), problem)
+
+
+class _SessionLayout(_TimedKeyLayout):
+    """logged key = plain key, end, start."""
+
+    suffix_size = SESSION_SUFFIX_SIZE
+    put_time_column = "end_ms"
+    segment_time_column = "end_ms"
+    row_columns = ("start_ms", "end_ms")
+
+    def split(self, key: bytes, valid_from_ms: int | None = None) -> Place:
+        return Place(*split_session_key(key), None)
+
+    def join(
+        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
+    ) -> tuple[bytes, int | None]:
+        if start_ms is None or end_ms is None:
+            raise _lacks("start_ms" if start_ms is None else "end_ms")
+        return encode_session_key(key, start_ms, end_ms), None
+
+    def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
+        return split_session_key(key)[2]
+
+    def entries(self, pairs: Iterable[Pair]) -> Iterator[EntryParts]:
+        for key, stored in pairs:
+            yield *split_session_key(key[SEGMENT_ID_SIZE:]), stored
+
+    def _put_times(self, keys: pa.BinaryArray) -> Integers:
+        return session_ends(keys)
+
+    def _times(self, keys: pa.BinaryArray) -> tuple[pa.Int64Array, pa.Int64Array]:
+        starts_ms, ends_ms = session_times(keys)
+        return pa.array(starts_ms, pa.int64()), pa.array(ends_ms, pa.int64())
+
+    def unsound_ends(self, starts_ms: pa.Int64Array, ends_ms: pa.Int64Array) -> UnsoundEnds:
+        early = pc.fill_null(pc.less(ends_ms, starts_ms), True)
+        return UnsoundEnds(early, "has no end, or ends before it starts")
+
+
+class _VersionedLayout(KindLayout):
+    """logged key = plain key; a row of bytes holds the latest version of a key, or all that ended in a segment."""
+
+    suffix_size = 0
+    has_timed_keys = False
+    keeps_versions = True
+    unended_segment = LATEST_SEGMENT
+    put_time_column = "start_ms"
+    segment_time_column = "end_ms"
+    row_columns = ("start_ms", "end_ms")
+
+    def split(self, key: bytes, valid_from_ms: int | None = None) -> Place:
+        return Place(key, valid_from_ms, None, None)
+
+    def join(
+        self, key: bytes, start_ms: int | None, end_ms: int | None, sequence: int | None = None
+    ) -> tuple[bytes, int | None]:
+        if start_ms is None:
+            raise _lacks("start_ms")
+        if start_ms < 0:
+            raise ValueError(f"it is valid from {start_ms}")
+        return key, start_ms
+
+    def physical_key(self, key: bytes) -> bytes:
+        raise TypeError("versions stand in rows, and no put has a place of its own")
+
+    def physical_keys(self, keys: pa.BinaryArray) -> list[bytes]:
+        return [self.physical_key(key) for key in keys.to_pylist()]
+
+    def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
+        assert valid_from_ms is not None  # every put of a version has it
+        return valid_from_ms
+
+    def latest_put_ms(self, puts: Sequence[Put]) -> int:
+        latest_ms: int = max(map(_VALID_FROM_MS, puts))
+        return latest_ms
+
+    def entries(self, pairs: Iterable[Pair]) -> Iterator[EntryParts]:
+        for key, row in pairs:
+            plain = key[SEGMENT_ID_SIZE:]
+            for valid_from_ms, valid_to_ms, stored in row_intervals(key, row):
+                if stored is not None:
+                    yield plain, valid_from_ms, valid_to_ms, stored
+
+    def record_columns(
+        self, keys: pa.BinaryArray, timestamps_ms: pa.Int64Array
+    ) -> tuple[pa.BinaryArray, pa.Int64Array, pa.Int64Array]:
+        return keys, timestamps_ms, pa.nulls(len(keys), pa.int64())
+
+    def unsound_ends(self, starts_ms: pa.Int64Array, ends_ms: pa.Int64Array) -> UnsoundEnds:
+        return UnsoundEnds(pc.less_equal(ends_ms, starts_ms), "is valid no longer when it begins to be")
+
+    @classmethod
+    def conversion(cls, convert_value: ConvertValue) -> ConvertPair:
+        return lambda key, row: (convert_latest_row if is_latest_key(key) else convert_segment_row)(row, convert_value)
+
+
+LAYOUTS: Final[dict[StoreKind, type[KindLayout]]] = {
+    StoreKind.KEY_VALUE: _KeyValueLayout,
+    StoreKind.WINDOW: _WindowLayout,
+    StoreKind.SESSION: _SessionLayout,
+    StoreKind.VERSIONED: _VersionedLayout,
+}
+"""What says how each kind is laid out, for what depends on the kind alone."""
+
+
+def layout_of(spec: StoreSpec) -> KindLayout:
+    """Return how a store is laid out. Raises KeyError for a kind that is not in the table."""
+    return LAYOUTS[spec.kind](spec)
+
+
+def _lacks(name: str) -> ValueError:
+    return ValueError(f"it has no {name}")

@@ -1,0 +1,65 @@
+"""What depends on a store's kind is looked up in a table that has every kind, and not told by comparing with one."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from statestore.bytestore.kinds.families import FAMILIES
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout
+from statestore.bytestore.kinds.store_spec import StoreKind
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for folder in ("statestore", "upgrade_tools") for path in (ROOT / folder).rglob("*.py"))
+MAY_COMPARE = {
+    "statestore/stores/builder.py": "what layers a typed store may have",
+    "statestore/stores/supplier.py": "Kafka's segment intervals",
+    "statestore/operators/record_keys.py": "how the library makes the stores of expiry times",
+}
+"""Where it is asked what a store is, not what its keys look like."""
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def is_kind(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "StoreKind"
+
+
+def trees() -> Iterator[tuple[str, ast.AST]]:
+    return ((name(path), ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
+
+
+def comparisons(tree: ast.AST) -> list[int]:
+    """Return the lines in which a member of StoreKind is compared, is matched, or is listed with others for that."""
+    telling = ast.Compare | ast.Tuple | ast.List | ast.Set | ast.MatchValue
+    nodes = [node for node in ast.walk(tree) if isinstance(node, telling)]
+    return [node.lineno for node in nodes if any(is_kind(child) for child in ast.iter_child_nodes(node))]
+
+
+def tables(tree: ast.AST) -> list[tuple[int, set[str]]]:
+    """Return line and kinds of each table by kind."""
+    dicts = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+    found = [node for node in dicts if any(key is not None and is_kind(key) for key in node.keys)]
+    return [(node.lineno, {key.attr for key in node.keys if isinstance(key, ast.Attribute)}) for node in found]
+
+
+def test_no_reader_tells_a_layout_by_comparing_kinds() -> None:
+    found = {where: lines for where, tree in trees() if (lines := comparisons(tree))}
+    assert found.keys() == MAY_COMPARE.keys(), found
+
+
+def test_every_table_by_kind_has_every_kind() -> None:
+    found = {f"{where}:{line}": kinds for where, tree in trees() for line, kinds in tables(tree)}
+    assert len(found) > 3
+    every = {kind.name for kind in StoreKind}
+    assert {where: every - kinds for where, kinds in found.items() if kinds != every} == {}
+
+
+def test_every_kind_says_all_of_its_layout() -> None:
+    assert LAYOUTS.keys() == FAMILIES.keys() == set(StoreKind)
+    facts = {fact for fact, type_ in KindLayout.__annotations__.items() if "ClassVar" in type_}
+    assert facts
+    for kind, layout in LAYOUTS.items():
+        assert not {fact for fact in facts if not hasattr(layout, fact)}, kind
+        assert not layout.__abstractmethods__
