@@ -20,7 +20,7 @@ from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.routing import routing_numbers
-from statestore.recovery.metadata.state_metadata import StateMetadata, new_state_id, settle_metadata
+from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, new_state_id, settle_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.spark.blobs import BLOB
@@ -37,7 +37,6 @@ _DRIVERS = {
     "transform_with_state": through_transform_with_state,
     "apply_in_pandas_with_state": through_apply_in_pandas_with_state,
 }
-_PLACEMENTS = ("key", "partition")
 _RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULT_INPUT_MEMORY_BYTES = 256 << 20
@@ -101,7 +100,7 @@ def stateful(
     errors reach the driver in the text of Spark's StreamingQueryException.
     """
     _check_choice("via", via, tuple(_DRIVERS))
-    _check_choice("shard_by", shard_by, _PLACEMENTS)
+    _check_choice("shard_by", shard_by, tuple(ShardBy))
     _check_choice("on_deserialization_error", on_deserialization_error, tuple(e.value for e in OnDeserializationError))
     if not isinstance(shards, int) or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")

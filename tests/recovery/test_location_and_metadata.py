@@ -102,6 +102,14 @@ def test_a_changed_topology_is_refused_until_it_is_accepted(location: DurableLoc
     assert accepted == replace(changed, generation=1) == read_metadata(location)
 
 
+def test_metadata_with_another_placement_is_not_readable() -> None:
+    recorded = ASKED.to_json()
+    assert StateMetadata.from_json(recorded.encode(), "x") == ASKED
+    for placement in ('"name"', "null", '["key"]'):
+        with pytest.raises(DurableFileCorruptedError, match="not readable state metadata"):
+            StateMetadata.from_json(recorded.replace('"key"', placement).encode(), "x")
+
+
 @pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"format":2}', b"\xff", b'{"format":1,"shards":"x"}'])
 def test_unreadable_metadata_is_named(location: DurableLocation, text: bytes) -> None:
     location.write(METADATA_NAME, text)

@@ -175,13 +175,13 @@ def run_in_spark(spark: SparkSession, servers: str, home: Path, made: dict[str, 
 
 
 def test_spark_goes_on_with_what_kafka_streams_had(journey: Journey) -> None:
-    assert journey.made["stores"] == {
-        "totals": {"kind": "headers-kv", "records": LEG},
-        "windows": {"kind": "headers-window", "records": LEG},
-        "sessions": {"kind": "headers-session", "records": LEG},
-        "counts": {"kind": "ts-kv", "records": LEG},
-        "versions": {"kind": "versioned", "records": LEG},
-    }
+    assert journey.made["stores"] == [
+        {"name": "totals", "kind": "headers-kv", "records": LEG},
+        {"name": "windows", "kind": "headers-window", "records": LEG},
+        {"name": "sessions", "kind": "headers-session", "records": LEG},
+        {"name": "counts", "kind": "ts-kv", "records": LEG},
+        {"name": "versions", "kind": "versioned", "records": LEG},
+    ]
     assert sum(journey.committed_at_first.values()) == LEG
     assert json.loads(str(journey.made["startingOffsets"])) == {TOPIC: by_name(journey.committed_at_first)}
     assert journey.in_spark == Model.of(journey.amounts[: 2 * LEG])

@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 from kafka_streams_golden import Fixture
 from upgrade_tools.cli import main
+
+KEYED_BY_DATA: Final = ("changelogs", "position")
+"""Fields whose objects have topics and partitions for names."""
+
+
+def document_in(printed: str) -> Any:
+    """The one JSON document that a command printed; its fields are named in one style."""
+    document = json.loads(printed)
+    assert misnamed(document) == []
+    return document
+
+
+def misnamed(document: Any) -> list[str]:
+    """The fields of a document whose names are not camelCase."""
+    if isinstance(document, list):
+        return [name for each in document for name in misnamed(each)]
+    if not isinstance(document, dict):
+        return []
+    wrong = [name for name in document if not re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", name)]
+    return wrong + [n for name, field in document.items() if name not in KEYED_BY_DATA for n in misnamed(field)]
 
 
 class Ended(NamedTuple):
@@ -23,7 +44,7 @@ class Ended(NamedTuple):
     @property
     def document(self) -> Any:
         """What it printed, which must be one JSON document."""
-        return json.loads(self.out)
+        return document_in(self.out)
 
     @property
     def lines(self) -> list[str]:

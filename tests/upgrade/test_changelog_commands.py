@@ -18,6 +18,7 @@ from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import MARKER_NAME
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tool_runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
 
@@ -30,7 +31,7 @@ WINDOW = "s:window:window-size-ms=10000,retention-ms=120000"
 def scanned(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) -> list[dict[str, Any]]:
     capsys.readouterr()
     assert main(["scan", "--json", str(directory), *options]) == 0
-    entries: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["entries"]
+    entries: list[dict[str, Any]] = document_in(capsys.readouterr().out)["entries"]
     return entries
 
 
@@ -42,8 +43,8 @@ def test_what_was_committed_is_restored_and_what_was_aborted_is_not(
     application.send(topic, [Message(b"a", b"aborted")], ended="abort")
     application.send(topic, [Message(b"b", None), Message(b"c", b"", 13)])
     assert application.restore("s:headers-kv", options=["--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made["stores"] == {"s": {"kind": "headers-kv", "records": 4}}
+    made = document_in(capsys.readouterr().out)
+    assert made["stores"] == [{"name": "s", "kind": "headers-kv", "records": 4}]
     assert scanned(capsys, application.target / "0_0") == [
         {"key": b"a".hex(), "value": b"1".hex(), "timestamp": 11, "headers": [["h", None]]},
         {"key": b"c".hex(), "value": "", "timestamp": 13, "headers": []},

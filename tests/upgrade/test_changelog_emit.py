@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ from statestore.format.header_bytes import parse_headers
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.changelog import ChangelogRecord
+from tool_runs import document_in
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 from upgrade_tools.changelogs.restoring import restore_task_directory
 from upgrade_tools.changelogs.topic_setup import existing_topic
@@ -201,7 +201,7 @@ def test_all_stores_are_written_or_none(
     # The tasks that are here need not be all.
     assert refused(third.emit(application.target), ExitCode.USAGE, "how many partitions", "--partitions")
     assert third.emit(application.target, "--partitions", "1", "--json") == 0
-    written = {name: store["written"] for name, store in json.loads(capsys.readouterr().out)["stores"].items()}
+    written = {store["name"]: store["written"] for store in document_in(capsys.readouterr().out)["stores"]}
     assert written == {"totals": 1, "windows": 1}
     assert third.log(f"{third.name}-totals-changelog", "headers-kv") == [(b"k", b"1", 11, [("h", None)])]
     assert third.log(f"{third.name}-windows-changelog", "headers-window") == [(window, b"2", 22, [])]
@@ -259,6 +259,6 @@ def test_a_directory_that_was_not_closed_cleanly_is_named(
         raise InterruptedError
     assert application.emit(task, "--partitions", "1", "--json") == 0
     said = capsys.readouterr()
-    (note,) = json.loads(said.out)["notes"]
+    (note,) = document_in(said.out)["notes"]
     assert "store store of task 0 was not closed cleanly" in note
     assert note in said.err

@@ -1,6 +1,5 @@
 """`diff`, and `verify` of two states: entry by entry, whatever their layouts, formats and numbers of parts."""
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +21,7 @@ from statestore.recovery.making.logical_writes import logical_writes
 from statestore.recovery.making.new_state import claim_target
 from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
-from tool_runs import Tools, everything_below, kind_options
+from tool_runs import Tools, document_in, everything_below, kind_options
 from upgrade_tools.states import StateOptions, open_state
 from upgrade_tools.states.state import durable_spec
 
@@ -56,7 +55,7 @@ def test_what_differs_is_printed(tmp_path: Path, tools: Tools) -> None:
         "+ store  new  -> 5  timestamp 5",
     ]
     assert tools("diff", "--limit", "2", first, other).lines == ended.lines[:2]
-    documents = [json.loads(line) for line in tools("diff", "--json", first, other).lines]
+    documents = [document_in(line) for line in tools("diff", "--json", first, other).lines]
     assert [(d["key"], d["in"], d["changed"]) for d in documents] == [
         (b"a".hex(), "both", ["value", "timestamp", "headers"]),
         (b"b".hex(), "both", ["headers"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from statestore.bytestore.kinds.kind_names import Kind
 from statestore.errors import StoreFormatError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tool_runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, downgrade, migrate
@@ -101,8 +101,8 @@ def test_a_store_of_a_location_loses_its_headers_in_a_new_one(
     command = ["downgrade", source, target, "--pointers", f"{states.home}/pointers", "--json"]
     command += ["--store", "headed-versions", "--store", "sessions"]
     assert main([*command, "--to", "plain"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert {store["store"]: (store["from"], store["to"]) for store in report["stores"]} == {
+    report = document_in(capsys.readouterr().out)
+    assert {store["name"]: (store["from"], store["to"]) for store in report["stores"]} == {
         "headed-versions": ("headers-versioned", "versioned"),
         "sessions": ("headers-session", "session"),
     }

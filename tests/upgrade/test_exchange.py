@@ -24,6 +24,7 @@ from statestore.format.window_key import encode_window_key, split_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tool_runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.errors import RowFileExistsError
 from upgrade_tools.rows import files as row_files
@@ -121,7 +122,7 @@ def test_what_has_expired_is_left_out(
         assert main(["export", str(with_expired), str(file), *of_store]) == 0
         capsys.readouterr()
         assert main(["import", str(file), str(made), *placed, "--json"]) == 0
-        left[store] = json.loads(capsys.readouterr().out)["expired"]
+        left[store] = document_in(capsys.readouterr().out)["expired"]
     expected = [2 * INTERVAL_MS, 3 * INTERVAL_MS, 4 * INTERVAL_MS]
     windows = [split_window_key(write.key)[1] for _, _, write in writes_of(open_state(str(tmp_path / "windows")))]
     sessions = [split_session_key(write.key)[2] for _, _, write in writes_of(open_state(str(tmp_path / "sessions")))]
@@ -202,18 +203,19 @@ def test_a_file_is_there_once_it_is_whole(states: States, capsys: pytest.Capture
 
 def test_results_as_json(states: States, capsys: pytest.CaptureFixture[str]) -> None:
     file = exported(states, "rows.parquet", "--store", "headed", "--json")
-    assert json.loads(capsys.readouterr().out) == {
+    assert document_in(capsys.readouterr().out) == {
         "path": str(file),
-        "rows": {"headed": len(KEYS)},
+        "stores": [{"name": "headed", "rows": len(KEYS)}],
+        "rows": len(KEYS),
         "parts": 3,
-        "state_id": None,
+        "stateId": None,
         "expired": 0,
         "notes": [],
     }
     assert main(["import", str(file), str(states.home / "new"), "--json"]) == 0
     metadata = read_metadata(DurableLocation(states.home / "new"))
     assert metadata is not None
-    assert json.loads(capsys.readouterr().out)["state_id"] == metadata.state_id
+    assert document_in(capsys.readouterr().out)["stateId"] == metadata.state_id
 
 
 def _lines(change: Callable[[list[str]], None]) -> Callable[[Path], None]:

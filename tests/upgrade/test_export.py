@@ -1,6 +1,5 @@
 """`export`: who has the file in the end, and what is said of what was read."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
+from tool_runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.errors import RowFileExistsError
 from upgrade_tools.rows.files import FileFormat, RowFileHead, read_rows, write_rows
@@ -43,7 +43,7 @@ def test_a_store_that_was_not_closed_cleanly_is_named(tmp_path: Path, capsys: py
         task.open_store(spec).put(b"k", bytes(9))
         raise KeyboardInterrupt  # what an exception leaves does not count as closed
     assert main(["export", str(tmp_path / "shop/0_0"), str(tmp_path / "rows.jsonl"), "--json"]) == 0
-    (note,) = json.loads(capsys.readouterr().out)["notes"]
+    (note,) = document_in(capsys.readouterr().out)["notes"]
     assert "store totals of part 0 was not closed cleanly" in note
     assert main(["export", str(tmp_path / "shop/0_0"), str(tmp_path / "again.jsonl")]) == 0
     assert f"note: {note}" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tool_runs import document_in
 from upgrade_tools.cli import main
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
@@ -62,7 +63,7 @@ def test_garbage_is_listed_with_reasons_and_removed_only_if_asked_to(
     assert "no retained version needs deltas up to" in out
     assert "nothing was, give --remove" in out
     assert main([*arguments, "--retained-versions", "5", "--remove", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = document_in(capsys.readouterr().out)
     assert document["removed"]
     assert {file["name"] for file in document["files"]} == before - files(shard)
     assert document["sizeBytes"] == sum(file["sizeBytes"] for file in document["files"])

@@ -1,5 +1,6 @@
 """The commands `inspect` and `inspect-delta`: what there is, told by files that were really written."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -219,3 +220,15 @@ def test_a_delta_in_the_root_is_not_looked_for_here(
     assert tools("inspect-delta", delta.name).code == 0
     ended = tools("inspect-delta", f"/{delta.name}")
     assert (ended.code, f"file:///{delta.name}: is missing" in ended.err) == (5, True)
+
+
+@pytest.mark.parametrize("name", ["red\x1b[31m", "two\nlines", "bell\x07"])
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_names_do_nothing_to_a_terminal(tmp_path: Path, tools: Tools, name: str, command: str) -> None:
+    home = tmp_path / name
+    task = load_fixture("headers-kv").unpack(home)
+    said = tools(command, task)
+    assert (said.code, name in said.out, ascii(name)[1:-1] in said.out) == (0, False, True)
+    shutil.rmtree(task)
+    refused = tools(command, task)
+    assert (refused.code, refused.err.count("\n"), ascii(name)[1:-1] in refused.err) == (4, 1, True)

@@ -15,6 +15,7 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
+from tool_runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.states import StateOptions
@@ -28,8 +29,8 @@ def task(tmp_path: Path) -> Path:
 
 def test_json_is_one_document_on_stdout(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["migrate", str(task), "--to", "headers", "--json"]) == ExitCode.OK
-    document = json.loads(capsys.readouterr().out)
-    assert document["stores"] == [{"store": "store", "from": "ts-kv", "to": "headers-kv", "entries": 7}]
+    document = document_in(capsys.readouterr().out)
+    assert document["stores"] == [{"name": "store", "from": "ts-kv", "to": "headers-kv", "entries": 7}]
     assert document["backups"] == [f"{task}.before-migration"]
     assert (document["layout"], document["parts"], document["entries"]) == ("kafka-streams", [0], 7)
     assert document["dryRun"] is False
@@ -43,7 +44,7 @@ def test_a_dry_run_counts_and_writes_nothing(
     target = tmp_path / "target" / "0_0"
     command = ["migrate", str(task), str(target), "--to", "headers", "--layout", layout, "--dry-run", "--json"]
     assert main(command) == ExitCode.OK
-    document = json.loads(capsys.readouterr().out)
+    document = document_in(capsys.readouterr().out)
     assert document["dryRun"] is True
     assert document["stores"][0]["entries"] == 7
     entries = load_fixture("ts-kv").logical["entries"]
@@ -99,7 +100,7 @@ def test_a_store_that_was_not_closed_cleanly_is_named(
         assert main(command) == ExitCode.OK
         assert "store store of task 0 was not closed cleanly" in "".join(capsys.readouterr())
     assert main(["migrate", str(task), "--to", "headers", "--json"]) == ExitCode.OK
-    document = json.loads(capsys.readouterr().out)
+    document = document_in(capsys.readouterr().out)
     assert document["entries"] == 8
     assert "was not closed cleanly" in document["notes"][0]
     with TaskDirectory(task, "golden") as opened:

@@ -10,6 +10,7 @@ from kafka_streams_golden import load_fixture
 from rescaling import KEYS, States, every_kind
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata, settle_metadata
+from tool_runs import document_in
 from upgrade_tools.cli import main
 
 
@@ -114,9 +115,9 @@ def test_what_a_tool_has_made_needs_no_pointers(tmp_path: Path, capsys: pytest.C
     assert main(["migrate", str(task), str(made), "--layout", "location", "--kind", "headers-kv"]) == 0
     capsys.readouterr()
     assert main(["gc", str(made), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"path": str(made), "removed": False, "sizeBytes": 0, "files": []}
+    assert document_in(capsys.readouterr().out) == {"path": str(made), "removed": False, "sizeBytes": 0, "files": []}
     assert main(["rescale", str(made), str(rescaled), "--shards", "2", "--trust-keys", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = document_in(capsys.readouterr().out)
     (store,) = document["stores"]
     assert (document["source"], document["target"]) == (str(made), str(rescaled))
     assert (document["fromShards"], document["shards"], len(store["entries"])) == (1, 2, 2)

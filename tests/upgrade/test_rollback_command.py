@@ -1,6 +1,5 @@
 """The command `rollback`: the state of an earlier batch as a new state, the old one unchanged."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from rescaling import KEYS, States, every_kind
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tool_runs import document_in
 from upgrade_tools.cli import main
 
 
@@ -37,9 +37,9 @@ def test_the_state_is_that_of_the_earlier_batch(states: States, capsys: pytest.C
     assert not (states.home / "new").exists()
     assert main([*command, "--json"]) == 0
     made = states.opened()
-    document = json.loads(capsys.readouterr().out)
+    document = document_in(capsys.readouterr().out)
     assert (document["stateId"], document["fromShards"], document["shards"]) == (made.metadata.state_id, 3, 3)
-    assert {store["store"]: sum(store["entries"]) for store in document["stores"]}["plain"] == len(KEYS)
+    assert {store["name"]: sum(store["entries"]) for store in document["stores"]}["plain"] == len(KEYS)
     assert made.contents() == then
     assert states.contents() == now, "the old state is as it was"
     metadata = read_metadata(DurableLocation(states.home / "new"))

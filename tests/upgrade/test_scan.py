@@ -17,7 +17,7 @@ from shards import TOTALS, Shard, stored
 from statestore import Headers, ValueTimestampHeaders
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
-from tool_runs import Tools, everything_below, kind_options
+from tool_runs import Tools, document_in, everything_below, kind_options
 
 Entry = dict[str, Any]
 
@@ -271,6 +271,6 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
 
 def test_the_document_is_one_however_many_parts_there_are(states: States, tools: Tools) -> None:
     location = [states.home / "old", "--pointers", states.home / "pointers"]
-    document = json.loads(tools("scan", "--json", "--store", "rates", *location).out)
+    document = document_in(tools("scan", "--json", "--store", "rates", *location).out)
     assert document == {"kind": "kv", "store": "rates", "entries": document["entries"]}
     assert {entry["key"] for entry in document["entries"]} == {b"rate".hex()}

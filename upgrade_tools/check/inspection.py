@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
 from statestore.bytestore.kafka_streams.task_contents import RecordedOffsets, recorded_offsets
-from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import DirectoryDamagedError, FormatError
 from statestore.format.position import Position, merge_positions
+from statestore.recovery.local.marker import LocalMarker
+from statestore.recovery.metadata.state_metadata import StateMetadata
 from upgrade_tools.check.family_figures import FamilyFigures
 from upgrade_tools.errors import StoreNotFoundError, StoreUndecodableError
 from upgrade_tools.location.files import ShardFiles, shard_files
@@ -40,11 +41,6 @@ class PartOffsets:
         if found.is_closed is not None:
             self.is_closed = found.is_closed and self.is_closed is not False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as in the document of `inspect`."""
-        position = {topic: {str(p): offset for p, offset in sorted(at.items())} for topic, at in self.position.items()}
-        return {"changelogs": self.changelogs, "position": position, "closedCleanly": self.is_closed}
-
 
 @dataclass
 class StoreInspection:
@@ -68,22 +64,6 @@ class StoreInspection:
         newest = self.newest_family
         return sum(figures.entries for name, figures in self.families.items() if name != newest)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as in the document of `inspect`."""
-        newest = self.newest_family
-        return {
-            "name": self.found.name,
-            "kinds": [kind.value for kind in self.found.kinds],
-            "recorded": _spec_json(self.found.recorded),
-            "sizeBytes": self.found.size_bytes,
-            "databases": self.found.databases,
-            "families": [_family_json(name, figures) for name, figures in self.families.items()],
-            "upgrade": None
-            if newest is None
-            else {"entries": self.families[newest].entries, "legacyEntries": self.legacy_entries},
-            "parts": [{"part": part, **offsets.to_json()} for part, offsets in sorted(self.offsets.items())],
-        }
-
 
 @dataclass
 class StateInspection:
@@ -93,21 +73,14 @@ class StateInspection:
     layout: Layout
     parts: tuple[int, ...]
     stores: list[StoreInspection]
-    facts: dict[str, Any]
-    """What is recorded of the whole: of a local copy its marker, of a state location its metadata."""
     shards: list[ShardFiles] = field(default_factory=list)
     """Of a state location."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document that `inspect --json` prints."""
-        return {
-            "path": self.path,
-            "layout": self.layout.name.lower().replace("_", "-"),
-            "parts": list(self.parts),
-            "stores": [store.to_json() for store in self.stores],
-            **self.facts,
-            **({"shardFiles": [shard.to_json() for shard in self.shards]} if self.shards else {}),
-        }
+    marker: LocalMarker | None = None
+    """Of a local copy."""
+    version: int | None = None
+    """That a local copy holds; None if that is not known."""
+    metadata: StateMetadata | None = None
+    """Of a state location."""
 
 
 def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], None]) -> StateInspection:
@@ -121,8 +94,11 @@ def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], 
     if state.options.store is not None and not chosen:
         raise StoreNotFoundError(state.path, store=state.options.store, known=[found.name for found in all_stores])
     stores = {found.name: StoreInspection(found, {}) for found in chosen}
-    report = StateInspection(state.path, state.layout, state.parts, list(stores.values()), _facts(state))
+    report = StateInspection(state.path, state.layout, state.parts, list(stores.values()))
+    if isinstance(state, CopyState):
+        report.marker, report.version = state.marker, state.version
     if isinstance(state, LocationState):
+        report.metadata = state.metadata
         report.shards = shard_files(state)
         if not state.knows_pointers:
             return report
@@ -186,40 +162,3 @@ def _recorded(offsets: ByteStore, where: str) -> RecordedOffsets:
 
 def _share(found: FoundStore, state: State, sample: int | None) -> int | None:
     return None if sample is None else max(1, sample // max(1, found.databases or len(state.parts)))
-
-
-def _facts(state: State) -> dict[str, Any]:
-    if isinstance(state, CopyState):
-        marker = state.marker
-        held = {"stateId": marker.state_id, "shard": marker.shard, "delta": marker.delta, "version": state.version}
-        return {"copy": held}
-    if isinstance(state, LocationState):
-        metadata = state.metadata
-        return {
-            "state": {
-                "stateId": metadata.state_id,
-                "shards": metadata.shards,
-                "shardBy": metadata.shard_by,
-                "topology": [node["name"] for node in metadata.topology],
-                "initialState": metadata.initial_state,
-            }
-        }
-    return {}
-
-
-def _spec_json(spec: StoreSpec | None) -> dict[str, Any] | None:
-    return None if spec is None else spec.to_json()
-
-
-def _family_json(name: str, figures: FamilyFigures) -> dict[str, Any]:
-    return {
-        "name": name,
-        "format": None if figures.format is None else figures.format.describe(),
-        "entries": figures.entries,
-        "exact": figures.is_exact,
-        "entriesRead": figures.entries_read,
-        "valueBytes": figures.value_bytes,
-        "headerBytes": figures.header_bytes,
-        "valuesRead": figures.values_read,
-        "valuesWithHeaders": figures.values_with_headers,
-    }

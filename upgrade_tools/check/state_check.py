@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from statestore.bytestore.engines.table_files import unreadable_tables
 from statestore.bytestore.kafka_streams.directory_view import accessible
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DirectoryDamagedError, LocalStateCorruptedError, RecoveryError
 from upgrade_tools.check.location_check import location_problems
@@ -52,20 +50,6 @@ class CheckReport:
             if problems.not_named:
                 found.append(f"{where}and {problems.not_named} more")
         return found
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document that `verify --json` prints."""
-        stores = [
-            {"name": check.spec.name, "kind": Kind.of(check.spec).value, "entries": check.entries}
-            for check in self.stores
-        ]
-        return {
-            "path": self.path,
-            "sound": self.is_sound,
-            "problems": self.all_problems(),
-            "stores": stores,
-            "notes": self.notes,
-        }
 
 
 def check_state(state: State, on_read: OnRead) -> CheckReport:

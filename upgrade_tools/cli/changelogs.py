@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
+from upgrade_tools.cli.documents import Document
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
 from upgrade_tools.states.store_argument import parse_stores
 
@@ -68,13 +69,6 @@ AcceptDeleted = Annotated[
         help="Go on without windows and sessions that the broker has deleted before they expired in the store.",
     ),
 ]
-
-
-class ShardBy(str, Enum):
-    """How a query places records."""
-
-    KEY = "key"
-    PARTITION = "partition"
 
 
 def register(app: typer.Typer) -> None:
@@ -223,10 +217,10 @@ def emit(
             state, cluster, application_id, partitions, append, transactional, work_dir, checked, advance
         )
         emitted = emission.run(specs)
-    stores = {
-        name: {"topic": done.topic, "created": done.created, "entries": done.entries, "written": done.written}
+    stores = [
+        {"name": name, "topic": done.topic, "created": done.created, "entries": done.entries, "written": done.written}
         for name, done in emitted.stores.items()
-    }
+    ]
     for note in emitted.notes:
         say(errors(), f"note: {note}")
     _show({"stores": stores, **({"notes": list(emitted.notes)} if as_json else {})}, as_json, None)
@@ -307,29 +301,35 @@ def _starting_offsets(
     return found
 
 
-def _stores(specs: Sequence[StoreSpec], restored: dict[str, list[RestoredStore]]) -> dict[str, Any]:
-    return {
-        spec.name: {
+def _stores(specs: Sequence[StoreSpec], restored: dict[str, list[RestoredStore]]) -> list[Document]:
+    return [
+        {
+            "name": spec.name,
             "kind": Kind.of(spec).value,
             "records": sum(store.records for store in restored[spec.name]),
         }
         for spec in specs
-    }
+    ]
 
 
-def _show(document: dict[str, Any], as_json: bool, begins: Offsets | None) -> None:
+def _show(document: Document, as_json: bool, begins: Offsets | None) -> None:
     """Print what was made, and where the input of a query on it begins."""
     if as_json:
         print_json({**document, **({} if begins is None else {"startingOffsets": _json(begins)})})
         return
-    stores = document.pop("stores")
     console = results()
-    if document:
-        say(console, ", ".join(f"{name} {value}" for name, value in document.items()))
-    for name, facts in stores.items():
-        say(console, f"  {name}: " + ", ".join(f"{fact} {value}" for fact, value in facts.items()))
+    of_all = _facts(document, "stores")
+    if of_all:
+        say(console, of_all)
+    for store in document["stores"]:
+        say(console, f"  {store['name']}: {_facts(store, 'name')}")
     if begins is not None:
         say(console, f"startingOffsets {_json(begins)}")
+
+
+def _facts(document: Document, left_out: str) -> str:
+    """Return the fields of a document in a line, all but one."""
+    return ", ".join(f"{name} {value}" for name, value in document.items() if name != left_out)
 
 
 def _json(begins: Offsets) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from upgrade_tools.check.comparison import Comparison, EntryDifference, Ignored
 from upgrade_tools.check.state_check import check_state
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.difference_output import difference_json, difference_line, summary_lines
+from upgrade_tools.cli.documents import check_document, comparison_document
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.output import print_json, results, say
 from upgrade_tools.cli.progress import counted
@@ -159,7 +160,7 @@ def _verify_one(state: State, as_json: bool) -> int:
     with counted("checking", state) as advance:
         report = check_state(state, advance)
     if as_json:
-        print_json(report.to_json())
+        print_json(check_document(report))
     else:
         console = results()
         for line in (f"{report.path}:", *(f"  {note}" for note in report.notes)):
@@ -179,20 +180,7 @@ def _verify_two(first: State, second: State, ignored: Ignored, as_json: bool) ->
     comparison = _counted(first, second, ignored)
     named, count = _first(comparison.differences())
     if as_json:
-        document: dict[str, Any] = {
-            "path": first.path,
-            "other": second.path,
-            "same": comparison.is_same,
-            "stores": [
-                {"name": s.name, "entries": s.entries[0], "otherEntries": s.entries[1], "same": s.is_same}
-                for s in comparison.stores
-            ],
-            "onlyInFirst": comparison.only_in[0],
-            "onlyInOther": comparison.only_in[1],
-            "differences": count,
-            "firstDifferences": [difference_json(comparison.spec_of(found), found) for found in named],
-        }
-        print_json(document)
+        print_json(comparison_document(first.path, second.path, comparison, count, named))
     else:
         for line in (
             *summary_lines(comparison),

@@ -1,26 +1,14 @@
-"""Looks into the files of a state location."""
+"""Delta files as lines for people, and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from statestore.errors import DurableFileMissingError
-from statestore.format.header_bytes import decode_headers
-from statestore.recovery.commit.delta import Delta, decode_delta
-from statestore.recovery.location import DurableLocation
-from upgrade_tools.cli.entry_lines import printable
+from statestore.recovery.commit.delta import Delta
+from upgrade_tools.cli.entry_documents import headers_document
+from upgrade_tools.cli.entry_lines import headers_text
 from upgrade_tools.rows.byte_text import shown
-
-
-def read_delta(file: str) -> Delta:
-    """Return the delta at path or URI `file`. Raises DurableFileMissingError, DurableFileCorruptedError."""
-    directory, slash, name = file.rpartition("/")
-    location = DurableLocation(directory or slash or ".")
-    data = location.read(name)
-    if data is None:
-        raise DurableFileMissingError(location.path(name), needed_by="this command")
-    return decode_delta(data, location.path(name))
 
 
 def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:
@@ -29,7 +17,7 @@ def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:
     records, listed = _listed(delta, limit)
     yield f"{file}: state {info.state_id}, shard {info.shard}, makes version {info.version}, {records} records"
     for record in listed:
-        headers = "  ".join(f"{printable(key)}={shown(value)}" for key, value in decode_headers(record["header_bytes"]))
+        headers = headers_text(record["header_bytes"])
         value = "tombstone" if record["value"] is None else shown(record["value"])
         line = f"{record['store']}  {shown(record['key'])} -> {value}  timestamp {record['timestamp']}  {headers}"
         yield f"  {line.rstrip()}"
@@ -53,7 +41,7 @@ def delta_document(file: str, delta: Delta, limit: int) -> dict[str, Any]:
                 "key": record["key"].hex(),
                 "value": _hex(record["value"]),
                 "timestamp": record["timestamp"],
-                "headers": [[key, _hex(value)] for key, value in decode_headers(record["header_bytes"])],
+                "headers": headers_document(record["header_bytes"]),
             }
             for record in listed
         ],

@@ -7,6 +7,7 @@ from typing import Final
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import decode_headers
+from upgrade_tools.cli.output import printable
 from upgrade_tools.rows.byte_text import shown
 
 _TIMES: Final = {
@@ -35,8 +36,3 @@ def times_text(spec: StoreSpec, entry: StoredEntry) -> str:
 def headers_text(header_bytes: bytes) -> str:
     """Return headers in their order. Raises FormatError."""
     return "  ".join(f"{printable(key)}={shown(value)}" for key, value in decode_headers(header_bytes))
-
-
-def printable(text: str) -> str:
-    """Return a header's key, escaped if it would do something to a terminal."""
-    return text if text.isprintable() else ascii(text)

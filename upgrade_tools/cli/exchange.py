@@ -9,10 +9,10 @@ import typer
 
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.cli import options as o
+from upgrade_tools.cli.documents import exchange_document, rescale_document
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
 from upgrade_tools.cli.progress import counted, phases
 from upgrade_tools.errors import UnknownKindError
-from upgrade_tools.location.rescale import rescale_document
 from upgrade_tools.location.rollback import roll_back
 from upgrade_tools.rows.exchange import Exchanged, ImportOptions, export_state, import_state
 from upgrade_tools.rows.files import FileFormat, row_count
@@ -133,7 +133,8 @@ def rollback(
     if as_json:
         print_json(rescale_document(source, target, report))
     else:
-        say(results(), str(report))
+        for line in str(report).splitlines():
+            say(results(), line)
 
 
 def _format_of(file: Path, chosen: FileFormat | None) -> FileFormat:
@@ -145,8 +146,7 @@ def _format_of(file: Path, chosen: FileFormat | None) -> FileFormat:
 
 def _show(done: Exchanged, what: str, as_json: bool) -> None:
     if as_json:
-        document = {"path": done.path, "rows": done.rows, "parts": done.parts, "state_id": done.state_id}
-        print_json({**document, "expired": done.expired, "notes": done.notes})
+        print_json(exchange_document(done))
         return
     total = sum(done.rows.values())
     counts = ", ".join(f"{name} {rows:,}" for name, rows in done.rows.items())

@@ -13,7 +13,8 @@ from rich.text import Text
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from upgrade_tools.check.family_figures import FamilyFigures
 from upgrade_tools.check.inspection import StateInspection, StoreInspection
-from upgrade_tools.cli.output import console_on, say
+from upgrade_tools.cli.documents import inspection_facts
+from upgrade_tools.cli.output import console_on, printable, say
 from upgrade_tools.location.files import ShardFiles
 
 
@@ -23,7 +24,7 @@ def print_report(report: StateInspection) -> None:
     console = console_on(sys.stdout, width=None if sys.stdout.isatty() else 10_000)
     parts = f"parts {', '.join(map(str, report.parts[:20]))}{', ...' if len(report.parts) > 20 else ''}"
     say(console, f"{report.path}: {report.layout.value}, {parts}")
-    for name, facts in report.facts.items():
+    for name, facts in inspection_facts(report).items():
         say(console, f"{name}: {', '.join(f'{key} {_fact(value)}' for key, value in facts.items())}")
     _print_table(console, _stores(report.stores))
     if any(store.families for store in report.stores):
@@ -131,7 +132,7 @@ def _print_table(console: Console, table: Table) -> None:
 
 
 def _texts(*cells: Any) -> list[Text]:
-    return [Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in cells]
+    return [Text(f"{cell:,}" if isinstance(cell, int) else printable(str(cell))) for cell in cells]
 
 
 def _fact(value: Any) -> str:

@@ -10,9 +10,10 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.output import print_json, results, say
-from upgrade_tools.location.garbage import collect_location, garbage_document
-from upgrade_tools.location.rescale import rescale_document, rescale_location
+from upgrade_tools.cli.documents import garbage_document, rescale_document
+from upgrade_tools.cli.output import errors, print_json, results, say
+from upgrade_tools.location.garbage import collect_location
+from upgrade_tools.location.rescale import rescale_location
 from upgrade_tools.states import StateOptions
 from upgrade_tools.states.location import LocationState, metadata_at
 
@@ -78,11 +79,13 @@ def rescale(
         work_dir=work_dir,
         trust_keys=trust_keys,
         dry_run=dry_run,
+        on_progress=lambda now: say(errors(), f"  {now}"),
     )
     if as_json:
         print_json(rescale_document(source, target, report))
     else:
-        say(results(), str(report))
+        for line in str(report).splitlines():
+            say(results(), line)
 
 
 def _pointers(location: str, pointers: str | None, checkpoint: str | None) -> list[CommitPointer]:

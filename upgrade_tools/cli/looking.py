@@ -10,12 +10,14 @@ import typer
 from upgrade_tools.check.inspection import DEFAULT_SAMPLE_ENTRIES, databases_read, inspect_state
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli import selecting as sel
-from upgrade_tools.cli.delta_listing import delta_document, delta_lines, read_delta
+from upgrade_tools.cli.delta_listing import delta_document, delta_lines
+from upgrade_tools.cli.documents import inspection_document
 from upgrade_tools.cli.entry_output import print_entries
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.inspect_report import print_report
 from upgrade_tools.cli.output import errors, print_json, results, say
 from upgrade_tools.cli.progress import counted
+from upgrade_tools.location.deltas import read_delta
 from upgrade_tools.rows.selection import Selection
 
 _GROUP = "Look"
@@ -57,7 +59,7 @@ def inspect(
     with counted("inspecting", state, opening=len(databases_read(state))) as advance:
         report = inspect_state(state, None if every else sample, advance)
     if as_json:
-        print_json(report.to_json())
+        print_json(inspection_document(report))
     else:
         print_report(report)
 
@@ -146,7 +148,7 @@ def get(
     if print_entries(state, asked, parts, with_headers=headers, as_json=as_json):
         return ExitCode.OK
     looked = "; other shards were not looked into, --all-parts does" if len(parts) < len(state.parts) else ""
-    errors().print(f"nothing of this key is there{looked}", soft_wrap=True)
+    say(errors(), f"nothing of this key is there{looked}")
     return ExitCode.FOUND_PROBLEMS
 
 

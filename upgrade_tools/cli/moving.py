@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +13,10 @@ from rich.table import Table
 
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.format.window_key import MAX_TIME_MS
+from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
-from upgrade_tools.cli.output import errors, print_json, progress_bar, results
+from upgrade_tools.cli.documents import migration_document
+from upgrade_tools.cli.output import errors, print_json, printable, progress_bar, results, say
 from upgrade_tools.migration import (
     MigrationReport,
     MigrationRequest,
@@ -31,14 +32,6 @@ from upgrade_tools.states.store_argument import parse_stores
 
 _GROUP = "Move"
 _TARGET = "What to make"
-
-
-class ShardBy(str, Enum):
-    """How a query places records."""
-
-    KEY = "key"
-    PARTITION = "partition"
-
 
 Source = Annotated[
     str, typer.Argument(help="A directory, or the path or URI of a state location.", callback=o.not_empty)
@@ -270,7 +263,7 @@ def _run(
     with _progress("reading" if request.dry_run else "migrating and verifying") as on_progress:
         report = command(request, on_progress)
     if as_json:
-        print_json(report.to_json())
+        print_json(migration_document(report))
     else:
         _print(report)
 
@@ -292,22 +285,28 @@ def _print(report: MigrationReport) -> None:
         table.add_column(column)
     table.add_column("entries", justify="right")
     for store in report.stores:
-        table.add_row(store.name, store.kind.value, store.migrated.value, f"{store.entries:,}")
+        table.add_row(printable(store.name), store.kind.value, store.migrated.value, f"{store.entries:,}")
     results().print(table)
     parts = ", ".join(map(str, report.parts)) or "none"
-    say = results().print
-    say(f"{report.source} -> {report.target} ({report.layout}); parts: {parts}", soft_wrap=True, markup=False)
+    console = results()
+    say(console, f"{report.source} -> {report.target} ({report.layout}); parts: {parts}")
     if report.dry_run:
         free = "" if report.free_bytes is None else f", {report.free_bytes:,} are free"
-        say(f"{report.size_bytes:,} bytes of keys and values; about {report.needed_bytes:,} bytes are needed{free}")
+        say(
+            console,
+            f"{report.size_bytes:,} bytes of keys and values; about {report.needed_bytes:,} bytes are needed{free}",
+        )
     else:
-        say(f"verified entry by entry, {report.elapsed_s:.1f} s, {report.entries / report.elapsed_s:,.0f} entries/s")
+        say(
+            console,
+            f"verified entry by entry, {report.elapsed_s:.1f} s, {report.entries / report.elapsed_s:,.0f} entries/s",
+        )
     if report.left_out:
-        say(f"not asked for: {', '.join(report.left_out)}", soft_wrap=True, markup=False)
+        say(console, f"not asked for: {', '.join(report.left_out)}")
     for backup in report.backups:
-        say(f"what was there before: {backup} (remove it when all is well)", soft_wrap=True, markup=False)
+        say(console, f"what was there before: {backup} (remove it when all is well)")
     for note in report.notes:
-        errors().print(f"note: {note}", soft_wrap=True, markup=False)
+        say(errors(), f"note: {note}")
 
 
 def _store_arguments(

@@ -45,13 +45,18 @@ def print_json(document: Any) -> None:
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line as it is, however long: its brackets are no markup."""
+    """Print one line, however long: its brackets are no markup, and what is not printable is escaped."""
     console.print(printable(line), markup=False, soft_wrap=True)
 
 
 def printable(text: str) -> str:
-    """Return text that can be printed: names of files need not be text."""
-    return text.encode(errors="backslashreplace").decode()
+    """Return text for one line, which does nothing to a terminal: of a file's name or a header's key, which may be any.
+
+    What is not printable is escaped as Python does: control characters, ends of lines, bytes of names that are no text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 class _RateColumn(ProgressColumn):

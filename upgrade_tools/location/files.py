@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.fence import read_fences
@@ -47,22 +46,6 @@ class ShardFiles:
         """Return what there is in words."""
         span = f"versions {self.versions[0]} to {self.versions[-1]}" if self.versions else "no versions"
         return f"shard {self.shard}: {self.deltas} deltas, {span}, {len(self.snapshots)} snapshots"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as in the document of `inspect`."""
-        return {
-            "shard": self.shard,
-            "deltas": self.deltas,
-            "deltaBytes": self.delta_bytes,
-            "versions": [self.versions[0], self.versions[-1]] if self.versions else None,
-            "snapshots": self.snapshots,
-            "snapshotBytes": self.snapshot_bytes,
-            "committedVersion": None if self.pointer is None else self.pointer.version,
-            "oldestVersion": self.oldest_version,
-            "retainedVersions": self.retained_versions,
-            "streamTimeMs": None if self.pointer is None else self.pointer.stream_time_ms,
-            "skippedRecords": None if self.pointer is None else self.pointer.skipped_records,
-        }
 
 
 def shard_files(state: LocationState) -> list[ShardFiles]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from statestore.errors import LocationMismatchError
 from statestore.recovery.commit.pointer import CommitPointer
@@ -48,16 +47,6 @@ def collect_location(
             collection.remove(garbage)
         found.extend(garbage)
     return found
-
-
-def garbage_document(uri: str, found: list[GarbageFile], *, removed: bool) -> dict[str, Any]:
-    """Return what was found as `gc --json` prints it."""
-    return {
-        "path": uri,
-        "removed": removed,
-        "sizeBytes": sum(file.size_bytes for file in found),
-        "files": [{"name": file.name, "sizeBytes": file.size_bytes, "reason": file.reason} for file in found],
-    }
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from statestore.bytestore.kinds.kind_names import Kind
 
@@ -101,31 +100,3 @@ class MigrationReport:
     def entries(self) -> int:
         """How many entries there are in all stores."""
         return sum(store.entries for store in self.stores)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as `--json` prints it."""
-        return {
-            "source": self.source,
-            "target": self.target,
-            "layout": self.layout,
-            "dryRun": self.dry_run,
-            "stores": [
-                {
-                    "store": store.name,
-                    "from": store.kind.value,
-                    "to": store.migrated.value,
-                    "entries": store.entries,
-                }
-                for store in self.stores
-            ],
-            "leftOut": list(self.left_out),
-            "parts": list(self.parts),
-            "entries": self.entries,
-            "elapsedMs": round(self.elapsed_s * 1000),
-            "sizeBytes": self.size_bytes,
-            "neededBytes": self.needed_bytes,
-            "freeBytes": self.free_bytes,
-            "stateId": self.state_id,
-            "backups": list(self.backups),
-            "notes": list(self.notes),
-        }

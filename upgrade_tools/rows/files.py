@@ -28,6 +28,7 @@ from statestore.bytestore.chunks import DEFAULT_ROWS, slices, steps
 from statestore.format.binary_columns import row_sizes
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.metadata.routing import MAX_SHARDS
+from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.errors import RowFileError, RowFileExistsError
 from upgrade_tools.rows.rows import ROWS
 
@@ -79,7 +80,7 @@ class RowFileHead:
             parts, shard_by = whole_number(fields["parts"], 1), fields["shard_by"]
             if parts > MAX_SHARDS:
                 raise ValueError(f"{parts} parts, and there may be {MAX_SHARDS}")
-            if shard_by not in ("key", "partition", None):
+            if shard_by not in (*ShardBy, None):
                 raise ValueError(f"placed by {shard_by!r}")
             return cls(parts, shard_by, stores)
         except MALFORMED as cause:

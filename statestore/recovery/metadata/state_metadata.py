@@ -19,6 +19,7 @@ import logging
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -49,6 +50,15 @@ ENTRY_KEYS = "entry_keys"
 """The field of a node that says what the keys of its stores are made of, of stores whose keys the library makes."""
 
 
+class ShardBy(str, Enum):
+    """How a record finds its shard."""
+
+    KEY = "key"
+    """By its key, as Kafka's default partitioner does: murmur2, modulo the number of shards."""
+    PARTITION = "partition"
+    """By the number of the partition that it comes from."""
+
+
 @dataclass(frozen=True)
 class StateMetadata:
     """The fixed facts of one state: shard count and placement, stores, and the topology that made it."""
@@ -56,6 +66,7 @@ class StateMetadata:
     state_id: str
     shards: int
     shard_by: str
+    """A `ShardBy`, by its value."""
     routing: tuple[int, ...]
     stores: tuple[StoreSpec, ...]
     topology: tuple[dict[str, Any], ...]
@@ -101,7 +112,7 @@ class StateMetadata:
             return cls(
                 path_part(fields["state_id"]),
                 whole_number(fields["shards"], 1),
-                str(fields["shard_by"]),
+                ShardBy(fields["shard_by"]).value,
                 tuple(whole_number(route, 0) for route in fields["routing"]),
                 tuple(StoreSpec.from_json(spec) for spec in fields["stores"]),
                 tuple(_node(node) for node in fields["topology"]),

@@ -14,6 +14,7 @@ from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.metadata.state_metadata import ShardBy
 from statestore.stores.supplier import default_segment_interval_ms
 
 T = TypeVar("T")
@@ -123,7 +124,7 @@ class WriteOptions:
         if shards is None:
             raise DataSourceOptionError("shards", "is missing: say how many parts the key space has")
         shard_by = options.text("shardBy") or "key"
-        if shard_by not in ("key", "partition"):
+        if shard_by not in tuple(ShardBy):
             raise DataSourceOptionError("shardBy", f"must be key or partition, got {shard_by!r}")
         return cls(
             options.required("path", "is missing: say where the state shall be, with save(LOCATION)"),

@@ -24,14 +24,13 @@ from statestore.errors import DataSourceOptionError, ShardOverlapError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import claim_target
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, complete_filled
-from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores
+from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, metadata_of_stores
 from statestore.spark.datasource.filling import ShardFilling
 from statestore.spark.datasource.options import WriteOptions
 from statestore.spark.datasource.row_placement import PLACED_SCHEMA, RowPlacement, check_row_columns
 from statestore.stores.builder import StoreBuilder
 
 _MADE_FROM: Final = "rows of a DataFrame"
-_PLACEMENTS: Final = ("key", "partition")
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ def write_initial_state(
         raise ValueError(f"stores must be at least one, each with a name of its own, got {[s.name for s in specs]}")
     if type(shards) is not int or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
-    if shard_by not in _PLACEMENTS:
-        raise ValueError(f"shard_by must be one of {', '.join(_PLACEMENTS)}, not {shard_by!r}")
+    if shard_by not in tuple(ShardBy):
+        raise ValueError(f"shard_by must be one of {', '.join(ShardBy)}, not {shard_by!r}")
     check_row_columns(rows.schema, specs, shard_by)
     target = DurableLocation.of(location)
     metadata = metadata_of_stores(specs, shards, shard_by)
