@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
 from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
 
 from statestore.errors import InputSchemaError
+from statestore.format.header_columns import HEADERS_TYPE
 
 HEADERS = "array<struct<key:string,value:binary>>"
 _REQUIRED = {
@@ -19,6 +24,23 @@ _REQUIRED = {
 _IGNORED = {"timestampType": "int"}
 INPUT_COLUMNS = tuple(_REQUIRED)
 OUTPUT_SCHEMA = f"key binary, value binary, topic string, timestamp timestamp, headers {HEADERS}"
+_SPARK_TYPES: Final = {
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    HEADERS_TYPE: HEADERS,
+}
+
+
+def spark_type(arrow: pa.DataType) -> str:
+    """Return what Spark calls a type of Arrow. Raises KeyError for one that no row of ours has."""
+    return _SPARK_TYPES[arrow]
+
+
+def spark_schema(fields: Iterable[pa.Field]) -> str:
+    """Return the schema that rows with these fields have in Spark, in its words."""
+    return ", ".join(f"{field.name} {spark_type(field.type)}" for field in fields)
 
 
 def check_input_schema(schema: StructType) -> None:

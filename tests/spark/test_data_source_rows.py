@@ -36,7 +36,7 @@ from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.recovery.shard_batch import ShardedState
-from statestore.spark.datasource.selection import Condition, Selection, condition_of
+from statestore.spark.datasource.row_filter import Condition, RowFilter, condition_of
 from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
 from statestore.spark.datasource.store_columns import entry_columns
 from store_rows import (
@@ -119,7 +119,7 @@ def opened(location: Path) -> Iterator[list[tuple[StoreSpec, ByteStore]]]:
 
 def selected(stores: list[tuple[StoreSpec, ByteStore]], filters: Sequence[Filter]) -> list[Row]:
     conditions = [condition_of(each) for each in filters]
-    selection = Selection(tuple(condition for condition in conditions if condition is not None))
+    selection = RowFilter(tuple(condition for condition in conditions if condition is not None))
     assert len(selection.conditions) == len(filters)
     return [
         row
@@ -181,9 +181,9 @@ def test_filters_that_are_not_known_stay_with_spark(states: dict[Kind, Path]) ->
 
 
 def test_what_there_is_no_need_to_look_at_is_said_by_filters() -> None:
-    def selection(*filters: Filter) -> Selection:
+    def selection(*filters: Filter) -> RowFilter:
         conditions = [condition_of(each) for each in filters]
-        return Selection(tuple(each for each in conditions if each is not None))
+        return RowFilter(tuple(each for each in conditions if each is not None))
 
     asked = selection(In(("key",), (b"b", b"a", None)), Not(EqualTo(("key",), b"b")), GreaterThan(("start_ms",), 5))
     assert asked.keys() == [b"a"]

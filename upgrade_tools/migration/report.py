@@ -52,6 +52,10 @@ class Tallies:
         self.entries[store] = self.entries.get(store, 0) + entries
         self.size_bytes[store] = self.size_bytes.get(store, 0) + size_bytes
 
+    def add_expired(self, entries: int) -> None:
+        """Count entries that were left behind."""
+        self.expired += entries
+
     def add_all(self, entries: Mapping[str, int]) -> None:
         """Count entries of several stores."""
         for store, count in entries.items():

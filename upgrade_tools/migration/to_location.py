@@ -31,13 +31,13 @@ from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
 from upgrade_tools.migration.conversions import converted_writes
 from upgrade_tools.migration.disk_space import estimated_bytes, refuse_without_room
-from upgrade_tools.migration.expiry import unexpired
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
 from upgrade_tools.migration.locks import exclude_applications, lock_location
 from upgrade_tools.migration.plan import Plan, StorePlan
 from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
 from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of
+from upgrade_tools.rows.expiry import live_writes
 from upgrade_tools.states import OpenStore
 from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.task import TaskState
@@ -203,7 +203,7 @@ def placed_writes(
     Raises MigrationRefusedError if one does not belong to the shard.
     """
     placement = Placement(metadata, metadata.shards, {})
-    for writes in unexpired(store_plan, store, tallies):
+    for writes in live_writes(store, store_plan.written, tallies.add_expired):
         try:
             if isinstance(plan.state, TaskState):  # anything else was a shard before, and is the same one
                 placement.check_new(store_plan.reading, shard, writes)

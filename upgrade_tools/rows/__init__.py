@@ -1,7 +1,7 @@
 """Entries of a state: those that are asked for, and as rows that go to files and come back.
 
 selection      which entries are asked for, and how to read no more than may be among them
-live_entries   which entries are live at a store's latest time; expiry: rows of those
+expiry         which writes are live at a store's latest time, of a store that is read or of rows
 rows, files    entries as Arrow rows, and rows in files; exchange: a state exported, and imported
 byte_text      keys and values as people write and read them
 

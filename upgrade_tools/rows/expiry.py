@@ -1,11 +1,13 @@
-"""What of a file of rows has expired: a state location has no room for it, as its stores know the latest time in them.
+"""What of a store has expired: a state location has no room for it, as its stores know the latest time in them.
 
-Directories of Kafka Streams, of which files are made, may still have it: what expires goes with the next write only.
+Kafka Streams forgets a store's stream time when it stops. What has expired by then goes with the next write only, so
+its directories may still have some of it, and so may files of rows that are made of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +15,105 @@ import pyarrow.compute as pc
 
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
-from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.partitioner import partition_column
-from statestore.recovery.making.logical_writes import LogicalWrite
-from upgrade_tools.rows.live_entries import LiveVersions
+from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
+from upgrade_tools.states import OpenStore
+
+OnExpired = Callable[[int], object]
+"""Is told how many writes were left out."""
+
+
+class LiveWrites:
+    """Takes the writes of a segmented store, and hands out those that are live at the time of `segments`.
+
+    Those of a versioned store's key must come one after the other, oldest first: each comes out once the next one has
+    come, which says when it ended. It is live if something of it has not expired.
+    """
+
+    def __init__(self, spec: StoreSpec, segments: Segments) -> None:
+        self._layout = layout_of(spec)
+        self._segments = segments
+        self._pending: LogicalWrite | None = None
+        self._has_live = False
+        """Whether an older version of the pending one's key was live."""
+        self.expired = 0
+        """How many were not handed out."""
+
+    def of(self, writes: list[LogicalWrite]) -> list[LogicalWrite]:
+        """Return those of the writes that are live. Raises FormatError for the key of a window or session that is none.
+
+        Of a versioned store the pending write is among them, and the last one is pending then.
+        """
+        if self._layout.keeps_versions:
+            return [write for write in map(self._followed_by, writes) if write is not None]
+        time_of, is_live, id_of = self._layout.put_time_ms, self._segments.is_live, self._segments.id_of
+        live = [write for write in writes if is_live(id_of(time_of(write.key)))]
+        self.expired += len(writes) - len(live)
+        return live
+
+    def end(self) -> list[LogicalWrite]:
+        """Return the write that is still pending, if it is live: no more come."""
+        last = self._followed_by(None)
+        return [] if last is None else [last]
+
+    def _followed_by(self, write: LogicalWrite | None) -> LogicalWrite | None:
+        """Have a write pending, and return the one that was; None if that has expired or there was none."""
+        pending, self._pending = self._pending, write
+        if pending is None:
+            return None
+        same_key = write is not None and write.key == pending.key
+        live = self._is_live(pending, write.timestamp_ms if write is not None and same_key else None)
+        self._has_live = same_key and (self._has_live or live)
+        self.expired += not live
+        return pending if live else None
+
+    def _is_live(self, version: LogicalWrite, ended_ms: int | None) -> bool:
+        # A tombstone that nothing comes before stands in the segment of its own time.
+        stands_at_ms = version.timestamp_ms if version.stored is None and not self._has_live else ended_ms
+        return stands_at_ms is None or self._segments.is_live(self._segments.id_of(stands_at_ms))
+
+
+def live_writes(store: OpenStore, written: StoreSpec | None, on_expired: OnExpired) -> Iterator[list[LogicalWrite]]:
+    """Yield the writes that make what has not expired of a store that becomes `written`, which has the retention.
+
+    What counts is the latest time in it if none is recorded. `written` may be None for a store that is not segmented.
+    Raises FormatError.
+    """
+    spec = store.spec
+    if not spec.kind.is_segmented or store.stream_time_ms != NO_STREAM_TIME:
+        yield from logical_writes(spec, store.bytes, store.stream_time_ms)
+        return
+    assert written is not None  # who asks says how long entries are kept
+    segments = Segments(store.bytes, *written.retention, _latest_ms(store))
+    if not LAYOUTS[spec.kind].keeps_versions and _all_are_live(store, segments):
+        yield from logical_writes(spec, store.bytes, NO_STREAM_TIME)
+        return
+    live = LiveWrites(spec, segments)
+    for writes in logical_writes(spec, store.bytes, NO_STREAM_TIME):
+        yield live.of(writes)
+    yield live.end()
+    on_expired(live.expired)
+
+
+def _all_are_live(store: OpenStore, segments: Segments) -> bool:
+    """Return whether even the oldest segment is live, so that no entry need be looked at."""
+    _, interval_ms = store.spec.retention
+    oldest = Segments(store.bytes, *store.spec.retention).existing()[:1]
+    return not oldest or segments.is_live(segments.id_of(oldest[0] * interval_ms))
+
+
+def _latest_ms(store: OpenStore) -> int:
+    """Return the latest time in a store, -1 if it has none."""
+    spec, layout = store.spec, layout_of(store.spec)
+    if layout.keeps_versions:
+        writes = chain.from_iterable(logical_writes(spec, store.bytes, NO_STREAM_TIME))
+        return max((write.timestamp_ms or 0 for write in writes), default=NO_STREAM_TIME)
+    last = Segments(store.bytes, *spec.retention).existing()[-1:]
+    if not last:
+        return NO_STREAM_TIME
+    return max(layout.put_time_ms(key[SEGMENT_ID_SIZE:]) for key, _ in store.bytes.range(segment_prefix(last[0]), None))
 
 
 class LatestTimes:
@@ -52,38 +148,29 @@ class LatestTimes:
 
 
 class Unexpired:
-    """Takes the writes of stores, and hands out those that have not expired by the latest times.
-
-    Those of a versioned store's key must come one after the other, oldest first.
-    """
+    """The live writes of several stores in several shards, by the latest time of each."""
 
     def __init__(self, latest: LatestTimes) -> None:
         self._latest = latest
-        self._versions: dict[tuple[int, str], LiveVersions] = {}
-        self.expired = 0
-        """How many were not handed out."""
+        self._stores: dict[tuple[int, str], LiveWrites] = {}
+
+    @property
+    def expired(self) -> int:
+        """How many writes were not handed out."""
+        return sum(live.expired for live in self._stores.values())
 
     def of(self, shard: int, spec: StoreSpec, writes: list[LogicalWrite]) -> list[LogicalWrite]:
-        """Return those of some writes that are live. The last version comes later: what follows it says when it ended.
-
-        Raises FormatError for the key of a window or session that is none.
-        """
+        """Return those of some writes that are live, see `LiveWrites.of`."""
         if not spec.kind.is_segmented:
             return writes
-        layout = layout_of(spec)
-        segments = self._latest.segments(shard, spec)
-        if layout.keeps_versions:
-            versions = self._versions.setdefault((shard, spec.name), LiveVersions(segments))
-            live = [write for write in map(versions.followed_by, writes) if write is not None]
-            self.expired += versions.take_expired()
-            return live
-        live = [write for write in writes if segments.is_live(segments.id_of(layout.put_time_ms(write.key)))]
-        self.expired += len(writes) - len(live)
-        return live
+        place = shard, spec.name
+        if place not in self._stores:
+            self._stores[place] = LiveWrites(spec, self._latest.segments(shard, spec))
+        return self._stores[place].of(writes)
 
     def left(self) -> Iterator[tuple[int, str, list[LogicalWrite]]]:
-        """Yield the last version of each store of each shard, with shard and store: no more writes come."""
-        for (shard, store), versions in self._versions.items():
-            last = versions.followed_by(None)
-            self.expired += versions.take_expired()
-            yield shard, store, [] if last is None else [last]
+        """Yield what is pending of each store of each shard, with shard and store: no more writes come."""
+        for (shard, store), live in self._stores.items():
+            last = live.end()
+            if last:
+                yield shard, store, last

@@ -8,56 +8,51 @@ its key says until when. `sequence` tells the duplicates of a window apart. `par
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
+from statestore.bytestore.kinds.entry_rows import END, HEADERS, KEY, START, TIMESTAMP, VALUE, stored_columns
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError
 from statestore.format.header_columns import decode_header_column, encode_header_column
-from statestore.format.stored_value import join_stored, split_stored
+from statestore.format.stored_value import join_stored
 from statestore.recovery.making.logical_writes import LogicalWrite
 
-HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 ROWS: Final = pa.schema(
     [
-        ("part", pa.int32()),
-        ("store", pa.string()),
-        ("key", pa.binary()),
-        ("start_ms", pa.int64()),
-        ("end_ms", pa.int64()),
-        ("sequence", pa.int32()),
-        ("value", pa.binary()),
-        ("timestamp_ms", pa.int64()),
-        ("headers", HEADERS_TYPE),
+        pa.field("part", pa.int32()),
+        pa.field("store", pa.string()),
+        KEY,
+        START,
+        END,
+        pa.field("sequence", pa.int32()),
+        VALUE,
+        TIMESTAMP,
+        HEADERS,
     ]
 )
 
 
 def to_rows(part: int, spec: StoreSpec, writes: list[LogicalWrite]) -> pa.RecordBatch:
     """Return the rows of a store's writes. Raises FormatError for bytes that are not of its kind and format."""
-    columns: dict[str, list[Any]] = {name: [] for name in ROWS.names[2:-1]}
-    header_bytes: list[bytes | None] = []
     split = layout_of(spec).split
-    for key, stored, valid_from_ms in writes:
-        value = timestamp_ms = headers = None
-        if stored is not None:
-            value, timestamp_ms, headers = split_stored(spec.format, stored)
-        row = (*split(key, valid_from_ms), value, timestamp_ms)
-        for column, cell in zip(columns.values(), row, strict=True):
-            column.append(cell)
-        header_bytes.append(headers)
-    arrays = [pa.array(cells, ROWS.field(name).type) for name, cells in columns.items()]
-    return pa.record_batch(
-        [
-            pa.repeat(pa.scalar(part, pa.int32()), len(writes)),
-            pa.repeat(pa.scalar(spec.name), len(writes)),
-            *arrays,
-            decode_header_column(pa.array(header_bytes, pa.binary())).cast(HEADERS_TYPE),
-        ],
-        schema=ROWS,
-    )
+    places = [split(write.key, write.timestamp_ms) for write in writes]
+    stored = pa.array([write.stored for write in writes], pa.binary())
+    values, timestamps_ms, header_bytes = stored_columns(spec.format, stored)
+    columns: dict[str, pa.Array] = {
+        "part": pa.repeat(pa.scalar(part, pa.int32()), len(writes)),
+        "store": pa.repeat(pa.scalar(spec.name), len(writes)),
+        "key": pa.array([place.key for place in places], KEY.type),
+        "start_ms": pa.array([place.start_ms for place in places], START.type),
+        "end_ms": pa.array([place.end_ms for place in places], END.type),
+        "sequence": pa.array([place.sequence for place in places], pa.int32()),
+        "value": values,
+        "timestamp_ms": timestamps_ms,
+        "headers": decode_header_column(header_bytes),
+    }
+    return pa.record_batch([columns[name] for name in ROWS.names], schema=ROWS)
 
 
 def to_writes(spec: StoreSpec, rows: pa.RecordBatch) -> list[LogicalWrite]:

@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kinds.contents import StoredEntry
-from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, layout_of
-from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds, bounded_pairs
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.version_intervals import Interval, intervals_by_key, intervals_of_key
 from statestore.bytestore.protocol import Pair
 from statestore.format.header_bytes import decode_headers
 from statestore.format.stored_value import split_stored
-from statestore.format.window_key import MAX_TIME_MS
 from upgrade_tools.states import OpenStore
 
 _REPLACEMENT: Final = "\ufffd"
@@ -118,11 +116,16 @@ class Selection:
         found = decode_headers(header_bytes)
         return all(condition.holds(found) for condition in self.headers)
 
-    def may_be_in_segment(self, start_ms: int, next_start_ms: int | None) -> bool:
-        """Return whether windows or sessions are asked for that may stand in a segment, up to where the next begins."""
-        latest_ms = min(time for time in (self.time_to_ms, self.window_start_ms, MAX_TIME_MS) if time is not None)
-        earliest_ms = max(time for time in (self.time_from_ms, self.window_start_ms, 0) if time is not None)
-        return start_ms <= latest_ms and (next_start_ms is None or earliest_ms < next_start_ms)
+    def bounds(self, layout: KindLayout) -> EntryBounds:
+        """Return what is true of all entries of a store that are asked for, and tells where they stand."""
+        times = {"start_ms": ALL_TIMES, "end_ms": ALL_TIMES}
+        if layout.put_time_column is not None:
+            times[layout.put_time_column] = _bounded(self.time_from_ms, self.time_to_ms)
+        if self.window_start_ms is not None:
+            first_ms, last_ms = times["start_ms"]
+            times["start_ms"] = max(first_ms, self.window_start_ms), min(last_ms, self.window_start_ms)
+        keys = None if self.key is None else (self.key,)
+        return EntryBounds(keys, self.prefix or b"", starts_ms=times["start_ms"], ends_ms=times["end_ms"])
 
 
 EVERYTHING: Final = Selection()
@@ -156,7 +159,7 @@ def selected(
 
 def _entries(store: OpenStore, selection: Selection, on_entries: OnEntries) -> Iterator[Found]:
     spec, layout = store.spec, layout_of(store.spec)
-    pairs = _counted(_pairs(store, layout, selection), on_entries)
+    pairs = _counted(bounded_pairs(layout, store.bytes, selection.bounds(layout), store.segment_span), on_entries)
     for key, start_ms, end_ms, stored in layout.entries(pairs):
         entry = StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
         if selection.matches(spec, entry):
@@ -193,27 +196,8 @@ def _version(spec: StoreSpec, key: bytes, interval: Interval) -> StoredEntry:
     return StoredEntry(key, interval.valid_from_ms, interval.valid_to_ms, *split_stored(spec.format, interval.stored))
 
 
-def _pairs(store: OpenStore, layout: KindLayout, selection: Selection) -> Iterator[Pair]:
-    """Yield the pairs of a store that is not versioned that may be asked for: by key and segment, nothing else."""
-    for segment in _segments(store, selection) if store.spec.kind.is_segmented else (b"",):
-        if selection.key is not None:
-            yield from layout.pairs_of_key(store.bytes, segment, selection.key)
-        else:
-            yield from pairs_with_prefix(store.bytes, segment + (selection.prefix or b""))
-
-
-def _segments(store: OpenStore, selection: Selection) -> Iterator[bytes]:
-    """Yield what the keys of those segments begin with that may hold what is asked for."""
-    ids = _segment_ids(store)
-    _, interval_ms = store.spec.retention
-    for segment_id, next_id in zip(ids, [*ids, None][1:], strict=True):
-        next_start_ms = None if next_id is None else next_id * interval_ms
-        if not store.knows_segments or selection.may_be_in_segment(segment_id * interval_ms, next_start_ms):
-            yield segment_prefix(segment_id)
-
-
-def _segment_ids(store: OpenStore) -> list[int]:
-    return Segments(store.bytes, *store.spec.retention).existing()
+def _bounded(first_ms: int | None, last_ms: int | None) -> Times:
+    return ALL_TIMES[0] if first_ms is None else first_ms, ALL_TIMES[1] if last_ms is None else last_ms
 
 
 def _time_of(spec: StoreSpec, entry: StoredEntry) -> int:

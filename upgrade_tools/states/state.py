@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
+from statestore.bytestore.kinds.entry_scan import SegmentSpan
 from statestore.bytestore.kinds.families import FAMILIES, older_formats
 from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -67,6 +68,11 @@ class OpenStore(NamedTuple):
     """Of Kafka Streams, by which the store's changelog topic is named; None outside of its directories."""
     closed_cleanly: bool = True
     """Whether it holds nothing but what its changelog offset says."""
+
+    @property
+    def segment_span(self) -> SegmentSpan:
+        """What is known of how much time a segment spans."""
+        return SegmentSpan.UNTIL_NEXT if self.knows_segments else SegmentSpan.UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import ChangesUnavailableError, DurableFileCorruptedError, FormatError
@@ -25,16 +26,8 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.recovery.restore.from_deltas import open_delta
 from statestore.spark.datasource.options import work_directory
-from statestore.spark.datasource.store_columns import ENTRY_FIELDS
-from statestore.spark.schema import HEADERS
+from statestore.spark.schema import spark_schema
 
-CHANGE_SCHEMA: Final = ", ".join(
-    [
-        "shard int, version long, position long, batch_id long, change string, key binary, value binary",
-        f"timestamp_ms long, headers {HEADERS}, start_ms long, end_ms long",
-    ]
-)
-CHANGE_SCHEMA_WITHOUT_HEADERS: Final = CHANGE_SCHEMA.replace(f"headers {HEADERS}, ", "")
 _WITH_HEADERS: Final = pa.schema(
     [
         pa.field("shard", pa.int32()),
@@ -46,6 +39,8 @@ _WITH_HEADERS: Final = pa.schema(
     ]
 )
 _WITHOUT_HEADERS: Final = pa.schema([field for field in _WITH_HEADERS if field.name != "headers"])
+CHANGE_SCHEMA: Final = spark_schema(_WITH_HEADERS)
+CHANGE_SCHEMA_WITHOUT_HEADERS: Final = spark_schema(_WITHOUT_HEADERS)
 
 
 class ShardChanges(NamedTuple):

@@ -15,31 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
+from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import InputSchemaError, StateRowError
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.format.partitioner import partition_column
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
-from statestore.spark.datasource.store_columns import ENTRY_FIELDS
-from statestore.spark.schema import HEADERS, check_column_type
+from statestore.spark.schema import check_column_type, spark_schema, spark_type
 
 PLACED: Final = pa.schema([pa.field("shard", pa.int32()), pa.field("store", pa.string()), *ENTRY_FIELDS])
-PLACED_SCHEMA: Final = (
-    "shard int, store string, key binary, value binary, timestamp_ms long, "
-    f"headers {HEADERS}, start_ms long, end_ms long"
-)
-_COLUMN_TYPES: Final = {
-    "store": "string",
-    "shard": "int",
-    "version": "bigint",
-    "key": "binary",
-    "value": "binary",
-    "timestamp_ms": "bigint",
-    "headers": HEADERS,
-    "start_ms": "bigint",
-    "end_ms": "bigint",
-}
+PLACED_SCHEMA: Final = spark_schema(PLACED)
+_COLUMN_TYPES: Final = {"version": spark_type(pa.int64()), **{field.name: spark_type(field.type) for field in PLACED}}
 
 
 def check_row_columns(schema: StructType, stores: Sequence[StoreSpec], shard_by: str) -> None:

@@ -34,7 +34,7 @@ from statestore.spark.datasource.committed import (
     state_in,
 )
 from statestore.spark.datasource.options import ReadOptions
-from statestore.spark.datasource.selection import EVERYTHING, Selection, condition_of
+from statestore.spark.datasource.row_filter import EVERY_ROW, RowFilter, condition_of
 from statestore.spark.datasource.store_scan import STORE_SCHEMA, STORE_SCHEMA_WITHOUT_HEADERS, StoreScan
 from statestore.spark.datasource.writer import StateWriter
 from statestore.spark.source_offsets import read_source_offsets
@@ -103,7 +103,7 @@ class HeaderStateDataSource(DataSource):
         if options.change_start_batch_id is not None:
             changes = ChangeScan(location, metadata, spec, options.include_headers, options.work_dir)
             return ChangeReader(changes, asked_changes(location, metadata, options, driver, dataframe))
-        scan = StoreScan(location, metadata, spec, EVERYTHING, options.include_headers, options.work_dir)
+        scan = StoreScan(location, metadata, spec, EVERY_ROW, options.include_headers, options.work_dir)
         pointers = asked_pointers(location, metadata, options, driver, dataframe)
         if not options.push_filters:
             return StoreReader(scan, pointers)
@@ -187,11 +187,11 @@ class FilteringStoreReader(StoreReader):
                 f"{each.column} {each.filter.__name__} {_in_order(each.value)!r} {each.negated}" for each in known
             ]
             self._driver.check_filters(self._dataframe, " and ".join(sorted(described)))
-        self.scan = self.scan.selecting(Selection(known))
+        self.scan = self.scan.filtered(RowFilter(known))
         return [each for each in filters if conditions[id(each)] is None]
 
     def _shards(self) -> list[int]:
-        keys = self.scan.selection.keys()
+        keys = self.scan.row_filter.keys()
         shards = super()._shards()
         if keys is None:
             return shards

@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -15,20 +16,15 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.datasource.options import work_directory
-from statestore.spark.datasource.selection import EVERYTHING, Selection
-from statestore.spark.datasource.store_columns import ENTRY_FIELDS, entry_columns
-from statestore.spark.schema import HEADERS
+from statestore.spark.datasource.row_filter import EVERY_ROW, RowFilter
+from statestore.spark.datasource.store_columns import entry_columns
+from statestore.spark.schema import spark_schema
 
-STORE_SCHEMA: Final = ", ".join(
-    [
-        "shard int, version long, key binary, value binary, timestamp_ms long",
-        f"headers {HEADERS}, start_ms long, end_ms long",
-    ]
-)
-STORE_SCHEMA_WITHOUT_HEADERS: Final = STORE_SCHEMA.replace(f"headers {HEADERS}, ", "")
 _SHARD_FIELDS: Final = (pa.field("shard", pa.int32()), pa.field("version", pa.int64()))
 _WITH_HEADERS: Final = pa.schema([*_SHARD_FIELDS, *ENTRY_FIELDS])
 _WITHOUT_HEADERS: Final = pa.schema([field for field in _WITH_HEADERS if field.name != "headers"])
+STORE_SCHEMA: Final = spark_schema(_WITH_HEADERS)
+STORE_SCHEMA_WITHOUT_HEADERS: Final = spark_schema(_WITHOUT_HEADERS)
 
 
 @dataclass(frozen=True)
@@ -38,20 +34,20 @@ class StoreScan:
     location: DurableLocation
     metadata: StateMetadata
     spec: StoreSpec
-    selection: Selection = EVERYTHING
+    row_filter: RowFilter = EVERY_ROW
     with_headers: bool = True
     work_dir: str | None = None
     """Has room for one shard, in a temporary directory; None means that of the machine."""
 
-    def selecting(self, selection: Selection) -> StoreScan:
-        """Return a scan of the entries that `selection` asks for."""
-        return replace(self, selection=selection)
+    def filtered(self, row_filter: RowFilter) -> StoreScan:
+        """Return a scan of the rows that `row_filter` asks for."""
+        return replace(self, row_filter=row_filter)
 
     @property
     def shards(self) -> list[int]:
         """The shards that hold rows which are asked for. Of a global store, every shard holds all: one is read."""
         whole = range(1) if self.spec.name in self.metadata.global_stores else range(self.metadata.shards)
-        return self.selection.shards(whole)
+        return self.row_filter.shards(whole)
 
     def read(self, pointer: CommitPointer) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a shard at the version of its pointer, with the columns of STORE_SCHEMA."""
@@ -63,7 +59,7 @@ class StoreScan:
             state = ShardedState(metadata.state_id, self.location, metadata.stores, LocalDirectory(directory))
             with state.open(pointer) as batch:
                 store = batch.stores[self.spec.name].bytes
-                for columns in entry_columns(self.spec, store, self.selection, with_headers=self.with_headers):
+                for columns in entry_columns(self.spec, store, self.row_filter, with_headers=self.with_headers):
                     rows = len(columns["key"])
                     columns["shard"] = pa.repeat(pa.scalar(pointer.shard, pa.int32()), rows)
                     columns["version"] = pa.repeat(pa.scalar(pointer.version, pa.int64()), rows)

@@ -27,6 +27,8 @@ from pyspark.sql.datasource import (
     Not,
 )
 
+from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds
+
 _INTEGERS: Final = ("shard", "start_ms", "end_ms", "timestamp_ms")
 _BYTES: Final = ("key",)
 _COMPARISONS: Final[dict[type[Filter], Callable[..., Any]]] = {
@@ -36,8 +38,6 @@ _COMPARISONS: Final[dict[type[Filter], Callable[..., Any]]] = {
     GreaterThan: pc.greater,
     GreaterThanOrEqual: pc.greater_equal,
 }
-MIN_INTEGER: Final = -(2**63)
-MAX_INTEGER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def _is_of(column: str, value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The entries for which all conditions hold."""
+class RowFilter:
+    """The rows for which all conditions hold."""
 
     conditions: tuple[Condition, ...] = ()
 
@@ -135,11 +135,8 @@ class Selection:
         return max(lows, default=None), min(highs, default=None)
 
     def time_bounds(self, column: str) -> tuple[int, int]:
-        """Return between which times in a column, both inclusive, all stand that are asked for.
-
-        MIN_INTEGER and MAX_INTEGER are open.
-        """
-        low, high = MIN_INTEGER, MAX_INTEGER
+        """Return between which times in a column, both inclusive, all stand that are asked for."""
+        low, high = ALL_TIMES
         for each in self._positive(column, *_COMPARISONS, In):
             values: Sequence[int] = [v for v in each.value if v is not None] if each.filter is In else [each.value]
             if each.filter not in (LessThan, LessThanOrEqual):
@@ -147,6 +144,19 @@ class Selection:
             if each.filter not in (GreaterThan, GreaterThanOrEqual):
                 high = min(high, max(values, default=high))
         return low, high
+
+    def bounds(self) -> EntryBounds:
+        """Return what is true of all entries that are asked for, whatever else the conditions say."""
+        first_key, last_key = self.key_bounds()
+        return EntryBounds(
+            self.keys(),
+            b"",
+            first_key,
+            last_key,
+            self.time_bounds("start_ms"),
+            self.time_bounds("end_ms"),
+            self.needs_value("end_ms"),
+        )
 
     def needs_value(self, column: str) -> bool:
         """Return whether only rows are asked for that have something in `column`."""
@@ -161,5 +171,5 @@ class Selection:
         ]
 
 
-EVERYTHING: Final = Selection()
-"""Asks for all entries."""
+EVERY_ROW: Final = RowFilter()
+"""Asks for all rows."""

@@ -1,0 +1,42 @@
+"""Entries as rows of Arrow: the fields that rows of every reader have, and stored values taken apart into columns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import split_stored
+from statestore.format.value_timestamp_headers import split_columns
+
+KEY: Final = pa.field("key", pa.binary())
+VALUE: Final = pa.field("value", pa.binary())
+TIMESTAMP: Final = pa.field("timestamp_ms", pa.int64())
+HEADERS: Final = pa.field("headers", HEADERS_TYPE)
+START: Final = pa.field("start_ms", pa.int64())
+"""Of the window or session, or from when a version is valid; null for key-value stores."""
+END: Final = pa.field("end_ms", pa.int64())
+"""Of the window, exclusive, or of the session, inclusive, or until when a version is valid; null if there is none."""
+ENTRY_FIELDS: Final = (KEY, VALUE, TIMESTAMP, HEADERS, START, END)
+
+
+def stored_columns(
+    store_format: StoreFormat, stored: pa.BinaryArray
+) -> tuple[pa.BinaryArray, pa.Int64Array, pa.BinaryArray]:
+    """Return values, timestamps in ms and header bytes of stored values; null what the format has not.
+
+    A null row, as of a tombstone, is null in all three. Raises FormatError for bytes that are not of the format.
+    """
+    if store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
+        return split_columns(stored)
+    if store_format is StoreFormat.PLAIN:
+        return stored, pa.nulls(len(stored), pa.int64()), pa.nulls(len(stored), pa.binary())
+    parts = [(None, None, None) if each is None else split_stored(store_format, each) for each in stored.to_pylist()]
+    values, timestamps_ms, header_bytes = zip(*parts, strict=True) if parts else ((), (), ())
+    return (
+        pa.array(values, pa.binary()),
+        pa.array(timestamps_ms, pa.int64()),
+        pa.array(header_bytes, pa.binary()),
+    )
