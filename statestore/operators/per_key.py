@@ -219,7 +219,7 @@ class PerKeyProcessor(Processor):
             key, rows = held.pop(key_bytes)  # so that its rows can go when they were processed
             last = rows[-1]
             metadata = RecordMetadata(last.topic, last.partition, last.offset) if last.topic else None
-            current = Record.owning(key, last.value, last.timestamp_ms, last.headers)
+            current = Record.adopt(key, last.value, last.timestamp_ms, last.headers)
             pieces = (rows[start : start + ROWS_HANDED_OVER] for start in range(0, len(rows), ROWS_HANDED_OVER))
             self._run(
                 "handle_input_rows()",
@@ -239,7 +239,7 @@ class PerKeyProcessor(Processor):
             timer = ExpiredTimer(time_ms)
             self._run(
                 f"handle_expired_timer() at {time_ms} ms",
-                Record.owning(key, None, time_ms, Headers()),
+                Record.adopt(key, None, time_ms, Headers()),
                 None,
                 lambda key=key, timer=timer: self._logic.expired_timer(key, self._key_context, timer),  # type: ignore[misc]
             )

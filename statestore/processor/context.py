@@ -192,7 +192,7 @@ class ProcessorContext:
         except (ProcessorError, LocalStateCorruptedError):
             raise
         except Exception as cause:
-            # Said here: outside, the record is not the one that is processed any more.
+            # Raised here, because outside of the `with` another record is current.
             raise processor_error(self.node, context, cause) from cause
         finally:
             context.enter_record(*before)

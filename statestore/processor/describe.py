@@ -28,7 +28,7 @@ def describe(graph: NodeGraph) -> TopologyDescription:
             SubtopologyDescription(
                 number,
                 tuple(
-                    _described(
+                    _describe_node(
                         nodes[name],
                         tuple(sorted(_parents(nodes[name]), key=larger_first)),
                         tuple(sorted(graph.children(name), key=larger_first)),
@@ -46,7 +46,7 @@ def _parents(node: _Node) -> tuple[str, ...]:
     return () if isinstance(node, SourceNode) else node.parents
 
 
-def _described(node: _Node, parents: tuple[str, ...], children: tuple[str, ...]) -> NodeDescription:
+def _describe_node(node: _Node, parents: tuple[str, ...], children: tuple[str, ...]) -> NodeDescription:
     if isinstance(node, SourceNode):
         topics = tuple(sorted(node.topics or ()))
         if node.topics is None:

@@ -53,7 +53,7 @@ class TopologyDescription:
     subtopologies: tuple[SubtopologyDescription, ...]
 
     def __str__(self) -> str:
-        # To the blank as Kafka has it, so that the two can be compared.
+        # The same blanks as in Kafka's text, so that the two can be compared.
         return "Topologies:\n " + "".join(f"  {subtopology}" for subtopology in self.subtopologies)
 
     def to_mermaid(self) -> str:

@@ -21,7 +21,7 @@ IngestHook: TypeAlias = "Callable[[BytesRecord], BytesRecord | None]"
 _NAME = "on_ingest"
 
 
-def ingested(records: Iterable[SourceRecord], hook: IngestHook) -> Iterator[SourceRecord]:
+def ingest_records(records: Iterable[SourceRecord], hook: IngestHook) -> Iterator[SourceRecord]:
     """Yield what `hook` makes of the records, in their order.
 
     Raises ProcessorError around what it raises, and if it changes where a record came from or its key: that is what

@@ -77,12 +77,12 @@ class PunctuationQueue:
         """Add a schedule, or put one back. Of two that are due at the same time, the first added runs first."""
         self._added += 1
         heapq.heappush(self._heap, (schedule.next_ms, self._added, schedule))
-        self.settle()
+        self.drop_cancelled()
 
     def punctuate(self, now_ms: int, call: Callable[[Schedule, int], None]) -> int:
         """Let `call` run every schedule that is due at `now_ms`, in the order of their times; return how many."""
         count = 0
-        self.settle()
+        self.drop_cancelled()
         while self.next_ms <= now_ms:
             schedule = heapq.heappop(self._heap)[2]
             call(schedule, now_ms)
@@ -91,7 +91,7 @@ class PunctuationQueue:
             self.add(schedule)
         return count
 
-    def settle(self) -> None:
+    def drop_cancelled(self) -> None:
         """Forget schedules that were cancelled, so that `next_ms` is not one of theirs."""
         while self._heap and self._heap[0][2].is_cancelled:
             heapq.heappop(self._heap)
@@ -108,7 +108,7 @@ class Punctuations:
         self._made: dict[str, list[tuple[PunctuationType, Schedule]]] = {}
         self._initializing: str | None = None
 
-    def initializing(self, node: str | None) -> None:
+    def set_initializing(self, node: str | None) -> None:
         """Say whose `init` is running; None if nobody's."""
         self._initializing = node
 
@@ -134,7 +134,7 @@ class Punctuations:
         made = self._made.setdefault(node, [])
         recorded = self._recorded.get(node, ())
         before = recorded[len(made)] if len(made) < len(recorded) else None
-        # A schedule with another clock, interval or start is another one: the topology was changed.
+        # With another clock, interval or start it is a new schedule: the topology was changed.
         if before is not None and before[:3] == (punctuation_type.value, interval_ms, start_ms):
             schedule = Schedule(node, interval_ms, start_ms, punctuator, before.next_ms or 0)
             if before.next_ms is None:

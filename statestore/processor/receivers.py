@@ -70,21 +70,21 @@ def source_receiver(
         context.headers = headers
         if timestamp_ms > context.stream_time_ms and not is_global:
             context.stream_time_ms = timestamp_ms
-        record = Record.owning(key, value, timestamp_ms, headers)
+        record = Record.adopt(key, value, timestamp_ms, headers)
         for child in children:
             child(record)
 
     return receive
 
 
-def reporting(node: str, call: Callable[[T], None], context: TaskRecordContext) -> Callable[[T], None]:
+def locate_failures(node: str, call: Callable[[T], None], context: TaskRecordContext) -> Callable[[T], None]:
     """Return user code that says where it failed."""
 
     def run(argument: T) -> None:
         try:
             call(argument)
         except (ProcessorError, LocalStateCorruptedError):
-            # The first comes from a node below and says where; the second is no fault of user code.
+            # A ProcessorError comes from a node below and names it. Damage to the local state is no fault of user code.
             raise
         except Exception as cause:
             raise processor_error(node, context, cause) from cause
@@ -101,7 +101,7 @@ def sink_receiver(node: SinkNode, send: Callable[[SinkRecord], None], context: T
     def receive(record: Record[Any, Any]) -> None:
         key, value = record.key, record.value
         headers = record._headers.copy() if adds_headers else record._headers
-        topic = topic_of if isinstance(topic_of, str) else _chosen_topic(node, topic_of(record, context.metadata))
+        topic = topic_of if isinstance(topic_of, str) else _require_topic(node, topic_of(record, context.metadata))
         key_bytes, value_bytes = serializers[topic]
         try:
             send(
@@ -119,7 +119,7 @@ def sink_receiver(node: SinkNode, send: Callable[[SinkRecord], None], context: T
     return receive
 
 
-def _chosen_topic(sink: SinkNode, topic: Any) -> str:
+def _require_topic(sink: SinkNode, topic: Any) -> str:
     if not isinstance(topic, str) or not topic:
         raise TypeError(f"sink {sink.name!r}: the function that chooses a topic returned {topic!r}")
     return topic

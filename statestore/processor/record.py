@@ -37,12 +37,12 @@ class RecordFields(Generic[K, V]):
             raise TypeError("the headers of a record must not be None; () are none")
         self._headers = Headers(headers)
 
-    # Read by C: this is read for every record. What runs the topology reads the field.
+    # attrgetter reads in C, because every record is read. The task itself reads the field.
     headers: Headers = property(attrgetter("_headers"), _set_headers)  # type: ignore[assignment]
     """The headers, which are the record's own; those that are set are copied. Never None."""
 
     @classmethod
-    def owning(cls, key: K, value: V, timestamp_ms: int | None, headers: Headers) -> Self:
+    def adopt(cls, key: K, value: V, timestamp_ms: int | None, headers: Headers) -> Self:
         """Return a record whose headers are `headers` themselves. Nothing is checked: one is made of every input."""
         record = cls.__new__(cls)
         record.key = key
@@ -84,7 +84,7 @@ class Record(RecordFields[K, V]):
 
     def __init__(self, key: K, value: V, timestamp_ms: int, headers: HeadersLike | None = None) -> None:
         if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= _MAX_TIME_MS:
-            timestamp_ms = _checked_time(timestamp_ms)
+            timestamp_ms = _require_time(timestamp_ms)
         self.key = key
         self.value = value
         self.timestamp_ms = timestamp_ms
@@ -112,7 +112,7 @@ def own_headers(headers: HeadersLike | None) -> Headers:
     return Headers(() if headers is None else headers)
 
 
-def _checked_time(timestamp_ms: object) -> int:
+def _require_time(timestamp_ms: object) -> int:
     try:
         checked = index(timestamp_ms)  # type: ignore[arg-type]
     except TypeError:

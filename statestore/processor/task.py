@@ -21,7 +21,7 @@ from statestore.processor.receivers import (
     SinkRecord,
     SourceReceiver,
     SourceRecord,
-    reporting,
+    locate_failures,
     sink_receiver,
     source_receiver,
 )
@@ -115,7 +115,7 @@ class Task:
         """
         for name, processor in self._processors.items():
             self._leave_record("in finish_batch()")
-            reporting(name, _finish_batch, self._context)(processor)
+            locate_failures(name, _finish_batch, self._context)(processor)
         self._leave_record()
         for store in self._expiring:
             store.delete_expired()
@@ -131,7 +131,7 @@ class Task:
     def next_wall_clock_ms(self) -> int | None:
         """When the next punctuator on the wall clock is due; None if there is none."""
         wall_clock = self._punctuations.wall_clock
-        wall_clock.settle()
+        wall_clock.drop_cancelled()
         return wall_clock.next_ms if wall_clock.next_ms < NEVER_MS else None
 
     def punctuations(self) -> dict[str, tuple[RecordedPunctuation, ...]]:
@@ -140,7 +140,7 @@ class Task:
 
     def leave(self) -> BatchEnd:
         """Close the processors, flush the stores, and return what the batch leaves. Raises what `close` raises."""
-        # Before the processors are closed: one that cancels its schedules then does not mean for good.
+        # Read before close: a processor that cancels its schedules in close() still has them in the next batch.
         punctuations = self.punctuations()
         self.close()
         times_ms = flush_stores(self._stores)
@@ -186,7 +186,7 @@ class Task:
             receivers[sink.name] = sink_receiver(sink, self._send, context)
         made: dict[str, tuple[Processor, ProcessorContext]] = {}
         for node in topology.processors.values():
-            processor = _made(node)
+            processor = _make_processor(node)
             stores = {**self._global_views, **{name: self._stores[name] for name in node.stores}}
             made[node.name] = (
                 processor,
@@ -199,12 +199,12 @@ class Task:
                     is_global=topology.is_global(node.name),
                 ),
             )
-            receivers[node.name] = reporting(node.name, processor.process, context)
+            receivers[node.name] = locate_failures(node.name, processor.process, context)
         children = {name: {child: receivers[child] for child in topology.children(name)} for name in topology.nodes}
         for source in topology.sources.values():
-            # What fails in a sink is told by the node that forwards to it; a source has no user code to tell it.
+            # The node that forwards to a sink names what fails there. A source runs no user code, so it does it here.
             below = tuple(
-                reporting(name, receive, context) if name in topology.sinks else receive
+                locate_failures(name, receive, context) if name in topology.sinks else receive
                 for name, receive in children[source.name].items()
             )
             receive = source_receiver(source, below, context, self._unreadable)
@@ -218,7 +218,7 @@ class Task:
             processor_context.connect(children[name])
 
     def _init(self, name: str, processor: Processor, context: ProcessorContext) -> None:
-        self._punctuations.initializing(name)
+        self._punctuations.set_initializing(name)
         self._processors[name] = processor
         try:
             processor.init(context)
@@ -228,7 +228,7 @@ class Task:
                 raise
             raise ProcessorError(node=name, doing="in init()", cause=cause) from cause
         finally:
-            self._punctuations.initializing(None)
+            self._punctuations.set_initializing(None)
 
     def _leave_record(self, doing: str = "") -> None:
         """Say that no record is processed; what is written now has stream time for a timestamp."""
@@ -236,7 +236,7 @@ class Task:
 
     def _punctuate(self, schedule: Schedule, now_ms: int) -> None:
         self._context.leave_record(now_ms, f"in a punctuation at {now_ms} ms")
-        reporting(schedule.node, schedule.punctuator, self._context)(now_ms)
+        locate_failures(schedule.node, schedule.punctuator, self._context)(now_ms)
 
     def _unreadable(self, node: SourceNode, source: SourceRecord, cause: DeserializationError) -> None:
         topic, partition, offset = source[:3]
@@ -255,7 +255,7 @@ def _finish_batch(processor: Processor) -> None:
     processor.finish_batch()
 
 
-def _made(node: ProcessorNode) -> Processor:
+def _make_processor(node: ProcessorNode) -> Processor:
     try:
         processor = node.supplier()
     except Exception as cause:

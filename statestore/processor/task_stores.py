@@ -30,7 +30,7 @@ def build_stores(
 ) -> dict[str, TypedStore]:
     """Return the topology's stores by name, each on what `backing` returns for it."""
     stores: dict[str, TypedStore] = {}
-    # The store that says when the entries of another one expire comes before that.
+    # The topology has an expiry store before the store whose entries expire.
     for name, builder in topology.store_builders.items():
         inner, changelog, stream_time_ms, metrics = backing(name)
         expiry_store = topology.expiry_stores.get(name)
@@ -57,7 +57,7 @@ def shard_stores(topology: Topology, batch: ShardBatch, context: TaskRecordConte
     for name, store in stores.items():
         if store.metrics is not None:
             committed = batch.stores[name].committed
-            store.metrics.restored(committed.restore_ns, committed.restored_records)
+            store.metrics.record_restore(committed.restore_ns, committed.restored_records)
     return stores
 
 

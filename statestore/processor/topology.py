@@ -54,7 +54,7 @@ class Topology(NodeGraph):
         """Add a processor below `parents`; `supplier` makes a new one at every call, most often the class itself."""
         self._check_new(name)
         _require_supplier(name, supplier)
-        self.processors[name] = self.nodes[name] = ProcessorNode(name, supplier, self._checked_parents(name, parents))
+        self.processors[name] = self.nodes[name] = ProcessorNode(name, supplier, self._require_parents(name, parents))
         return self
 
     def add_state_store(self, builder: StoreBuilder[Any], *processors: str) -> Topology:
@@ -100,7 +100,7 @@ class Topology(NodeGraph):
         if builder.time_to_live is not None:
             raise TopologyError(f"global store {builder.name!r} can't have a ttl: it holds what its topic holds")
         self._add_source(SourceNode(source, (topic,), key_serde, value_serde, is_global=True))
-        # Its topic is a changelog already where there is one; a shard's copy is kept like any other store.
+        # In Kafka its topic is its changelog. Here each shard's copy is logged like any other store.
         self._add_builder(builder.with_logging_enabled(builder.changelog_config))
         self.processors[processor] = self.nodes[processor] = ProcessorNode(
             processor, supplier, (source,), [builder.name]
@@ -142,7 +142,7 @@ class Topology(NodeGraph):
             if serde is not None:
                 _require_serde(parameter, serde)
         self.sinks[name] = self.nodes[name] = SinkNode(
-            name, topic, self._checked_parents(name, parents), key_serde, value_serde
+            name, topic, self._require_parents(name, parents), key_serde, value_serde
         )
         return self
 
@@ -214,7 +214,7 @@ class Topology(NodeGraph):
         if name in self.nodes:
             raise TopologyError(f"there already is a node {name!r}")
 
-    def _checked_parents(self, name: str, parents: Sequence[str]) -> tuple[str, ...]:
+    def _require_parents(self, name: str, parents: Sequence[str]) -> tuple[str, ...]:
         if isinstance(parents, str):
             raise TypeError(f"node {name!r}: parents must be a list of names, not the name {parents!r}")
         if not parents:

@@ -186,7 +186,7 @@ class BlobSpool:
                 self._space.make_directory()
                 self._file = open(self._path, "wb")  # noqa: SIM115 - closed when it is read, or in clear()
             self._file.write(blob)
-            # Arrow wants each to begin where its numbers may stand.
+            # Arrow wants each to begin at an aligned address.
             self._file.write(bytes(-len(blob) % _ALIGNMENT_BYTES))
         self._spilled_sizes.append(len(blob))
 
@@ -210,7 +210,7 @@ class BlobSpool:
         file = self._file
         self._start()
         if file is not None:
-            # One on a full disk says so once more; what it should hold was given up already.
+            # On a full disk, close fails again; its content is not needed any more.
             with suppress(OSError):
                 file.close()
             with self._disk_errors():

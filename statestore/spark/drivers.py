@@ -50,7 +50,7 @@ def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> Da
         now_ms = state.getCurrentProcessingTimeMs()
         # Called for a timeout, there is one frame without rows.
         blobs = (blob for frame in frames for blob in frame["blob"])
-        result = yield from collected.bounded(_frames(call, key[0], blobs, recorded, now_ms))
+        result = yield from collected.bound(_frames(call, key[0], blobs, recorded, now_ms))
         state.update((result.pointer,))
         if result.wake_up_ms is not None:
             state.setTimeoutDuration(max(1, result.wake_up_ms - now_ms))
@@ -72,7 +72,7 @@ class CollectedOutput:
         self._max_rows = max_rows
         self._waiting_bytes = 0
 
-    def bounded(self, frames: Generator[pd.DataFrame, None, ShardResult]) -> Generator[pd.DataFrame, None, ShardResult]:
+    def bound(self, frames: Generator[pd.DataFrame, None, ShardResult]) -> Generator[pd.DataFrame, None, ShardResult]:
         """Yield the frames of a shard, and some that fill up Spark's batches; return what `frames` returns."""
         with closing(frames):
             while True:
@@ -136,7 +136,7 @@ def _frames(
             except StopIteration as end:
                 result: ShardResult = end.value
                 break
-            # One at a time: a frame for the figures alone would cost as much as one more blob.
+            # One blob is held back for the figures: a frame of their own would cost as much as a blob.
             if held_back:
                 yield _frame(held_back.pop(), None)
             held_back.append(blob)

@@ -201,7 +201,7 @@ class BatchFigures:
         }
 
 
-def observed(output: DataFrame, state_id: str, state_location: str) -> DataFrame:
+def observe_figures(output: DataFrame, state_id: str, state_location: str) -> DataFrame:
     """Return what the shard calls put out, with the figures in it observed; a checkpoint knows nothing of that."""
     return output.observe(
         METRICS_PREFIX + state_id,
@@ -223,7 +223,7 @@ def batch_figures(progress: StreamingQueryProgress) -> list[BatchFigures]:
 
 
 def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Row) -> BatchFigures:
-    # Spark counts a task again that it ran again because its output was lost: it did the same then.
+    # Spark runs a task again if its output was lost, and then has its figures twice. They are the same.
     found = (ShardFigures.from_json(shard) for shard in metrics["shards"])
     shards = {(figures.shard, figures.version, figures.records): figures for figures in found}.values()
     return BatchFigures(

@@ -61,7 +61,7 @@ class StateStoreListener(StreamingQueryListener):
             for figures in batch_figures(event.progress):
                 self._take(figures, self._called.setdefault(figures.run_id, set()))
         except Exception:
-            # Spark would print it to where nobody looks.
+            # Spark would only print it.
             _LOG.exception("no figures of batch %d of query %s", event.progress.batchId, event.progress.id)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:

@@ -44,12 +44,12 @@ class Pack:
         """Yield (route, blob) rows; the blobs of one shard come in the order of its records."""
         if self.calls_every_shard and _is_start_of_query():
             yield from (_row(route, encode_blob([_NO_RECORDS])) for route in self.routing)
-        # Written at once: what waits here must not keep all of the batch that it is a slice of.
+        # Written at once: a slice that waits would keep its whole batch in memory.
         held: dict[int, BlobWriter] = {}
         for batch in batches:
             if batch.num_rows:
                 yield from self._add(_input_batch(batch), held)
-            # Not held while the next one is made or comes from Spark.
+            # Let go of it before the next one is made, or comes from Spark.
             del batch
             while sum(blob.size_bytes for blob in held.values()) > _HELD_LIMIT_BYTES:
                 largest = max(held, key=lambda shard: held[shard].size_bytes)

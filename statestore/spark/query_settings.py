@@ -103,7 +103,7 @@ class _StartListener:
                     _LOG.info("query %s: setting %s to %s", event.id().toString(), name, value)
                     conf.set(name, value)
         except Exception:
-            # Spark would print it to where nobody looks. The first batch does not go on without.
+            # Spark would only print it. The first batch checks the setting, and fails without it.
             _LOG.exception("query %s: can't set what its stateful() needs", event.id().toString())
 
     def onQueryProgress(self, event: Any) -> None:

@@ -35,7 +35,7 @@ def records_in_order(
             for place, part in _parts(batch):
                 places.setdefault(place, []).append(part)
     for first in (True, False):
-        yield from _merged([places.pop(place) for place in sorted(places) if (place[0] in topics_first) is first])
+        yield from _merge([places.pop(place) for place in sorted(places) if (place[0] in topics_first) is first])
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
@@ -49,7 +49,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBa
         yield (names[int(topics[start])].as_py(), int(partitions[start])), batch.slice(start, end - start)
 
 
-def _merged(partitions: Sequence[list[pa.RecordBatch]]) -> Iterator[SourceRecord]:
+def _merge(partitions: Sequence[list[pa.RecordBatch]]) -> Iterator[SourceRecord]:
     """Yield the records of some partitions, the first of which comes first of equal times."""
     parts = [part for partition in partitions for part in partition]
     if not parts:
@@ -62,7 +62,7 @@ def _merged(partitions: Sequence[list[pa.RecordBatch]]) -> Iterator[SourceRecord
         order.append(first_row + rows)
         times.append(np.maximum.accumulate(_numbers("timestamp_ms", partition)[rows]))
         first_row += len(rows)
-    # Stable: of equal times, the first partition's first.
+    # Stable: records of equal times come in the order of partitions.
     taken = np.concatenate(order)[np.argsort(np.concatenate(times), kind="stable")]
     del order, times
     starts = np.cumsum([0, *(part.num_rows for part in parts)])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from statestore.errors import TopologyError
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.ingest import IngestHook, ingested
+from statestore.processor.ingest import IngestHook, ingest_records
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import shard_stores
@@ -35,7 +35,7 @@ _claimed: set[tuple[str, str]] = set()
 
 
 class ShardResult(NamedTuple):
-    """What a shard call leaves to Spark: the pointer to record, and when to call again at the latest; None is never."""
+    """What a shard call leaves to Spark: the pointer to record, and when to call again at the latest, if at all."""
 
     pointer: str
     wake_up_ms: int | None
@@ -147,7 +147,7 @@ class ShardCall:
 
     def _records(self, spool: BlobSpool) -> Iterator[SourceRecord]:
         records = records_in_order(spool.blobs, frozenset(self.topology.global_stores.values()))
-        return records if self.on_ingest is None else ingested(records, self.on_ingest)
+        return records if self.on_ingest is None else ingest_records(records, self.on_ingest)
 
     def _claim(self, query_id: str) -> None:
         claimed = (str(self.state.location), query_id)

@@ -25,7 +25,7 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.spark.blobs import BLOB
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
-from statestore.spark.figures import observed
+from statestore.spark.figures import observe_figures
 from statestore.spark.pack import PACKED_SCHEMA, Pack
 from statestore.spark.query_settings import PARTITIONS, STATE_PROVIDER, carry, is_default
 from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
@@ -81,7 +81,7 @@ def stateful(
         upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
             entries that no record touches.
         on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on
-            with, whose headers, value and timestamp may differ, or None to leave it out. See `ingested`.
+            with, whose headers, value and timestamp may differ, or None to leave it out. See `ingest_records`.
         memory_bytes: what the state may take in memory on each executor: uncommitted writes, write buffers and block
             cache. The tasks that run at once on an executor share it evenly; what is above a share goes to `local_dir`.
             None is 256 MiB for each of them.
@@ -108,10 +108,10 @@ def stateful(
     topology.validate()
     _refuse_unlogged(topology)
     spark = records.sparkSession
-    _settle_python(spark)
+    _choose_python(spark)
     settings = _settings(spark, shards, via)
     location = DurableLocation.of(state_location)
-    asked = _asked(topology, shards, shard_by, int(settings.get(PARTITIONS) or spark.conf.get(PARTITIONS) or shards))
+    asked = _new_metadata(topology, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
     metadata = settle_metadata(location, asked, accept_topology_change=accept_topology_change)
     state = ShardedState(
         metadata.state_id,
@@ -119,8 +119,8 @@ def stateful(
         metadata.stores,
         LocalDirectory.of(local_dir, _memory_budget(spark, memory_bytes)),
         topology.in_memory_stores(),
-        _settled(recovery or RecoveryOptions(), spark),
-        # Each start is another run: of two that write to a shard, the later one goes on.
+        _with_retention(recovery or RecoveryOptions(), spark),
+        # Each start is a run of its own: of two runs that write to a shard, the later one goes on.
         uuid.uuid4().hex,
         accept_older_checkpoint,
         metadata.initial_state,
@@ -138,16 +138,17 @@ def stateful(
     )
     pack = Pack(shards, shard_by, metadata.routing, tuple(topology.global_stores.values()), metadata.wall_clock)
     packed = carry(records.mapInArrow(pack.__call__, PACKED_SCHEMA), settings)
-    output = observed(_DRIVERS[via](packed, call), metadata.state_id, str(location))
+    output = observe_figures(_DRIVERS[via](packed, call), metadata.state_id, str(location))
     return output.select(BLOB).mapInArrow(unpack, OUTPUT_SCHEMA)
 
 
-def _asked(topology: Topology, shards: int, shard_by: str, state_partitions: int) -> StateMetadata:
+def _new_metadata(topology: Topology, shards: int, shard_by: str, state_partitions: str | None) -> StateMetadata:
+    """Return the metadata of a new state; `state_partitions` of None or "" are as many as shards."""
     return StateMetadata(
         new_state_id(),
         shards,
         shard_by,
-        routing_numbers(shards, state_partitions),
+        routing_numbers(shards, int(state_partitions or shards)),
         topology.store_specs(),
         topology.to_json(),
         uses_wall_clock(topology),
@@ -165,12 +166,12 @@ def _concurrent_tasks(spark: SparkSession) -> int:
     cores = context.getConf().get("spark.executor.cores")
     if cores is None:
         # Local mode runs all tasks in one process. A standalone cluster gives an executor all cores of its worker,
-        # which the driver learns as its default parallelism: of all executors together, so this is the careful side.
+        # which the driver learns as its default parallelism: of all executors together. So this is an upper bound.
         cores = str(context.defaultParallelism)
     return max(1, int(cores) // int(context.getConf().get("spark.task.cpus") or 1))
 
 
-def _settled(recovery: RecoveryOptions, spark: SparkSession) -> RecoveryOptions:
+def _with_retention(recovery: RecoveryOptions, spark: SparkSession) -> RecoveryOptions:
     """Have as many versions retained as Spark retains batches, if nothing else was asked for."""
     if recovery.retained_versions is not None:
         return recovery
@@ -204,7 +205,7 @@ def _settings(spark: SparkSession, shards: int, via: str) -> dict[str, str]:
     return settings
 
 
-def _settle_python(spark: SparkSession) -> None:
+def _choose_python(spark: SparkSession) -> None:
     context = spark.sparkContext
     if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
         # Spark would take the first python3 on the PATH, which need not be the environment that this runs in.

@@ -21,7 +21,7 @@ from statestore.stores.entry_codec import EntryCodec
 from statestore.stores.expiring import EXPIRY_SUFFIX, ExpiringLayer, Expiry, TimeToLive
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.lineage import Derivable, derives
-from statestore.stores.metered import metered
+from statestore.stores.metered import measure_operations
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.parts import SegmentedParts, StoreParts, StoreStack, VersionedParts
 from statestore.stores.retaining import RetainingLayer
@@ -102,7 +102,7 @@ class StoreBuilder(Derivable, Generic[S]):
         """
         if self.supplier.kind is not StoreKind.KEY_VALUE:
             raise ValueError(f"store {self.name!r}: a {self.supplier.kind.value} store has a retention, not a ttl")
-        return replace(self, time_to_live=TimeToLive.checked(ttl, clock))
+        return replace(self, time_to_live=TimeToLive.of(ttl, clock))
 
     @derives
     def with_upgrade_through_timestamped(self) -> StoreBuilder[S]:
@@ -189,7 +189,7 @@ class StoreBuilder(Derivable, Generic[S]):
         logged = changelog if self.logging_enabled else None
         serdes = StateSerdes(self.name, self.key_serde, self.value_serde)
         entries = EntryCodec(serdes, value_codec(self.format, serdes), record, written_for)
-        # Without either, a write is for the record that is being processed, and nobody needs to ask twice.
+        # A cache writes later, and a key's serde may add headers. Without both, a write is for the current record.
         differs = self.caching_enabled or entries.keys_with_headers() is not None
         logged_for = written_for if differs else record
         segments = Segments(inner, *spec.retention, stream_time_ms) if spec.kind.is_segmented else None
@@ -199,7 +199,7 @@ class StoreBuilder(Derivable, Generic[S]):
             stack = self._stack(inner, segments, logged, logged_for, written_for, expiry)
             parts = StoreParts(spec, entries, stack)
             built = self.store_class(parts if segments is None else SegmentedParts(spec, entries, stack, segments))
-        return metered(built, self.format, metrics or StoreMetrics()) if self.metrics_enabled else built
+        return measure_operations(built, self.format, metrics or StoreMetrics()) if self.metrics_enabled else built
 
     def _stack(
         self,

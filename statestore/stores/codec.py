@@ -99,7 +99,7 @@ def _timestamped(serdes: StateSerdes[Any, Any]) -> _Coders:
     serialize, deserialize = serdes.value_serde.serialize, serdes.value_serde.deserialize
 
     def encode(holder: ValueAndTimestamp[Any] | None) -> bytes | None:
-        if holder is None or _checked(ValueAndTimestamp, holder).value is None:
+        if holder is None or _require_holder(ValueAndTimestamp, holder).value is None:
             return None
         return encode_value_timestamp(serialize(holder.value), holder.timestamp_ms)
 
@@ -115,7 +115,7 @@ def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
     raw_value, value_from = serdes.raw_value, serdes.value_from
 
     def encode(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
-        if holder is None or _checked(ValueTimestampHeaders, holder).value is None:
+        if holder is None or _require_holder(ValueTimestampHeaders, holder).value is None:
             return None
         return encode_value_timestamp_headers(serialize(holder.value), holder.timestamp_ms, holder.header_bytes)
 
@@ -128,7 +128,7 @@ def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
     def encode_with_key(
         holder: ValueTimestampHeaders[Any] | None, raw_key: Callable[[Headers], bytes]
     ) -> Change | None:
-        if holder is None or _checked(ValueTimestampHeaders, holder).value is None:
+        if holder is None or _require_holder(ValueTimestampHeaders, holder).value is None:
             return None
         headers = holder.headers.copy()
         key = raw_key(headers)
@@ -155,14 +155,14 @@ def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
     raw_value, value_from = serdes.raw_value, serdes.value_from
 
     def encode(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
-        if holder is None or _checked(AggregationWithHeaders, holder).aggregation is None:
+        if holder is None or _require_holder(AggregationWithHeaders, holder).aggregation is None:
             return None
         return encode_value_headers(serialize(holder.aggregation), holder.header_bytes)
 
     def encode_with_key(
         holder: AggregationWithHeaders[Any] | None, raw_key: Callable[[Headers], bytes]
     ) -> Change | None:
-        if holder is None or _checked(AggregationWithHeaders, holder).aggregation is None:
+        if holder is None or _require_holder(AggregationWithHeaders, holder).aggregation is None:
             return None
         headers = holder.headers.copy()
         key = raw_key(headers)
@@ -186,7 +186,7 @@ def _no_key(headers: Headers) -> bytes:
     return b""
 
 
-def _checked(kind: type[H], holder: H) -> H:
+def _require_holder(kind: type[H], holder: H) -> H:
     """Return what a store is to hold of a key. Raises TypeError if it is not of the store's kind."""
     if not isinstance(holder, kind):
         raise TypeError(f"the store holds a {kind.__name__} or None of a key, not {short_repr(holder)}")

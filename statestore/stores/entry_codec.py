@@ -57,19 +57,19 @@ class KeysWithHeaders:
 
     def raw_key(self, key: Any) -> bytes:
         """Return the bytes of a key that is looked for. Raises SerializationError."""
-        return self._serialized(key, self._record_headers())
+        return self._serialize_key(key, self._record_headers())
 
     def entry(self, key: Any, holder: Any) -> Change:
         """Return the bytes of a key and of what is put, None for a delete. Raises SerializationError.
 
         A tombstone is logged with the headers that the key's serde left, until the write is over.
         """
-        entry = self._encode(holder, partial(self._serialized, key))
+        entry = self._encode(holder, partial(self._serialize_key, key))
         if entry is not None:
             self._written_for.deleted_with = None
             return entry
         headers = self._record_headers()
-        raw_key = self._serialized(key, headers)
+        raw_key = self._serialize_key(key, headers)
         self._written_for.deleted_with = headers.to_bytes()
         return raw_key, None
 
@@ -97,7 +97,7 @@ class KeysWithHeaders:
 
         self._encode = watched
 
-    def ending(self, operation: Callable[..., R]) -> Callable[..., R]:
+    def forget_delete_after(self, operation: Callable[..., R]) -> Callable[..., R]:
         """Return an operation that writes, after which nothing is being deleted any more."""
 
         @wraps(operation)
@@ -109,7 +109,7 @@ class KeysWithHeaders:
 
         return written
 
-    def _serialized(self, key: Any, headers: Headers) -> bytes:
+    def _serialize_key(self, key: Any, headers: Headers) -> bytes:
         raw_key: bytes = self._serdes.raw_key(key, headers)
         return raw_key
 

@@ -42,7 +42,7 @@ class TimeToLive:
     clock: str
 
     @classmethod
-    def checked(cls, ttl: Duration, clock: str) -> TimeToLive:
+    def of(cls, ttl: Duration, clock: str) -> TimeToLive:
         """Return it. Raises ValueError for less than 1 ms and for an unknown clock."""
         if clock not in _CLOCKS:
             raise ValueError(f"clock must be one of {', '.join(_CLOCKS)}, not {clock!r}")
@@ -111,7 +111,7 @@ class ExpiryTimes:
 
     def due(self, now_ms: int) -> Iterator[bytes]:
         """Yield the keys of entries that have expired at `now_ms`, earliest first, as of the call."""
-        # Times are never negative, so that their bytes are in their order.
+        # Times are not negative, so their bytes sort as they do.
         end = prefix_end(_BY_TIME) if now_ms >= _LATEST_MS else _BY_TIME + _TIME.pack(max(now_ms, 0) + 1)
         for key, _ in self._store.range(_BY_TIME, end):
             time_end = len(_BY_TIME) + _TIME.size
@@ -169,7 +169,7 @@ class ExpiringLayer(ByteStoreLayer):
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs that have not expired at the call, in key order, as `inner` does."""
         pairs = self.inner.range(start, end, reverse=reverse)
-        return _living(pairs, self._times.between(start, end, reverse=reverse), self._clock_ms(), reverse)
+        return _live_pairs(pairs, self._times.between(start, end, reverse=reverse), self._clock_ms(), reverse)
 
     def delete_expired(self) -> int:
         """Delete entries that have expired, and return how many.
@@ -191,7 +191,7 @@ class ExpiringLayer(ByteStoreLayer):
         self._times.set(key, expiry_ms)
 
 
-def _living(
+def _live_pairs(
     pairs: Iterator[Pair], times: Iterator[tuple[bytes, int]], now_ms: int, reverse: bool
 ) -> Generator[Pair, None, None]:
     """Yield the pairs that have not expired: both are in the order of keys, so each is read once."""

@@ -23,7 +23,7 @@ _GREATEST_MS: Final = 2**63 - 1
 _NO_TIME: Final = _GREATEST_MS + 1
 
 
-def _checked_time(name: str, time_ms: object) -> int:
+def _require_time(name: str, time_ms: object) -> int:
     """Return a time in milliseconds. Raises ValueError, naming it, unless it is a whole number of up to 64 bits."""
     try:
         checked = _NO_TIME if isinstance(time_ms, bool) else index(time_ms)  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ class _Timestamped(_Holder, Generic[V]):
 
     def __init__(self, value: V, timestamp_ms: int) -> None:
         if timestamp_ms.__class__ is not int or not _LEAST_MS <= timestamp_ms <= _GREATEST_MS:
-            timestamp_ms = _checked_time("timestamp_ms", timestamp_ms)
+            timestamp_ms = _require_time("timestamp_ms", timestamp_ms)
         self._value = value
         self._timestamp_ms = timestamp_ms
 
@@ -141,9 +141,9 @@ class ValueTimestampHeaders(_Timestamped[V], _Headed):
     _FIELDS = ("value", "timestamp_ms", "headers")
 
     def __init__(self, value: V, timestamp_ms: int, headers: Headers | bytes) -> None:
-        # All in one place, as one of these is made for every read and write: no call where none is needed.
+        # Every read and write makes one of these: the checks are inline because calls would cost more than they do.
         if timestamp_ms.__class__ is not int or not -0x8000000000000000 <= timestamp_ms <= 0x7FFFFFFFFFFFFFFF:
-            timestamp_ms = _checked_time("timestamp_ms", timestamp_ms)
+            timestamp_ms = _require_time("timestamp_ms", timestamp_ms)
         if headers.__class__ is bytes:
             self._headers = headers
         elif headers.__class__ is Headers and headers._bytes is not None:
@@ -222,7 +222,7 @@ class VersionedRecord(_Timestamped[V], _Headed):
         super().__init__(value, timestamp_ms)
         if value is None:
             raise TypeError("a version has a value; the store that deleted it has none to hand out")
-        self._valid_to_ms = None if valid_to_ms is None else _checked_time("valid_to_ms", valid_to_ms)
+        self._valid_to_ms = None if valid_to_ms is None else _require_time("valid_to_ms", valid_to_ms)
         self._headers = b"" if headers is None else _own_bytes(headers)
 
     def __eq__(self, other: object) -> bool:

@@ -65,9 +65,9 @@ class StoreIterator(Generic[E]):
 
     def on_close(self, notify: Callable[[], None]) -> None:
         """Have `notify` called once, when the iterator is closed, read to its end, or forgotten."""
-        # Not this object: a for loop holds on to the generator alone.
+        # Watch the generator, not this object: a for loop keeps only the generator.
         self._when_closed = weakref.finalize(self._entries, notify)
-        self._entries = _notifying(self._entries, self._when_closed)
+        self._entries = _notify_at_end(self._entries, self._when_closed)
 
     def close(self) -> None:
         """Let go of what the iterator holds. Closing twice is harmless."""
@@ -86,6 +86,6 @@ class StoreIterator(Generic[E]):
         self.close()
 
 
-def _notifying(entries: Generator[E, None, None], notify: Callable[[], None]) -> Generator[E, None, None]:
+def _notify_at_end(entries: Generator[E, None, None], notify: Callable[[], None]) -> Generator[E, None, None]:
     yield from entries
     notify()

@@ -42,23 +42,23 @@ _SENSORS: Final[Mapping[str, str]] = {
 }
 
 
-# Those after which Kafka notes how old the record is.
+# After these, Kafka notes how old the record is.
 _PUTS: Final = frozenset({"put", "put_if_absent"})
 
 
-def metered(store: S, store_format: StoreFormat, metrics: StoreMetrics) -> S:
+def measure_operations(store: S, store_format: StoreFormat, metrics: StoreMetrics) -> S:
     """Return the store with its operations timed in `metrics`. The store is changed, not copied."""
     store.metrics = metrics
     for operation, sensor in _SENSORS.items():
         if hasattr(store, operation):
-            timed = _timed(metrics, sensor, getattr(store, operation))
+            timed = _time_operation(metrics, sensor, getattr(store, operation))
             setattr(store, operation, _with_record_latency(store, metrics, timed) if operation in _PUTS else timed)
     if store_format in (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS):
         store.watch_stored(lambda stored: _count_headers(metrics, store_format, stored))
     return store
 
 
-def _timed(metrics: StoreMetrics, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
+def _time_operation(metrics: StoreMetrics, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
     """Return `operation` timed under `name`; one that returns an iterator is done when that is closed."""
     sensor, clock_ns = metrics.sensor(name), metrics.clock_ns
 
@@ -70,7 +70,7 @@ def _timed(metrics: StoreMetrics, name: str, operation: Callable[..., Any]) -> C
             sensor.record(clock_ns() - started_ns)
             raise
         if isinstance(result, StoreIterator):
-            result.on_close(metrics.iterator_opened(sensor, started_ns))
+            result.on_close(metrics.open_iterator(sensor, started_ns))
         else:
             sensor.record(clock_ns() - started_ns)
         return result

@@ -76,11 +76,11 @@ class StoreMetrics:
         """Return the sensor of an operation, by Kafka's name of it."""
         return self._sensors.setdefault(name, Sensor())
 
-    def restored(self, elapsed_ns: int, records: int) -> None:
+    def record_restore(self, elapsed_ns: int, records: int) -> None:
         """Note that the store was restored from so many records, in so many nanoseconds."""
         self.sensor("restore").record(elapsed_ns, records)
 
-    def iterator_opened(self, sensor: Sensor, started_ns: int) -> Callable[[], None]:
+    def open_iterator(self, sensor: Sensor, started_ns: int) -> Callable[[], None]:
         """Note that the operation of `sensor` opened an iterator, and return what is to be called when it is closed.
 
         As in Kafka, the operation takes as long as its iterator is open, and counts when that is closed.

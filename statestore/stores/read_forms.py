@@ -31,7 +31,7 @@ class ReadForms:
                 if isinstance(given[at], timedelta):
                     break
             else:
-                return given  # as most reads are
+                return given  # most reads
         for form in self._forms:
             if len(form) == count + len(named) and named.keys() == {*form[count:]}:
                 found = (*given, *(named[name] for name in form[count:]))

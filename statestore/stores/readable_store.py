@@ -80,9 +80,9 @@ class ReadableStore:
         )
 
     def _iterate(self, entries: Generator[E, None, None]) -> StoreIterator[E]:
-        return StoreIterator(self.name, self._guarded(entries))
+        return StoreIterator(self.name, self._guard(entries))
 
-    def _guarded(self, entries: Generator[E, None, None]) -> Generator[E, None, None]:
+    def _guard(self, entries: Generator[E, None, None]) -> Generator[E, None, None]:
         """Yield the entries; say so if they end because the store was closed, or can't be read."""
         try:
             yield from entries
@@ -91,7 +91,7 @@ class ReadableStore:
         if not self._inner.is_open:
             raise StoreClosedError(self.name)
 
-    def _pairs_decoded(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
+    def _decode_pairs(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
         if self._keys is not None:
             return (self._keys.pair(key, stored) for key, stored in pairs)
         key_object, decode = self._key_object, self._decode_raw

@@ -29,19 +29,19 @@ def scan_segments(
     bytes and both inclusive, None = open.
     """
     if not inner.is_open:
-        raise StoreClosedError(inner.name)  # which a scan of no segment would not notice
+        raise StoreClosedError(inner.name)  # a scan of no segment would not notice
     first, last = (segments.id_of(max(0, time_ms)) for time_ms in times_ms)
     lower, upper = keys
     scans: list[Iterator[Pair]] = []
     for segment_id in segments.existing(max(first, segments.first_live), last, reverse=reverse):
         prefix = segment_prefix(segment_id)
-        # Inclusive, but no key is as short as a segment's id.
+        # The end is inclusive, but every key is longer than a segment's id.
         end = prefix_end(prefix) if upper is None else prefix + upper
         scans.append(inner.range(prefix + (lower or b""), end, reverse=reverse))
-    return _matching(scans, parse, wanted)
+    return _matches(scans, parse, wanted)
 
 
-def _matching(
+def _matches(
     scans: list[Iterator[Pair]], parse: Callable[[bytes], Parsed], wanted: Callable[[Parsed], bool]
 ) -> Generator[tuple[Parsed, bytes], None, None]:
     for scan in scans:

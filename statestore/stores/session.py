@@ -128,7 +128,7 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
 
     def _find(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
         if len(arguments) == 2:
-            return self._ending(*arguments, reverse=reverse)
+            return self._find_by_end(*arguments, reverse=reverse)
         if len(arguments) == 3:
             key, earliest_end_ms, latest_start_ms = arguments
             key_bytes = self._require_key(key)
@@ -166,9 +166,9 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
             wanted,
             reverse=reverse,
         )
-        return self._iterate(self._sessions(entries))
+        return self._iterate(self._with_sessions(entries))
 
-    def _ending(self, earliest_ms: int, latest_ms: int, *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
+    def _find_by_end(self, earliest_ms: int, latest_ms: int, *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
         first_ms, last_ms = max(index(earliest_ms), self._segments.first_visible_ms), min(index(latest_ms), MAX_TIME_MS)
         entries = scan_segments(
             self._inner,
@@ -179,9 +179,9 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
             lambda parsed: first_ms <= parsed[2] <= last_ms,
             reverse=reverse,
         )
-        return self._iterate(self._sessions(entries))
+        return self._iterate(self._with_sessions(entries))
 
-    def _sessions(
+    def _with_sessions(
         self, entries: Generator[tuple[Parsed, bytes], None, None]
     ) -> Generator[tuple[Windowed, A], None, None]:
         keys, key_object, decode = self._keys, self._key_object, self._decode_raw

@@ -34,7 +34,7 @@ class StateSerdes(Generic[K, V]):
 
     def key_from(self, raw_key: bytes | None, headers: Headers | None = None) -> K | None:
         """Return the key in `raw_key`. Raises DeserializationError."""
-        given = _not_given("key_from") if headers is None else headers
+        given = _warn_of_no_headers("key_from") if headers is None else headers
         return None if raw_key is None else self._keys.deserialize(raw_key, given)
 
     @overload
@@ -45,7 +45,7 @@ class StateSerdes(Generic[K, V]):
 
     def value_from(self, raw_value: bytes | None, headers: Headers | None = None) -> V | None:
         """Return the value in `raw_value`. Raises DeserializationError."""
-        given = _not_given("value_from") if headers is None else headers
+        given = _warn_of_no_headers("value_from") if headers is None else headers
         return None if raw_value is None else self._values.deserialize(raw_value, given)
 
     @overload
@@ -56,7 +56,7 @@ class StateSerdes(Generic[K, V]):
 
     def raw_key(self, key: K | None, headers: Headers | None = None) -> bytes | None:
         """Return the bytes of a key; the serde may add to the headers. Raises SerializationError."""
-        given = _not_given("raw_key") if headers is None else headers
+        given = _warn_of_no_headers("raw_key") if headers is None else headers
         return None if key is None else self._keys.serialize(key, given)
 
     @overload
@@ -67,11 +67,11 @@ class StateSerdes(Generic[K, V]):
 
     def raw_value(self, value: V | None, headers: Headers | None = None) -> bytes | None:
         """Return the bytes of a value; the serde may add to the headers. Raises SerializationError."""
-        given = _not_given("raw_value") if headers is None else headers
+        given = _warn_of_no_headers("raw_value") if headers is None else headers
         return None if value is None else self._values.serialize(value, given)
 
 
-def _not_given(method: str) -> Headers:
+def _warn_of_no_headers(method: str) -> Headers:
     warnings.warn(
         f"StateSerdes.{method} without headers is deprecated (KIP-1271): pass the record's headers",
         DeprecationWarning,

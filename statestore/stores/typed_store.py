@@ -32,7 +32,7 @@ class TypedStore(ReadableStore):
         self._encode = parts.entries.values.encode
         if self._keys is not None:
             for name in WRITES.intersection(dir(type(self))):
-                setattr(self, name, self._keys.ending(getattr(self, name)))
+                setattr(self, name, self._keys.forget_delete_after(getattr(self, name)))
 
     @property
     def stack(self) -> StoreStack:

@@ -74,7 +74,7 @@ class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
         at the call. Tombstones are no versions.
         Times are milliseconds, or timedeltas, since the epoch; arguments can be given by name.
         """
-        if not named:  # as most reads are
+        if not named:  # most reads
             if len(given) == 1:
                 return self._record(self._rows.get(self._require_key(given[0])))
             if len(given) == 2 and given[1].__class__ is int:

@@ -79,7 +79,7 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         fetch(from_key, to_key, from_ms, to_ms): of a range of keys, None = open, as (Windowed, value).
         Times are milliseconds, or timedeltas, since the epoch; arguments can be given by name.
         """
-        if len(given) == 2 and not named and given[1].__class__ is int:  # as most reads are
+        if len(given) == 2 and not named and given[1].__class__ is int:  # most reads
             return self._fetch_window(*given)
         arguments = _FETCH.arguments(given, named)
         if len(arguments) == 2:
@@ -132,7 +132,9 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
     def _fetch(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[Any]:
         if len(arguments) == 3:
             key, from_ms, to_ms = arguments
-            return self._iterate(self._starts(self._entries_of_key(self._require_key(key), from_ms, to_ms, reverse)))
+            return self._iterate(
+                self._with_starts(self._entries_of_key(self._require_key(key), from_ms, to_ms, reverse))
+            )
         from_key, to_key, from_ms, to_ms = arguments
         return self._windows(from_key, to_key, from_ms, to_ms, reverse=reverse)
 
@@ -153,7 +155,7 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         entries = scan_segments(
             self._inner, self._segments, (first_ms, last_ms), (lower, bound), split_window_key, wanted, reverse=reverse
         )
-        return self._iterate(self._windowed(entries))
+        return self._iterate(self._with_windows(entries))
 
     def _entries_of_key(
         self, key: bytes, from_ms: int, to_ms: int, reverse: bool
@@ -161,7 +163,7 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         first_ms, last_ms = self._visible(from_ms, to_ms)
 
         def wanted(parsed: Parsed) -> bool:
-            # Windows of longer keys that begin like this one stand in between.
+            # Between them are windows of longer keys with this prefix.
             return parsed[0] == key and first_ms <= parsed[1] <= last_ms
 
         bounds = (key + _START.pack(min(first_ms, MAX_TIME_MS)), key + _suffix(last_ms))
@@ -172,12 +174,14 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
     def _visible(self, from_ms: int, to_ms: int) -> tuple[int, int]:
         return max(index(from_ms), self._segments.first_visible_ms), min(index(to_ms), MAX_TIME_MS)
 
-    def _starts(self, entries: Generator[tuple[Parsed, bytes], None, None]) -> Generator[tuple[int, V], None, None]:
+    def _with_starts(
+        self, entries: Generator[tuple[Parsed, bytes], None, None]
+    ) -> Generator[tuple[int, V], None, None]:
         decode = self._decode_raw
         for (_, start_ms, _), stored in entries:
             yield start_ms, decode(stored)
 
-    def _windowed(
+    def _with_windows(
         self, entries: Generator[tuple[Parsed, bytes], None, None]
     ) -> Generator[tuple[Windowed, V], None, None]:
         keys, key_object, decode, size_ms = self._keys, self._key_object, self._decode_raw, self._window_size_ms

@@ -11,18 +11,18 @@ from statestore.errors import (
     InvalidTimestampError,
     UnknownTopicError,
 )
-from statestore.processor.ingest import IngestHook, ingested
+from statestore.processor.ingest import IngestHook, ingest_records
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.testing.driver_state import DriverState
-from statestore.testing.test_topics import PipedRecord
 from statestore.testing.topic_logs import OutputTopic, PipedAgain, ReadableTopic
+from statestore.testing.topics import PipedRecord
 
 _LOG = logging.getLogger(__name__)
 _PARTITION = 0
-# What a store logs for a write that is made outside of any record: that of a test. Kafka's driver does the same.
+# The timestamp that is logged for a write of the test itself, outside of any record. Kafka's driver does the same.
 _OUTSIDE_MS = 0
 
 
@@ -47,7 +47,7 @@ class DriverRun:
         self._outputs: dict[str, OutputTopic] = {}
         self._global_records: dict[str, list[SourceRecord]] = {}
         self._again = PipedAgain()
-        self._taken: SinkRecord | None = None
+        self._piped_again: SinkRecord | None = None
         """The record that is being processed, if it was piped again."""
         self._is_running = False
         """Whether the task is at something that is not committed yet."""
@@ -66,14 +66,14 @@ class DriverRun:
             try:
                 self._fill_global_stores(topology)
                 self._commit()
-                self._process(self._committing())
+                self._process(self._commit_each())
             except BaseException as failure:
                 self._fail(failure)
                 self._state.close()
                 raise
             self._state.context.leave_record(_OUTSIDE_MS)
         except BaseException as failure:
-            self.failure = _described(failure)
+            self.failure = _describe_failure(failure)
             raise
 
     def stop(self) -> None:
@@ -85,7 +85,7 @@ class DriverRun:
                 finally:
                     self._commit_state()
         except BaseException as failure:
-            self.failure = _described(failure)
+            self.failure = _describe_failure(failure)
             raise
         finally:
             self._state.close()
@@ -97,7 +97,7 @@ class DriverRun:
             raise UnknownTopicError(topic=topic, sources=sorted(self._reads))
         self._commit_state()  # what the test itself wrote is not part of what comes next
         try:
-            self._process(self._committing(topic, records))
+            self._process(self._commit_each(topic, records))
         except BaseException as failure:
             # What the input itself raises comes between two records: it is no failure of the topology.
             if self._is_running:
@@ -114,7 +114,7 @@ class DriverRun:
         try:
             self._task.advance_wall_clock(self._state.context.system_time_ms + advance_ms)
             self._commit()
-            self._process(self._committing())
+            self._process(self._commit_each())
         except BaseException as failure:
             self._fail(failure)
             raise
@@ -182,14 +182,14 @@ class DriverRun:
                 self._process(self._global_records.get(topic, ()))
 
     def _process(self, records: Iterable[SourceRecord]) -> None:
-        self._task.process(records if self._on_ingest is None else ingested(records, self._on_ingest))
+        self._task.process(records if self._on_ingest is None else ingest_records(records, self._on_ingest))
 
-    def _committing(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceRecord]:
+    def _commit_each(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceRecord]:
         """Yield what waits, then the records of `topic` and after each what waits; commit when the task is back."""
         again, offsets = self._again, self._state.progress.offsets
         while True:
             if again:
-                source, timestamp_ms, key, value, header_bytes = self._taken = again.take()
+                source, timestamp_ms, key, value, header_bytes = self._piped_again = again.take()
             else:
                 following = None if inputs is None else next(inputs, None)
                 if following is None:
@@ -198,7 +198,7 @@ class DriverRun:
                 timestamp_ms, key, value, header_bytes = following
             offset = offsets.get(source, 0)
             if timestamp_ms < 0:
-                self._taken = None  # it is nothing that can be piped again
+                self._piped_again = None  # a record with such a timestamp is not put back
                 raise InvalidTimestampError(
                     topic=source, partition=_PARTITION, offset=offset, timestamp_ms=timestamp_ms
                 )
@@ -228,7 +228,7 @@ class DriverRun:
                 self._again.add(output, is_global=topic in self._global_topics)
         task.outputs.clear()
         self._commits += 1
-        self._taken = None
+        self._piped_again = None
         self._is_running = False
 
     def _commit_state(self, punctuations: RecordedPunctuations | None = None) -> None:
@@ -240,11 +240,11 @@ class DriverRun:
 
     def _fail(self, failure: BaseException) -> None:
         """Put everything back to the last commit, and close the processors: the task must not be used again."""
-        self.failure = _described(failure)
+        self.failure = _describe_failure(failure)
         self._is_running = False
-        if self._taken is not None:
-            self._again.put_back(self._taken, is_global=self._taken[0] in self._global_topics)
-            self._taken = None
+        if self._piped_again is not None:
+            self._again.put_back(self._piped_again, is_global=self._piped_again[0] in self._global_topics)
+            self._piped_again = None
         self._task.abandon()
         self._state.discard()
 
@@ -255,5 +255,5 @@ class DriverRun:
             raise DriverError("the test driver is processing a record: nothing can be piped from within the topology")
 
 
-def _described(failure: BaseException) -> str:
+def _describe_failure(failure: BaseException) -> str:
     return f"{type(failure).__name__}: {failure}"

@@ -89,7 +89,7 @@ class DriverState:
         try:
             for name, builder in topology.store_builders.items():
                 directory = of_global_stores if name in topology.global_stores else task
-                self._pending[name] = WriteSet(self._opened(builder, directory, anew=anew))
+                self._pending[name] = WriteSet(self._open_store(builder, directory, anew=anew))
         except BaseException:
             self._close_directories()
             raise
@@ -98,7 +98,7 @@ class DriverState:
         for name, records in self._restored.items():
             metrics = self.stores[name].metrics
             if metrics is not None:
-                metrics.restored(0, records)  # no time passes by itself here
+                metrics.record_restore(0, records)  # no time passes by itself here
 
     def build_stores(self) -> None:
         """Make the stores anew on what is committed."""
@@ -171,7 +171,7 @@ class DriverState:
         for directory in (_TASK, _GLOBAL):
             shutil.rmtree(self._home / directory, ignore_errors=True)
 
-    def _opened(self, builder: StoreBuilder[Any], directory: TaskDirectory, *, anew: bool) -> ByteStore:
+    def _open_store(self, builder: StoreBuilder[Any], directory: TaskDirectory, *, anew: bool) -> ByteStore:
         """Open the bytes of a store and restore what of its changelog they lack."""
         name, spec = builder.name, builder.spec
         store = directory.open_store(spec) if builder.persistent else MemoryByteStore(name)
@@ -187,7 +187,7 @@ class DriverState:
             # What is restored anew may go to an older format, as in Kafka Streams.
             recorded = replace(log.spec, format=spec.format) if anew else log.spec
             refuse_other_kind(recorded, spec, Path(log.topic), name)
-            log.opened_as(spec)
+            log.open_as(spec)
         if self._is_logged(name):
             if log.missing and is_empty and held is None:
                 raise IncompleteChangelogError(name, problem=log.missing)

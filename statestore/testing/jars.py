@@ -150,14 +150,14 @@ def _cache_directory() -> Path:
 
 
 def _directory_of(jar_set: _JarSet) -> Path:
-    directory = _resolved(jar_set, is_checked=True)
+    directory = _ensure_directory(jar_set, is_checked=True)
     if directory not in _checked:
         check_jars(jar_set.name, directory)
         _checked.add(directory)
     return directory
 
 
-def _resolved(jar_set: _JarSet, *, is_checked: bool) -> Path:
+def _ensure_directory(jar_set: _JarSet, *, is_checked: bool) -> Path:
     """Return the directory of a set, resolved if it is not there; a checked one appears only with the right jars."""
     directory = jar_set.directory
     if not directory.is_dir():
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for jar_set in _ALL:
             if not jar_set.directory.is_dir():
                 print(f"fetching the jars of {jar_set.name} (once, a minute or two) ...", flush=True)
-            directory = _resolved(jar_set, is_checked=False) if asked.record else _directory_of(jar_set)
+            directory = _ensure_directory(jar_set, is_checked=False) if asked.record else _directory_of(jar_set)
             print(f"{jar_set.name}: {directory}", flush=True)
         if asked.record:
             write_record({jar_set.name: jar_set.directory for jar_set in _ALL})

@@ -123,10 +123,10 @@ class StoreAccess(ABC):
             assert isinstance(store, store_class)
             return store
         mapping = _MAPPINGS.get((spec.format, store_format))
-        return None if mapping is None else store.with_codec(store_class, lambda codec: _mapped(codec, mapping))
+        return None if mapping is None else store.with_codec(store_class, lambda codec: _map_codec(codec, mapping))
 
 
-def _mapped(codec: ValueCodec, mapping: _Mapping) -> ValueCodec:
+def _map_codec(codec: ValueCodec, mapping: _Mapping) -> ValueCodec:
     encode, decode = codec.encode, codec.decode
     encode_with_key, decode_with_headers = codec.encode_with_key, codec.decode_with_headers
     shown, held = mapping

@@ -61,9 +61,9 @@ class StoreLog:
         self._committed_before = 0
         self._read = 0
         self._given = 0
-        self.opened_as(spec)
+        self.open_as(spec)
 
-    def opened_as(self, spec: StoreSpec) -> None:
+    def open_as(self, spec: StoreSpec) -> None:
         """Note that the store has this format from now on."""
         self.spec = spec
         self._format = spec.format

@@ -27,8 +27,8 @@ from statestore.stores.typed_store import TypedStore
 from statestore.testing.driver_run import DriverRun
 from statestore.testing.driver_state import DriverState
 from statestore.testing.store_access import StoreAccess
-from statestore.testing.test_topics import PipedRecord, TestInputTopic, TestOutputTopic, TestRecord
 from statestore.testing.topic_logs import ReadableTopic
+from statestore.testing.topics import PipedRecord, TestInputTopic, TestOutputTopic, TestRecord
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -56,7 +56,7 @@ def test_spark_collects_no_more_output_than_some_megabytes(monkeypatch: pytest.M
     collected, results = CollectedOutput(MAX_ROWS), []
 
     def run(blobs: list[bytes]) -> Iterator[pd.DataFrame]:
-        results.append((yield from collected.bounded(frames_of(blobs))))
+        results.append((yield from collected.bound(frames_of(blobs))))
 
     shards = [[bytes([shard, number]) * 150 for number in range(8)] for shard in range(3)]
     batches = arrow_batches(run(blobs) for blobs in shards)

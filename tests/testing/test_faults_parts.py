@@ -20,7 +20,7 @@ from statestore.testing.faults import (
     FileKind,
     Point,
 )
-from statestore.testing.faults.damage import bring_back, damage, damage_local, flipped, rot, rotten
+from statestore.testing.faults.damage import bring_back, damage, damage_local, flip_bit, rot, rotten_files
 from statestore.testing.faults.disk import FaultyDisk, lose_unsynced
 from statestore.testing.faults.injector import DISARMED, Injector
 from statestore.testing.faults.journal import FaultJournal, Firing
@@ -212,9 +212,9 @@ def test_rot_is_undone_from_the_backup(amount: int, tmp_path: Path) -> None:
     file.write_bytes(b"0123456789")
     rot(journal, state, "deep/file", amount)
     assert not file.exists() or file.read_bytes() != b"0123456789"
-    assert rotten(journal) == ["deep/file"]
+    assert rotten_files(journal) == ["deep/file"]
     assert bring_back(journal, state) == ["deep/file"]
-    assert (file.read_bytes(), rotten(journal)) == (b"0123456789", [])
+    assert (file.read_bytes(), rotten_files(journal)) == (b"0123456789", [])
 
 
 @pytest.mark.parametrize(("amount", "how"), [(999, "flipped"), (1_999, "cut"), (2_999, "removed")])
@@ -226,7 +226,7 @@ def test_damage_is_never_none(amount: int, how: str, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.touch()
     assert damage(empty, amount).startswith("removed"), "there is no other way to damage nothing"
-    assert flipped(b"", 5) == b""
+    assert flip_bit(b"", 5) == b""
 
 
 def test_local_state_that_is_not_there_is_not_damaged(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from statestore.testing.faults import (
 )
 from statestore.testing.faults.disk import FaultyDisk
 from statestore.testing.faults.journal import Firing
-from statestore.testing.faults.judgement import explained
+from statestore.testing.faults.judgement import is_explained
 from statestore.testing.faults.local_state import FaultyDatabase
 from statestore.testing.faults.runner import differences
 
@@ -279,8 +279,8 @@ def test_a_file_that_rots_is_named_and_brought_back(kind: FileKind, amount: int,
 )
 def test_only_the_error_that_is_due_explains_a_failure(failure: str, is_due: bool) -> None:
     plan = FaultPlan(1, (1,), (Fault(Point.RECORD, Effect.ERROR_BEFORE),))
-    assert explained(plan, [Firing(0, "orders-0@5")], failure) is is_due
-    assert not explained(plan, [], failure)
+    assert is_explained(plan, [Firing(0, "orders-0@5")], failure) is is_due
+    assert not is_explained(plan, [], failure)
 
 
 def make_two(first: Callable[[], Contents]) -> Contents:

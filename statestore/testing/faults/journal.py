@@ -27,7 +27,7 @@ class FaultJournal:
         """Add one to a counter and return it: 1 at the first call."""
         with open(self.directory / f"{name}.count", "a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # One byte for each: whoever is killed between two steps leaves a counter that is right.
+            # One byte for each count, so that a kill between two steps leaves a right counter.
             file.write(b".")
             file.flush()
             return os.fstat(file.fileno()).st_size

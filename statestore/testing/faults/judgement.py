@@ -35,7 +35,7 @@ _OTHER_STATE: Final = _ours("LocationMismatch")
 _KILLS: Final = (Effect.KILL_BEFORE, Effect.KILL_AFTER)
 
 
-def explained(plan: FaultPlan, firings: Iterable[Firing], failure: str) -> bool:
+def is_explained(plan: FaultPlan, firings: Iterable[Firing], failure: str) -> bool:
     """Return whether one of the faults that struck since the query's start is why it failed.
 
     `failure` is the text of what it raised, with the traceback of the task.
@@ -62,5 +62,5 @@ def names_damage(failure: str, name: str) -> bool:
     """Return whether a failure is the error that is due for the damaged or missing durable file `name`."""
     if _DAMAGED.search(failure) and name in failure:
         return True
-    # Without its metadata a location looks new; that it isn't is found out before anything is written over.
+    # Without its metadata a location looks new. The query finds out that it is not before it writes over anything.
     return FileKind.of(name) is FileKind.METADATA and _OTHER_STATE.search(failure) is not None

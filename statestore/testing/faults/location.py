@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from statestore.errors import LocationError, LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableEntry, DurableLocation
-from statestore.testing.faults.damage import flipped, rot
+from statestore.testing.faults.damage import flip_bit, rot
 from statestore.testing.faults.disk import FaultyDisk
 from statestore.testing.faults.fault import Effect, Point
 from statestore.testing.faults.injector import Injector, MakeError
@@ -30,7 +30,7 @@ class FaultyLocation(DurableLocation):
         with self._injector.at(Point.READ, name=name, error=self._unreadable) as fault:
             data = super().read(name)
             if data is not None and fault is not None and fault.effect is Effect.CORRUPT:
-                return pa.py_buffer(flipped(data.to_pybytes(), fault.amount))
+                return pa.py_buffer(flip_bit(data.to_pybytes(), fault.amount))
             return data
 
     def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
@@ -39,17 +39,17 @@ class FaultyLocation(DurableLocation):
             found = super().fetch(name, path)
             if found and fault is not None and fault.effect is Effect.CORRUPT:
                 fetched = Path(path)
-                fetched.write_bytes(flipped(fetched.read_bytes(), fault.amount))
+                fetched.write_bytes(flip_bit(fetched.read_bytes(), fault.amount))
             return found
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         """Write a file, which may rot."""
-        with self._written(name):
+        with self._rot_after_write(name):
             super().write(name, data)
 
     def write_file(self, name: str, path: str | os.PathLike[str]) -> None:
         """Write a file, which may rot."""
-        with self._written(name):
+        with self._rot_after_write(name):
             super().write_file(name, path)
 
     def entries(self, directory: str) -> list[DurableEntry]:
@@ -63,7 +63,7 @@ class FaultyLocation(DurableLocation):
             super().delete(name)
 
     @contextmanager
-    def _written(self, name: str) -> Iterator[None]:
+    def _rot_after_write(self, name: str) -> Iterator[None]:
         with self._injector.at(Point.WRITE, name=name, error=self._not_writable) as fault:
             yield
             if fault is not None and fault.effect is Effect.ROT:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from statestore.errors import QueryHungError
-from statestore.testing.faults.damage import bring_back, rotten
+from statestore.testing.faults.damage import bring_back, rotten_files
 from statestore.testing.faults.environment import FaultEnvironment
 from statestore.testing.faults.journal import Firing
-from statestore.testing.faults.judgement import explained, names_damage
+from statestore.testing.faults.judgement import is_explained, names_damage
 from statestore.testing.faults.plan import FaultPlan
 
 _MAX_RESTARTS: Final = 12
@@ -138,11 +138,11 @@ class _PlanRun:
                 raise _UnexplainedError(f"hung: {hung}") from hung
             except Exception as failure:
                 text = f"{failure}\n{traceback.format_exc()}"
-                if any(names_damage(text, name) for name in rotten(journal)):
+                if any(names_damage(text, name) for name in rotten_files(journal)):
                     bring_back(journal, self._environment.state_directory)
                     self._result.repairs += 1
-                elif not explained(self._environment.plan, journal.fired()[fired_before:], text):
-                    raise _UnexplainedError(f"failed, and no fault explains it:\n{_shortened(text)}") from failure
+                elif not is_explained(self._environment.plan, journal.fired()[fired_before:], text):
+                    raise _UnexplainedError(f"failed, and no fault explains it:\n{_shorten(text)}") from failure
                 self._result.restarts += 1
         raise _UnexplainedError(f"still fails after {_MAX_RESTARTS} restarts")
 
@@ -166,7 +166,7 @@ def _differs(key: Any, wanted: Mapping[Any, Any], got: Mapping[Any, Any]) -> boo
     return key not in wanted or key not in got or wanted[key] != got[key]
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     if len(text) <= _SHOWN_FAILURE_CHARS:
         return text
     half = _SHOWN_FAILURE_CHARS // 2

@@ -31,7 +31,7 @@ class TestRecord(RecordFields[K, V]):
     The headers that are given are copied. Raises ValueError for a negative timestamp.
     """
 
-    __test__ = False  # no test case, for all that its name begins like one
+    __test__ = False  # pytest would collect it for its name
     __slots__ = ()
 
     def __init__(self, key: K, value: V, timestamp_ms: int | None = None, headers: HeadersLike | None = None) -> None:
@@ -137,7 +137,7 @@ class TestInputTopic(Generic[K, V]):
         return count(start_timestamp_ms, index(advance_ms))
 
     def _pipe(self, records: Iterable[tuple[Any, Any, int | None, Headers | None]]) -> None:
-        self._driver.pipe(self.topic, (self._adding_headers if self._adds_headers else self._plain)(records))
+        self._driver.pipe(self.topic, (self._with_headers if self._adds_headers else self._plain)(records))
 
     def _plain(self, records: Iterable[tuple[Any, Any, int | None, Headers | None]]) -> Iterator[PipedRecord]:
         key_bytes, value_bytes = self._key_bytes, self._value_bytes
@@ -152,7 +152,7 @@ class TestInputTopic(Generic[K, V]):
                 b"" if headers is None else headers.to_bytes(),
             )
 
-    def _adding_headers(self, records: Iterable[tuple[Any, Any, int | None, Headers | None]]) -> Iterator[PipedRecord]:
+    def _with_headers(self, records: Iterable[tuple[Any, Any, int | None, Headers | None]]) -> Iterator[PipedRecord]:
         """Do what `_plain` does with serdes that are passed the headers, key first, and may add to them."""
         for key, value, timestamp_ms, headers in records:
             if timestamp_ms is None:
@@ -201,7 +201,7 @@ class TestOutputTopic(Generic[K, V]):
             raise EmptyTopicError(self.topic)
         _, timestamp_ms, key, value, header_bytes = topic.take()
         headers = Headers.from_bytes(header_bytes)
-        return TestRecord.owning(
+        return TestRecord.adopt(
             self._key_object(key, headers), self._value_object(value, headers), timestamp_ms, headers
         )
 
