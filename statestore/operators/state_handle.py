@@ -71,13 +71,13 @@ class StatefulProcessorHandle(ABC):
         With `ttl_ms`, a value is gone when that time has passed since it was last written, on the wall clock or, with
         `ttl_clock="event"`, in stream time. Raises ValueError for illegal arguments.
         """
-        return ValueState(self._scope, self._asked(StateKind.VALUE, name, serde, ttl_ms, ttl_clock))
+        return ValueState(self._scope, self._declare(StateKind.VALUE, name, serde, ttl_ms, ttl_clock))
 
     def get_list_state(
         self, name: str, serde: Serde[V], ttl_ms: Duration | None = None, *, ttl_clock: str = "processing"
     ) -> ListState[V]:
         """Return the state `name`, which holds a list of each key. Each entry expires by itself."""
-        return ListState(self._scope, self._asked(StateKind.LIST, name, serde, ttl_ms, ttl_clock))
+        return ListState(self._scope, self._declare(StateKind.LIST, name, serde, ttl_ms, ttl_clock))
 
     def get_map_state(
         self,
@@ -89,7 +89,7 @@ class StatefulProcessorHandle(ABC):
         ttl_clock: str = "processing",
     ) -> MapState[K, V]:
         """Return the state `name`, which holds a map of each key. Each entry expires by itself."""
-        store = self._asked(StateKind.MAP, name, value_serde, ttl_ms, ttl_clock)
+        store = self._declare(StateKind.MAP, name, value_serde, ttl_ms, ttl_clock)
         return MapState(self._scope, store, map_key_serde)
 
     def delete_if_exists(self, name: str, *, had_ttl: bool = False) -> None:
@@ -99,7 +99,7 @@ class StatefulProcessorHandle(ABC):
         one whose entries expired needs `had_ttl`.
         """
         ttl_ms = _LONG_MS if had_ttl else None
-        self._delete_all(self._asked(StateKind.DELETED, name, Serdes.bytes(), ttl_ms, "processing"))
+        self._delete_all(self._declare(StateKind.DELETED, name, Serdes.bytes(), ttl_ms, "processing"))
 
     def register_timer(self, expiry_timestamp_ms: int) -> None:
         """Have `handle_expired_timer` called for this key once this time has come; a timer that is there stays.
@@ -122,7 +122,7 @@ class StatefulProcessorHandle(ABC):
         """Hand out no states from now on. The runner's to call."""
         self._in_init = False
 
-    def _asked(self, kind: StateKind, name: str, serde: Serde[Any], ttl_ms: Duration | None, ttl_clock: str) -> Any:
+    def _declare(self, kind: StateKind, name: str, serde: Serde[Any], ttl_ms: Duration | None, ttl_clock: str) -> Any:
         if not self._in_init:
             raise StateHandleError(name, "states can be asked for in init() only. Keep what it returns in an attribute")
         if not isinstance(serde, Serde):

@@ -17,7 +17,7 @@ from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.testing.driver_state import DriverState
-from statestore.testing.topic_logs import OutputTopic, PipedAgain, ReadableTopic
+from statestore.testing.topic_logs import OutputLog, PipedAgain, ReadableTopic
 from statestore.testing.topics import PipedRecord
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class DriverRun:
         self._state = state
         self._on_deserialization_error = on_deserialization_error
         self._on_ingest = on_ingest
-        self._outputs: dict[str, OutputTopic] = {}
+        self._outputs: dict[str, OutputLog] = {}
         self._global_records: dict[str, list[SourceRecord]] = {}
         self._again = PipedAgain()
         self._piped_again: SinkRecord | None = None
@@ -222,7 +222,7 @@ class DriverRun:
         for output in task.outputs:
             topic = output[0]
             if topic not in outputs:
-                outputs[topic] = OutputTopic()
+                outputs[topic] = OutputLog()
             outputs[topic].append(output)
             if topic in self._reads:
                 self._again.add(output, is_global=topic in self._global_topics)

@@ -31,7 +31,7 @@ class ReadableTopic(Protocol):
         ...
 
 
-class OutputTopic:
+class OutputLog:
     """What sinks wrote to a topic."""
 
     def __init__(self) -> None:
