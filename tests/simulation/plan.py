@@ -67,6 +67,8 @@ class Plan:
     """Whether each attempt makes something else of a batch, as what reads clocks or other systems does."""
     by_hash: bool = False
     """Whether records are placed by the hash of their keys, as those must be whose state is rescaled."""
+    keys: int = 3
+    """How many keys there are, of those that are not placed by their hash: with one, all meet at it."""
     decisions: tuple[Decision, ...] | None = None
 
     def recovery(self) -> RecoveryOptions:
@@ -80,7 +82,7 @@ class Plan:
         """Return the plan of a seed: always the same one."""
         rng = random.Random(f"plan {seed}")
         # What snapshots and garbage collection do wrong shows after many versions.
-        is_rescaled = rng.random() < 0.12
+        is_rescaled = rng.random() < 0.08
         is_long = not is_rescaled and rng.random() < 0.28
         stores = tuple(
             sorted(rng.sample(("totals", "prices", "quotes", "windows", "sessions"), rng.choice((1, 2, 2, 3))))
@@ -99,6 +101,7 @@ class Plan:
             engine,
             rng.random() < 0.4,
             is_rescaled,
+            rng.choice((1, 3, 3)),
         )
 
     @property
@@ -186,8 +189,8 @@ def _story(rng: random.Random, is_long: bool) -> tuple[Step, ...]:
         # Who goes back, while what it goes back from is still at work: on batches, uploads, garbage.
         steps.append(Step("run", 0, batches(), wait=False))
         steps.append(Step("rest", amount=rng.choice((10, 50, 200, 400))))
-        steps.append(Step("copy", 0, amount=rng.choice((0, 1, 1, 2, 3))))
-        steps.append(Step("run", checkpoints, batches(), rng.random() < 0.8, rng.random() < 0.8))
+        steps.append(Step("copy", 0, amount=rng.choice((0, 1, 1, 2, 3, 5))))
+        steps.append(Step("run", checkpoints, batches(), rng.random() < 0.6, rng.random() < 0.8))
         checkpoints += 1
     for _ in range(rng.choice((0, 1, 1, 2, 3, 4))):
         do = rng.choices(
@@ -200,7 +203,7 @@ def _story(rng: random.Random, is_long: bool) -> tuple[Step, ...]:
         elif do in ("copy", "older"):
             # A copy that is not behind, or an older one: accepted, or by mistake.
             steps.append(
-                Step("copy", rng.randrange(checkpoints), amount=0 if do == "copy" else rng.choice((1, 1, 2, 3)))
+                Step("copy", rng.randrange(checkpoints), amount=0 if do == "copy" else rng.choice((1, 1, 2, 3, 5)))
             )
             steps.append(Step("run", checkpoints, batches(), do == "older" and rng.random() < 0.7, wait))
             checkpoints += 1

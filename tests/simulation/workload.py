@@ -90,6 +90,7 @@ class Workload:
     seed: int
     stores: tuple[str, ...]
     by_hash: bool = False
+    keys: int = 3
 
     @property
     def specs(self) -> tuple[StoreSpec, ...]:
@@ -101,7 +102,8 @@ class Workload:
 
     def records(self, batch: str, shard: int, shards: int) -> list[Input]:
         """Return the input of a batch in a shard of so many, which may be none."""
-        keys = tuple(key for key in KEYS_BY_HASH if place(key, shards) == shard) if self.by_hash else KEYS
+        keys = tuple(key for key in KEYS_BY_HASH if place(key, shards) == shard)
+        keys = keys if self.by_hash else KEYS[: self.keys]
         if not keys:
             return []
         rng = random.Random(f"{self.seed} {batch} {shard}")

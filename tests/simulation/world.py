@@ -113,7 +113,7 @@ class World:
         self.plan = plan
         self.scheduler = scheduler
         self.home = home
-        self.workload = Workload(plan.seed, plan.stores, plan.by_hash)
+        self.workload = Workload(plan.seed, plan.stores, plan.by_hash, plan.keys)
         self.machines = [Machine(f"m{n}", home / "machines" / f"m{n}", plan.engine) for n in range(plan.machines)]
         self.stored = Stored()
         self.notes = DiskNotes()
