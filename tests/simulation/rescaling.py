@@ -15,6 +15,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.errors import (
     DurableFileMissingError,
     LocationBusyError,
+    LocationNotWritableError,
     StateStoreError,
     TargetNotEmptyError,
 )
@@ -182,6 +183,9 @@ class Rescaling:
         """Return whether there is a reason for a failure other than a fault."""
         if isinstance(failure, LocationBusyError):
             return bool(self.others)
+        if isinstance(failure, LocationNotWritableError):
+            # Who has taken it over removes what is half written, too.
+            return isinstance(failure.__cause__, FileNotFoundError) and bool(self.others)
         if isinstance(failure, TargetNotEmptyError):
             # Somebody else has taken it, or a query has begun there.
             return bool(self.others) or bool(self.target.drivers)
