@@ -13,9 +13,10 @@ from statestore.operators.record_keys import record_keys
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.placement import KeyOf
-from statestore.recovery.making.rescale import DEFAULT_MEMORY_BYTES, committed_pointers, state_to_rescale
+from statestore.recovery.making.rescale import committed_pointers, state_to_rescale
 from statestore.recovery.making.rescale import rescale as rescale_location
 from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
+from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES
 from statestore.recovery.metadata.routing import routing_numbers
 from statestore.spark.checkpoint_pointers import read_pointers
 from statestore.spark.source_offsets import SourceOffsets, read_source_offsets

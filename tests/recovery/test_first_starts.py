@@ -21,9 +21,8 @@ from statestore.errors import (
     TargetNotEmptyError,
     TopologyChangedError,
 )
-from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.making.new_state import claim_target, complete_target
+from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata import agreement
 from statestore.recovery.metadata import turn as turns
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
@@ -48,8 +47,7 @@ def starter(number: int) -> Callable[[DurableLocation], str]:
 def maker(number: int) -> Callable[[DurableLocation], str]:
     def make(location: DurableLocation) -> str:
         made = replace(ASKED, state_id=f"made-{number}", topology=(), initial_state=True)
-        claim_target(location, "something", made)
-        complete_target(location, made, [CommitPointer(made.state_id, 0)])
+        NewState.claim(location, made, "something").complete([])
         return made.state_id
 
     return make
@@ -139,19 +137,19 @@ def test_a_tool_that_died_in_its_turn_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         LocationBusyError, match=f"what makes a state .process 7 on golden, since 2026-.*{left}"
     ) as busy:
-        claim_target(location, "something", ASKED)
+        NewState.claim(location, ASKED, "something")
     assert busy.value.file.endswith(left)
     assert location.names("making") == [left]
     location.write(left, b"cut")
     with pytest.raises(LocationBusyError, match="can't be told any more"):
-        claim_target(location, "something", ASKED)
+        NewState.claim(location, ASKED, "something")
     location.delete(left)
     with pytest.raises(TargetNotEmptyError, match="starting/00000000-00000003-accepted"):
-        claim_target(location, "something", ASKED)
+        NewState.claim(location, ASKED, "something")
     assert settle_metadata(location, ASKED).state_id == "golden", "what was accepted before may have been agreed on"
     assert len(location.names("starting")) == 4, "a start that is slow may record it again"
     with pytest.raises(TargetNotEmptyError):
-        claim_target(location, "something", ASKED)
+        NewState.claim(location, ASKED, "something")
 
 
 _DIES_IN_ITS_TURN = """

@@ -30,9 +30,15 @@ from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.local.marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.recorded_names import is_relative_name, path_part
-from statestore.recovery.making.new_state import resume_target
+from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata.ownership import claim
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
+from statestore.recovery.metadata.state_metadata import (
+    METADATA_NAME,
+    UNFINISHED_NAME,
+    StateMetadata,
+    metadata_of_stores,
+    read_metadata,
+)
 from statestore.recovery.snapshots.planned import PlannedSnapshot, UploadPlan
 
 HOSTILE: list[Any] = ["../..", "/etc", "", ".", "..", "a/b", "a\\b", "a\0b", "a\nb", "x" * 129, "~", "ä", 7, None]
@@ -75,7 +81,7 @@ def first_pointer(home: Path, name: Any) -> None:
 def unfinished(home: Path, name: Any) -> None:
     location = DurableLocation(home)
     location.write(UNFINISHED_NAME, as_json({"format": 1, "from": "x", "state_id": name, "shards": 1, "request": "r"}))
-    resume_target(location, "r")
+    NewState.resume(location, metadata_of_stores([TOTALS], 1, "key"), "r")
 
 
 def manifest(home: Path, name: Any) -> None:

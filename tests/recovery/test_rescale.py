@@ -13,8 +13,8 @@ from statestore.errors import (
     UnknownRecordKeyError,
 )
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.making import rescale as rescale_module
-from statestore.recovery.making.new_state import MARKER_NAME
+from statestore.recovery.making.new_state import MARKER_NAME, NewState
+from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
 
 GLOBAL = "rates"
@@ -125,7 +125,7 @@ def test_a_rescaling_that_ended_early_left_no_state_and_the_next_one_begins_anew
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(rescale_module, "complete_target", killed)
+        patched.setattr(NewState, "complete", killed)
         with pytest.raises(Killed):
             states.rescaled(7, memory_bytes=20_000)
     left_behind = set((tmp_path / "new" / "shards").rglob("*.arrow"))
@@ -225,12 +225,12 @@ def test_copies_of_a_global_store_that_differ_are_refused(tmp_path: Path) -> Non
 
 def test_what_was_written_is_compared_with_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = filled(tmp_path, 2)
-    put = rescale_module.TargetShards.put
+    hold = ShardFilling._hold
 
     def loses_the_last(self: object, shard: int, store: str, writes: list, size_bytes: int) -> None:
-        put(self, shard, store, writes[:-1] if store == "sessions" else writes, size_bytes)
+        hold(self, shard, store, writes[:-1] if store == "sessions" else writes, size_bytes)
 
-    monkeypatch.setattr(rescale_module.TargetShards, "put", loses_the_last)
+    monkeypatch.setattr(ShardFilling, "_hold", loses_the_last)
     with pytest.raises(StateCheckError, match="store 'sessions'"):
         states.rescaled(3)
     assert read_metadata(DurableLocation(tmp_path / "new")) is None

@@ -20,8 +20,8 @@ from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.making.new_state import MARKER_NAME, claim_target, resume_target
-from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
+from statestore.recovery.making.new_state import MARKER_NAME, NewState
+from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import (
     METADATA_NAME,
     StateMetadata,
@@ -63,15 +63,15 @@ def contents(
 
 
 def test_what_was_filled_is_the_state(location: DurableLocation, metadata: StateMetadata, tmp_path: Path) -> None:
-    claim_target(location, "a test", metadata)
-    filled = fill(location, metadata)
+    made = NewState.claim(location, metadata, "a test")
+    filled = fill(made)
     assert [shard.entries for shard in filled] == [6, 6, 6]
     for shard in filled:
-        check_filled(location, metadata, shard, work_dir=str(tmp_path))
+        replace(made, work_dir=str(tmp_path)).check(shard)
     assert read_metadata(location) is None, "it is no state yet"
     with pytest.raises(StateUnfinishedError, match="is being filled with a state made of a test"):
         settle_metadata(location, StateMetadata("query", 3, "key", (7, 8, 9), STORES, (NODE,)))
-    complete_filled(location, metadata, filled)
+    made.complete(filled)
     assert read_metadata(location) == metadata
     assert not location.names(MARKER_NAME)
     for shard in range(3):
@@ -96,27 +96,27 @@ def test_a_tool_made_state_of_format_1_is_read(tmp_path: Path) -> None:
 def test_shards_that_got_nothing_begin_empty(
     location: DurableLocation, metadata: StateMetadata, tmp_path: Path
 ) -> None:
-    claim_target(location, "a test", metadata)
-    filler = StateFiller(location, metadata)
-    filler.put(1, "totals", writes_of(1)["totals"])
-    filler.put(2, "totals", [])
-    complete_filled(location, metadata, filler.finish())
+    made = NewState.claim(location, metadata, "a test")
+    filling = made.filling()
+    filling.put(1, "totals", writes_of(1)["totals"])
+    filling.put(2, "totals", [])
+    made.complete(filling.filled_shards())
     assert [len(contents(location, metadata, shard, tmp_path)["totals"]) for shard in range(3)] == [0, 1, 0]
 
 
 def test_a_stream_time_stays_whose_entry_is_gone(
     location: DurableLocation, metadata: StateMetadata, tmp_path: Path
 ) -> None:
-    claim_target(location, "a test", metadata)
-    filler = StateFiller(location, metadata)
-    filler.put(1, "windows", writes_of(1)["windows"])
-    filler.reached(1, "windows", 70_000)
-    filler.reached(1, "sessions", 80_000)
-    filler.reached(2, "windows", 90_000)
-    filled = filler.finish()
+    made = NewState.claim(location, metadata, "a test")
+    filling = made.filling()
+    filling.put(1, "windows", writes_of(1)["windows"])
+    filling.reached(1, "windows", 70_000)
+    filling.reached(1, "sessions", 80_000)
+    filling.reached(2, "windows", 90_000)
+    filled = filling.filled_shards()
     for shard in filled:
-        check_filled(location, metadata, shard)
-    complete_filled(location, metadata, filled)
+        made.check(shard)
+    made.complete(filled)
     times = [initial_pointer(location, metadata.state_id, shard).store_times_ms for shard in range(3)]
     assert times == [{}, {"windows": 70_000, "sessions": 80_000}, {"windows": 90_000}]
     assert contents(location, metadata, 1, tmp_path)["windows"] == writes_of(1)["windows"]
@@ -124,58 +124,88 @@ def test_a_stream_time_stays_whose_entry_is_gone(
 
 
 def test_two_entries_with_one_key_are_found(location: DurableLocation, metadata: StateMetadata) -> None:
-    filler = StateFiller(location, metadata)
-    filler.put(0, "totals", writes_of(0)["totals"] * 2)
-    (filled,) = filler.finish()
+    made = NewState(location, metadata)
+    filling = made.filling()
+    filling.put(0, "totals", writes_of(0)["totals"] * 2)
+    (filled,) = filling.filled_shards()
     with pytest.raises(StateCheckError, match=r"expected were 2 entries .* found were 1 entries"):
-        check_filled(location, metadata, filled)
+        made.check(filled)
 
 
 def test_a_window_key_that_is_none_is_refused(location: DurableLocation, metadata: StateMetadata) -> None:
     with pytest.raises(FormatError, match="window key"):
-        StateFiller(location, metadata).put(0, "windows", [LogicalWrite(b"short", HEADERS, None)])
+        ShardFilling(location, metadata).put(0, "windows", [LogicalWrite(b"short", HEADERS, None)])
 
 
 def test_a_shard_is_filled_once(location: DurableLocation, metadata: StateMetadata) -> None:
-    filled = fill(location, metadata)
+    made = NewState(location, metadata)
+    filled = fill(made)
     with pytest.raises(ValueError, match="filled twice"):
-        complete_filled(location, metadata, [*filled, filled[0]])
+        made.complete([*filled, filled[0]])
     assert read_metadata(location) is None
 
 
 def test_what_was_left_half_filled_is_cleared(location: DurableLocation, metadata: StateMetadata) -> None:
-    claim_target(location, "a test", metadata)
-    fill(location, metadata)
-    claim_target(location, "another", metadata)
+    fill(NewState.claim(location, metadata, "a test"))
+    made = NewState.claim(location, metadata, "another")
     assert not location.names("shards/0000/deltas")
-    complete_filled(location, metadata, [])
+    made.complete([])
     with pytest.raises(TargetNotEmptyError, match=r"statestore\.json"):
-        claim_target(location, "a third", metadata)
+        NewState.claim(location, metadata, "a third")
 
 
 def test_of_two_that_fill_a_location_the_first_makes_no_state(location: DurableLocation) -> None:
-    first, second = (metadata_of_stores(STORES, 3, "key") for _ in range(2))
-    claim_target(location, "one", first)
-    filled = fill(location, first)
-    claim_target(location, "two", second)
+    first = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "one")
+    filled = fill(first)
+    second = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "two")
     with pytest.raises(TargetNotEmptyError, match="meanwhile"):
-        complete_filled(location, first, filled)
-    complete_filled(location, second, fill(location, second))
+        first.complete(filled)
+    second.complete(fill(second))
     with pytest.raises(TargetNotEmptyError, match="meanwhile"):
-        complete_filled(location, second, [])
-    assert read_metadata(location) == second
+        second.complete([])
+    assert read_metadata(location) == second.metadata
+
+
+def test_a_request_that_was_interrupted_goes_on_behind_the_shards_that_it_kept(
+    location: DurableLocation, tmp_path: Path
+) -> None:
+    begun = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "a directory", request="the request")
+    first, second, _ = fill(begun)
+    begun.keep(first)
+    asked = metadata_of_stores(STORES, 3, "key")
+    assert NewState.resume(location, asked, "another") is None
+    resumed = NewState.resume(location, asked, "the request", work_dir=str(tmp_path))
+    assert resumed == replace(begun, work_dir=str(tmp_path), kept=frozenset({0})), "it is the state that was begun"
+    for shard, left in ((0, len(first.start.deltas)), (1, 0), (2, 0)):
+        assert len(location.names(f"shards/000{shard}/deltas")) == left
+    assert second.start.deltas
+    for filled in fill(resumed)[1:]:
+        resumed.keep(filled)
+    resumed.complete(None)
+    assert read_metadata(location) == begun.metadata
+    for shard in range(3):
+        assert contents(location, begun.metadata, shard, tmp_path / "local") == writes_of(shard)
+
+
+def test_what_is_counted_only_is_written_nowhere(metadata: StateMetadata, location: DurableLocation) -> None:
+    """A dry run says the same as the run."""
+    counted, written = ShardFilling(None, metadata), ShardFilling(location, metadata)
+    for filling in (counted, written):
+        filling.put(1, "totals", writes_of(1)["totals"])
+    assert counted.filled(1).tallies == written.filled(1).tallies
+    assert (counted.filled(1).start.deltas, len(written.filled(1).start.deltas)) == ((), 1)
 
 
 def test_what_became_another_state_is_not_taken_for_the_one_that_was_begun(location: DurableLocation) -> None:
     """A query of an older release was started there, which did not look at the mark."""
     begun = metadata_of_stores(STORES, 3, "key")
-    claim_target(location, "a directory", begun, "the request")
+    NewState.claim(location, begun, "a directory", request="the request")
     other = metadata_of_stores(STORES, 3, "key")
     location.write(METADATA_NAME, other.to_json().encode())
     with pytest.raises(TargetNotEmptyError, match="another state than was begun"):
-        resume_target(location, "the request")
+        NewState.resume(location, begun, "the request")
     location.write(METADATA_NAME, begun.to_json().encode())
-    resumed = resume_target(location, "the request")
+    resumed = NewState.resume(location, begun, "the request")
     assert resumed is not None
     assert resumed.is_complete
 
@@ -185,8 +215,8 @@ class TestFirstStart:
 
     @pytest.fixture
     def made(self, location: DurableLocation, metadata: StateMetadata) -> StateMetadata:
-        claim_target(location, "a test", metadata)
-        complete_filled(location, metadata, fill(location, metadata))
+        new = NewState.claim(location, metadata, "a test")
+        new.complete(fill(new))
         return metadata
 
     @pytest.fixture
@@ -206,8 +236,7 @@ class TestFirstStart:
     def test_may_ask_for_a_newer_format(self, location: DurableLocation, asked: StateMetadata) -> None:
         legacy = [replace(spec, format=StoreFormat.PLAIN) for spec in (TOTALS, WINDOWS)]
         made = metadata_of_stores(legacy, 3, "key")
-        claim_target(location, "a test", made)
-        complete_filled(location, made, [])
+        NewState.claim(location, made, "a test").complete([])
         with pytest.raises(StoreFormatError, match=r"with_upgrade_through_timestamped\(\)"):
             settle_metadata(location, replace(asked, stores=(TOTALS, WINDOWS)))
         allowed = tuple(replace(spec, through_timestamped=True) for spec in (TOTALS, WINDOWS))

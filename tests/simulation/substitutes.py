@@ -25,7 +25,7 @@ from unittest.mock import patch
 from statestore.recovery.commit.delta import Delta, changelog_records
 from statestore.recovery.commit.pointer import digest
 from statestore.recovery.local import local_copy, memory_copy
-from statestore.recovery.making import rescale
+from statestore.recovery.making import shard_contents
 from statestore.recovery.metadata import turn
 from statestore.recovery.restore import from_deltas
 from statestore.recovery.snapshots import step as snapshot_step
@@ -247,8 +247,8 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (turn, "time", _TurnTime()),
             (turn, "_machine", _machine),
             (turn, "_process", _process_name),
-            (rescale, "LocalDirectory", _local_directory),
-            (rescale, "TemporaryDirectory", _temporary_directory),
+            (shard_contents, "LocalDirectory", _local_directory),
+            (shard_contents, "TemporaryDirectory", _temporary_directory),
             (from_deltas, "Delta", _delta),
             (from_deltas, "changelog_records", _changelog_records),
         ):

@@ -14,9 +14,9 @@ from statestore.format.stored_value import join_stored
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite
-from statestore.recovery.making.new_state import claim_target
-from statestore.recovery.making.state_filling import FilledShard, StateFiller, check_filled, complete_filled
-from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores
+from statestore.recovery.making.new_state import NewState
+from statestore.recovery.making.state_filling import FilledShard
+from statestore.recovery.metadata.state_metadata import metadata_of_stores
 
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
 WINDOWS = StoreSpec("windows", StoreKind.WINDOW, StoreFormat.TIMESTAMPED_WITH_HEADERS, 120_000, 60_000, 10_000)
@@ -41,23 +41,22 @@ def writes_of(number: int) -> Writes:
     }
 
 
-def fill(location: DurableLocation, metadata: StateMetadata) -> list[FilledShard]:
+def fill(made: NewState) -> list[FilledShard]:
     """Put `writes_of` each shard into it."""
-    filler = StateFiller(location, metadata)
-    for shard in range(metadata.shards):
+    filling = made.filling()
+    for shard in range(made.metadata.shards):
         for store, writes in writes_of(shard).items():
-            filler.put(shard, store, writes)
-    return filler.finish()
+            filling.put(shard, store, writes)
+    return filling.filled_shards()
 
 
 def main(directory: Path) -> None:
     """Write a state of two shards."""
-    location, metadata = DurableLocation(directory), metadata_of_stores(STORES, 2, "partition")
-    claim_target(location, "nothing", metadata)
-    filled = fill(location, metadata)
+    made = NewState.claim(DurableLocation(directory), metadata_of_stores(STORES, 2, "partition"), "nothing")
+    filled = fill(made)
     for shard in filled:
-        check_filled(location, metadata, shard)
-    complete_filled(location, metadata, filled)
+        made.check(shard)
+    made.complete(filled)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,7 @@ from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import logical_writes
-from statestore.recovery.making.new_state import claim_target
-from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
+from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
 from tool_runs import Tools, document_in, everything_below, kind_options
 from upgrade_tools.states import StateOptions, open_state
@@ -107,20 +106,18 @@ def moved_to_location(task: Path, kind: str, target: Path, shards: int) -> None:
     state = open_state(str(task), options)
     (spec,) = (durable_spec(spec, options, str(task)) for spec in state.specs())
     spec = replace(spec, segment_interval_ms=135_000 if spec.kind.is_segmented else None)
-    location = DurableLocation(target)
-    metadata = metadata_of_stores([spec], shards, "partition")
-    claim_target(location, "a test", metadata)
-    filler = StateFiller(location, metadata)
+    made = NewState.claim(DurableLocation(target), metadata_of_stores([spec], shards, "partition"), "a test")
+    filling = made.filling()
     with state.open(0, state.specs()) as stores:
         for writes in logical_writes(state.specs()[0], stores["store"].bytes, -1):
             # In turns: where an entry stands is not what is compared.
             for number in range(shards):
                 mine = [write for write in writes if sum(write.key[:2]) % shards == number]
-                filler.put(number, "store", mine)
-    filled = filler.finish()
+                filling.put(number, "store", mine)
+    filled = filling.filled_shards()
     for shard in filled:
-        check_filled(location, metadata, shard)
-    complete_filled(location, metadata, filled)
+        made.check(shard)
+    made.complete(filled)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_store_that_was_not_closed_cleanly_is_named(
     subprocess.run([sys.executable, "-c", program, str(task)], check=True, timeout=60)
     to_location = ["migrate", str(task), str(tmp_path / "location"), "--layout", "location", "--json"]
     with monkeypatch.context() as patched:
-        patched.setattr("upgrade_tools.migration.to_location.complete_target", interrupted)
+        patched.setattr("statestore.recovery.making.new_state.NewState.complete", interrupted)
         patched.setattr("upgrade_tools.migration.places.Place.publish", interrupted)
         for command in (to_location, ["migrate", str(task), "--to", "headers"]):
             assert main(command) == ExitCode.INTERRUPTED

@@ -25,11 +25,12 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.local.marker import LocalMarker, write_marker
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.making.new_state import NewState
+from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.cli.entry_documents import Document, entry_documents
 from upgrade_tools.errors import MigrationRefusedError, UnknownKindError, UnknownLayoutError
 from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetFormat, TargetLayout, migrate
-from upgrade_tools.migration import to_location as to_location_module
 from upgrade_tools.states import State, StateOptions, open_state
 
 PARTITIONS, INTERVAL_MS, WINDOW_MS = 3, 60_000, 10_000
@@ -146,7 +147,7 @@ def test_a_location_that_another_migration_has_begun_is_not_taken(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(to_location_module, "complete_target", interrupted)
+    monkeypatch.setattr(NewState, "complete", interrupted)
     with pytest.raises(KeyboardInterrupt):
         to_location(application, target)
     monkeypatch.undo()
@@ -169,7 +170,7 @@ def test_a_source_that_has_changed_is_not_gone_on_with(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(to_location_module, "complete_target", interrupted)
+    monkeypatch.setattr(NewState, "complete", interrupted)
     with pytest.raises(KeyboardInterrupt):
         to_location(application, tmp_path / "state")
     monkeypatch.undo()
@@ -182,13 +183,13 @@ def test_a_source_that_has_changed_is_not_gone_on_with(
 def test_a_shard_that_does_not_read_back_makes_no_state(
     application: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = to_location_module.StateFiller.put
+    honest = ShardFilling.put
 
     def forgetful(self: Any, shard: int, store: str, writes: list[Any]) -> None:
         honest(self, shard, store, writes)
-        self._written.put(shard, store, [writes[0]._replace(key=b"stranger")], 0)
+        self._hold(shard, store, [writes[0]._replace(key=b"stranger")], 0)
 
-    monkeypatch.setattr(to_location_module.StateFiller, "put", forgetful)
+    monkeypatch.setattr(ShardFilling, "put", forgetful)
     with pytest.raises(StateCheckError):
         to_location(application, tmp_path / "state", stores=["totals"])
     assert not (tmp_path / "state" / "statestore.json").exists()
@@ -247,7 +248,7 @@ def test_shards_that_were_proved_for_another_number_are_not_taken(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(to_location_module, "complete_target", interrupted)
+    monkeypatch.setattr(NewState, "complete", interrupted)
     with pytest.raises(KeyboardInterrupt):
         to_location(application, target, shard_by="partition")
     monkeypatch.undo()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
@@ -13,14 +15,16 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import KeyPlacementError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.making.new_state import claim_target
+from statestore.recovery.making.new_state import NewState, OnEntries
 from statestore.recovery.making.placement import Placement
-from statestore.recovery.making.state_filling import FilledShard, StateFiller, check_filled, complete_filled
+from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import Changelog, read_records
-from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, refuse_live_deleted, restore_store
+from upgrade_tools.changelogs.restoring import RestoredStore, refuse_live_deleted, restore_store
 from upgrade_tools.errors import ChangelogPlacementError
+
+RESTORING: Final = "restoring"
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,6 @@ class MadeState:
     """The state that was made."""
 
     metadata: StateMetadata
-    shards: list[FilledShard]
     restored: dict[str, list[RestoredStore]]
     """What came of each store, by partition."""
 
@@ -42,47 +45,48 @@ def make_state(
     shard_by: str,
     accept_deleted: bool = False,
     work_dir: str | None = None,
-    on_records: OnRecords | None = None,
-    on_checked: Callable[[int], None] | None = None,
+    on_entries: OnEntries | None = None,
 ) -> MadeState:
     """Make in an empty location a state with a shard for each partition, and read it back.
 
     `shard_by` says how the query will place records: "key" needs every key to stand where Kafka's partitioner places
     it. `accept_deleted` is that of `restore_task_directory`. `work_dir` has room for one partition's stores, in a
-    temporary directory. Raises TargetNotEmptyError, ChangelogPlacementError, StateCheckError and what restoring raises;
+    temporary directory. `on_entries` is told of records, RESTORING, and of entries, CHECKING.
+    Raises TargetNotEmptyError, ChangelogPlacementError, StateCheckError and what restoring raises;
     then there is no state in the location.
     """
     metadata = metadata_of_stores([changelog.spec for changelog in changelogs], len(changelogs[0].logs), shard_by)
-    claim_target(location, f"changelogs of {application_id}", metadata)
-    filler = StateFiller(location, metadata)
-    made = _Making(cluster, application_id, metadata, filler, accept_deleted, work_dir)
+    made = NewState.claim(location, metadata, f"changelogs of {application_id}", work_dir=work_dir)
+    filling = made.filling()
+    source = _Changelogs(cluster, application_id, made, filling, accept_deleted, on_entries)
     restored: dict[str, list[RestoredStore]] = {changelog.spec.name: [] for changelog in changelogs}
     for partition in range(metadata.shards):
         for changelog in changelogs:
-            restored[changelog.spec.name].append(made.read(changelog, partition, on_records))
-    shards = filler.finish()
+            restored[changelog.spec.name].append(source.read(changelog, partition))
+    shards = filling.filled_shards()
     for shard in shards:
-        check_filled(location, metadata, shard, work_dir=work_dir, on_entries=on_checked)
-    complete_filled(location, metadata, shards)
-    return MadeState(metadata, shards, restored)
+        made.check(shard, on_entries)
+    made.complete(shards)
+    return MadeState(metadata, restored)
 
 
 @dataclass(frozen=True)
-class _Making:
-    """The making of one state."""
+class _Changelogs:
+    """Puts what changelogs restore to into the shards of one state."""
 
     cluster: Cluster
     application_id: str
-    metadata: StateMetadata
-    filler: StateFiller
+    made: NewState
+    filling: ShardFilling
     accept_deleted: bool
-    work_dir: str | None
+    on_entries: OnEntries | None
 
-    def read(self, changelog: Changelog, partition: int, on_records: OnRecords | None) -> RestoredStore:
+    def read(self, changelog: Changelog, partition: int) -> RestoredStore:
         """Restore one store of a partition, and put what is in it into the shard."""
         spec, log = changelog.spec, changelog.logs[partition]
+        on_records = None if self.on_entries is None else partial(self.on_entries, RESTORING)
         with (
-            TemporaryDirectory(prefix="statestore-restore-", dir=self.work_dir) as directory,
+            TemporaryDirectory(prefix="statestore-restore-", dir=self.made.work_dir) as directory,
             TaskDirectory(Path(directory), self.application_id, partition) as task,
         ):
             store = task.open_store(spec)
@@ -91,13 +95,13 @@ class _Making:
                 refuse_live_deleted(spec, log, restored)
             for writes in logical_writes(spec, store, restored.stream_time_ms):
                 self._check_place(changelog.topic, spec, partition, writes)
-                self.filler.put(partition, spec.name, writes)
+                self.filling.put(partition, spec.name, writes)
             if restored.stream_time_ms != NO_STREAM_TIME:
-                self.filler.reached(partition, spec.name, restored.stream_time_ms)
+                self.filling.reached(partition, spec.name, restored.stream_time_ms)
         return restored
 
     def _check_place(self, topic: str, spec: StoreSpec, partition: int, writes: list[LogicalWrite]) -> None:
-        placement = Placement(self.metadata, self.metadata.shards, {})
+        placement = Placement(self.made.metadata, self.made.metadata.shards, {})
         try:
             placement.check_new(spec, partition, writes)
         except KeyPlacementError as cause:

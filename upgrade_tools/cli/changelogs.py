@@ -18,6 +18,7 @@ from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import Document
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
+from upgrade_tools.cli.progress import phases
 from upgrade_tools.states.store_argument import parse_stores
 
 if TYPE_CHECKING:
@@ -143,14 +144,11 @@ def to_state(
     """Make a state that a query starts from, with a shard for each partition, and say where its input begins."""
     specs, cluster = _specs(store), _cluster(servers, client_config)
     from upgrade_tools.changelogs.reading import find_changelogs
-    from upgrade_tools.changelogs.to_state import make_state
+    from upgrade_tools.changelogs.to_state import RESTORING, make_state
 
     changelogs = find_changelogs(cluster, application_id, specs, transactional=transactional)
     begins = _starting_offsets(cluster, application_id, input_topic)
-    with _progress(("restoring", sum(changelog.span for changelog in changelogs)), ("checking", None)) as (
-        read,
-        checked,
-    ):
+    with phases(None, {RESTORING: sum(changelog.span for changelog in changelogs)}) as on_entries:
         made = make_state(
             cluster,
             application_id,
@@ -159,8 +157,7 @@ def to_state(
             shard_by=shard_by.value,
             accept_deleted=accept_deleted,
             work_dir=work_dir,
-            on_records=read,
-            on_checked=checked,
+            on_entries=on_entries,
         )
     document = {
         "location": location,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.progress import TaskID
 
+from statestore.recovery.making.new_state import OnEntries
 from upgrade_tools.cli.output import progress_bar
 from upgrade_tools.states import State
 
@@ -51,17 +52,17 @@ def counted(
 
 
 @contextmanager
-def phases(entries: int | None) -> Iterator[Callable[[str, int], None]]:
+def phases(entries: int | None, totals: Mapping[str, int] | None = None) -> Iterator[OnEntries]:
     """Hand out what is to be told of phases, each a bar of its own, and of their entries, as they are worked on.
 
-    Each phase goes through about so many entries; None is not known.
+    Each phase goes through about so many entries; None is not known. `totals` knows better of some of them.
     """
     with progress_bar() as progress:
         tasks: dict[str, TaskID] = {}
 
         def advance(phase: str, done: int) -> None:
             if phase not in tasks:
-                tasks[phase] = progress.add_task(phase, total=entries)
+                tasks[phase] = progress.add_task(phase, total=(totals or {}).get(phase, entries))
             progress.advance(tasks[phase], done)
 
         yield advance

@@ -7,24 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from statestore.bytestore.chunks import key_and_value_sizes
 from statestore.errors import KeyPlacementError
-from statestore.recovery.commit.initial_state import write_initial_pointer
-from statestore.recovery.commit.pointer import CommitPointer, digest
+from statestore.recovery.commit.pointer import digest
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.carried_over import carried_over
 from statestore.recovery.making.logical_writes import LogicalWrite
-from statestore.recovery.making.new_state import (
-    claim_target,
-    complete_target,
-    finished_shards,
-    refuse_taken,
-    resume_target,
-)
+from statestore.recovery.making.new_state import NewState, refuse_taken
 from statestore.recovery.making.placement import Placement
-from statestore.recovery.making.state_filling import FilledShard, StateFiller, check_filled
+from statestore.recovery.making.state_filling import FilledShard
 from statestore.recovery.metadata.routing import refuse_too_many_shards
 from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores, new_state_id
 from upgrade_tools.errors import MigrationRefusedError
@@ -61,18 +53,18 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
         directory = local_path(plan.request.target)
         if directory is not None:
             held.enter_context(lock_location(directory))
-        taken = _take(plan, metadata, location)
-        filling = ShardFilling(plan, taken.metadata, location, StepMeter(len(state.parts), on_progress), Tallies())
-        if not taken.is_complete:
-            for shard in range(taken.metadata.shards):
-                if shard not in taken.finished:
-                    write_initial_pointer(location, filling.fill(shard))
-            complete_target(location, taken.metadata, ())
-        for part in taken.finished.intersection(state.parts):
+        made = _claimed(plan, metadata, location)
+        filling = _PartFilling(plan, made, StepMeter(len(state.parts), on_progress), Tallies())
+        if not made.is_complete:
+            for shard in range(metadata.shards):
+                if shard not in made.kept:
+                    made.keep(filling.fill(shard))
+            made.complete(None)
+        for part in made.kept.intersection(state.parts):
             filling.notes.extend(unclean_notes_of(plan, part))
     notes = sorted(filling.notes) + filling.tallies.notes
-    if taken.finished:
-        before = f"shards {', '.join(map(str, sorted(taken.finished)))} were finished by an earlier run of this command"
+    if made.kept:
+        before = f"shards {', '.join(map(str, sorted(made.kept)))} were finished by an earlier run of this command"
         notes.append(f"{before}: their entries are not counted here")
     return MigrationReport(
         state.path,
@@ -85,7 +77,7 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
         plan.left_out,
         state.parts,
         time.monotonic() - started_s,
-        state_id=taken.metadata.state_id,
+        state_id=made.metadata.state_id,
         notes=tuple(notes),
     )
 
@@ -120,14 +112,6 @@ def metadata_of(plan: Plan) -> StateMetadata:
     return metadata_of_stores(specs, shards, request.shard_by)
 
 
-class _Taken(NamedTuple):
-    """A location that is this migration's alone, and what an earlier run of it has done there."""
-
-    metadata: StateMetadata
-    finished: frozenset[int] = frozenset()
-    is_complete: bool = False
-
-
 def location_request(plan: Plan, metadata: StateMetadata) -> str:
     """Return what is the same for the same command and a source that is as it was."""
     parts = [source_fingerprint(plan, part) for part in plan.state.parts]
@@ -135,64 +119,50 @@ def location_request(plan: Plan, metadata: StateMetadata) -> str:
     return digest("".join([request_fingerprint(plan), f"{metadata.shards} shards", *parts]).encode())
 
 
-def _take(plan: Plan, metadata: StateMetadata, location: DurableLocation) -> _Taken:
+def _claimed(plan: Plan, metadata: StateMetadata, location: DurableLocation) -> NewState:
     """Take an empty location, or go on with what an earlier run has left in it."""
-    request = location_request(plan, metadata)
-    begun = resume_target(location, request)
-    if begun is None:
-        refuse_taken(location, request)
-        refuse_without_room(plan, estimated_bytes(plan, plan.state.parts))
-        claim_target(location, f"the {plan.state.layout.value} {plan.state.path}", metadata, request)
-        return _Taken(metadata)
-    metadata = replace(metadata, state_id=begun.state_id)
-    finished = finished_shards(location, metadata.state_id, metadata.shards)
-    refuse_without_room(plan, estimated_bytes(plan, set(plan.state.parts).difference(finished)))
-    return _Taken(metadata, frozenset(finished), begun.is_complete)
+    request, work_dir = location_request(plan, metadata), plan.request.work_dir
+    begun = NewState.resume(location, metadata, request, work_dir=work_dir)
+    if begun is not None:
+        refuse_without_room(plan, estimated_bytes(plan, set(plan.state.parts).difference(begun.kept)))
+        return begun
+    refuse_taken(location, request)
+    refuse_without_room(plan, estimated_bytes(plan, plan.state.parts))
+    made_from = f"the {plan.state.layout.value} {plan.state.path}"
+    return NewState.claim(location, metadata, made_from, request=request, work_dir=work_dir)
 
 
 @dataclass(frozen=True)
-class ShardFilling:
+class _PartFilling:
     """Fills shards of a new state from the parts of the source."""
 
     plan: Plan
-    metadata: StateMetadata
-    location: DurableLocation
+    made: NewState
     meter: StepMeter
     tallies: Tallies
     notes: list[str] = field(default_factory=list)
     """What the user should know of the parts that were read."""
 
-    def fill(self, shard: int) -> CommitPointer:
-        """Fill a shard and check it; return the pointer that it starts from."""
+    def fill(self, shard: int) -> FilledShard:
+        """Fill a shard, and check it."""
+        filling = self.made.filling()
         if shard not in self.plan.state.parts:
-            return FilledShard(shard, (), {}, {}).pointer(self.metadata.state_id)
+            return filling.filled(shard)
         with _without_garbage_collection():
-            return self._filled_and_checked(shard)
-
-    def _filled_and_checked(self, shard: int) -> CommitPointer:
-        state = self.plan.state
-        filler = StateFiller(self.location, self.metadata)
-        with state.open(shard, self.plan.reading) as stores:
-            self.notes.extend(unclean_notes(self.plan, shard, stores))
-            self.meter.begin_part(2 * sum(store.bytes.approximate_num_entries() for store in stores.values()))
-            for store in self.plan.stores:
-                for writes in placed_writes(self.plan, self.metadata, shard, store, stores[store.name], self.tallies):
-                    filler.put(shard, store.name, writes)
-                    self.meter.advance(len(writes))
-        found = filler.finish()
-        filled = found[0] if found else FilledShard(shard, (), {}, {})
-        pointer = filled.pointer(self.metadata.state_id)
-        if isinstance(state, LocationState):
-            (pointer,) = carried_over([state.pointers[shard]], self.metadata.state_id, [filled.deltas])
-        check_filled(
-            self.location,
-            self.metadata,
-            filled,
-            pointer=pointer,
-            work_dir=self.plan.request.work_dir,
-            on_entries=self.meter.advance,
-        )
-        return pointer
+            state, metadata = self.plan.state, self.made.metadata
+            with state.open(shard, self.plan.reading) as stores:
+                self.notes.extend(unclean_notes(self.plan, shard, stores))
+                self.meter.begin_part(2 * sum(store.bytes.approximate_num_entries() for store in stores.values()))
+                for store in self.plan.stores:
+                    for writes in placed_writes(self.plan, metadata, shard, store, stores[store.name], self.tallies):
+                        filling.put(shard, store.name, writes)
+                        self.meter.advance(len(writes))
+            filled = filling.filled(shard)
+            if isinstance(state, LocationState):
+                (start,) = carried_over([state.pointers[shard]], metadata.state_id, [filled.start.deltas])
+                filled = replace(filled, start=start)
+            self.made.check(filled, lambda _, entries: self.meter.advance(entries))
+            return filled
 
 
 def placed_writes(

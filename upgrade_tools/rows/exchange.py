@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +15,7 @@ from statestore.errors import FormatError
 from statestore.format.partitioner import partition_column
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.making.new_state import claim_target
-from statestore.recovery.making.state_filling import StateFiller, check_filled, complete_filled
+from statestore.recovery.making.new_state import NewState, OnEntries
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
 from upgrade_tools.errors import RowFileError
 from upgrade_tools.rows.expiry import LatestTimes, Unexpired
@@ -28,8 +26,6 @@ from upgrade_tools.states.location import LocationState
 from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, durable_spec
 
 OnRows = Callable[[int], None]
-OnPhaseRows = Callable[[str, int], None]
-"""Is told which phase of an import has come by how many rows more."""
 _PLACEHOLDERS: Final = {"retention_ms": READING_RETENTION_MS, "segment_interval_ms": READING_INTERVAL_MS}
 """Stand in a store that is only read for what nobody knows."""
 
@@ -92,13 +88,13 @@ class ImportOptions:
 
 
 def import_state(
-    path: Path, file_format: FileFormat, target: DurableLocation, options: ImportOptions, on_rows: OnPhaseRows
+    path: Path, file_format: FileFormat, target: DurableLocation, options: ImportOptions, on_entries: OnEntries
 ) -> Exchanged:
     """Make a state of a file in an empty location, and check it entry by entry.
 
     What has expired by the latest time of its store in its shard is left out: the file is read twice to know that one.
-    Raises RowFileError if it must be said how long a store keeps its entries, NewStateError and
-    LocationError: then the location holds no state.
+    `on_entries` is told of rows, and of entries as they are checked. Raises RowFileError if it must be said how long a
+    store keeps its entries, NewStateError and LocationError: then the location holds no state.
     """
     head = read_head(path, file_format)
     specs = {spec.name: spec for spec in (_spec(store, path, options) for store in head.stores)}
@@ -109,9 +105,9 @@ def import_state(
     if any(spec.kind.is_segmented for spec in specs.values()):
         for part, spec, rows in _rows_of_stores(path, file_format, specs):
             latest.see(part, spec, rows)
-            on_rows("looking for the latest times", rows.num_rows)
-    claim_target(target, f"the file {path.name}", metadata)
-    filler, unexpired = StateFiller(target, metadata), Unexpired(latest)
+            on_entries("looking for the latest times", rows.num_rows)
+    made = NewState.claim(target, metadata, f"the file {path.name}", work_dir=options.work_dir)
+    filling, unexpired = made.filling(), Unexpired(latest)
     counts = dict.fromkeys(specs, 0)
     for part, spec, rows in _rows_of_stores(path, file_format, specs):
         try:
@@ -122,16 +118,16 @@ def import_state(
             raise RowFileError(str(path), problem=f"there is a row of part {part}, and the file says {shards} parts")
         for shard, belonging in _placed(spec, writes, shards) if placed_by_key else [(part, writes)]:
             live = unexpired.of(shard, spec, belonging)
-            filler.put(shard, spec.name, live)
+            filling.put(shard, spec.name, live)
             counts[spec.name] += len(live)
-        on_rows("importing", len(writes))
+        on_entries("importing", len(writes))
     for shard, store, live in unexpired.left():
-        filler.put(shard, store, live)
+        filling.put(shard, store, live)
         counts[store] += len(live)
-    filled = filler.finish()
-    for shard_filled in filled:
-        check_filled(target, metadata, shard_filled, work_dir=options.work_dir, on_entries=partial(on_rows, "checking"))
-    complete_filled(target, metadata, filled)
+    filled = filling.filled_shards()
+    for filled_shard in filled:
+        made.check(filled_shard, on_entries)
+    made.complete(filled)
     return Exchanged(str(target), counts, shards, metadata.state_id, unexpired.expired)
 
 

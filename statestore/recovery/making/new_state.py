@@ -1,5 +1,14 @@
 """A new state in a location of its own: filled delta by delta, and a state only once all of it is there.
 
+The one maker of states outside a query, whatever they are made of:
+
+    NewState.claim       by one process, first; or `resume`, for a request that was interrupted
+    filling, check       of each shard, wherever: a NewState travels
+    keep                 of a shard that is checked, if the same request is to go on behind it
+    complete             by one process, last
+
+Whoever fails before that leaves a location that no query starts on, and that the next claim clears.
+
     unfinished.json      {"format": 1, "from": str, "state_id": str, "shards": int, "request": str}; there while it is
                          being filled
     shards/NNNN/...      deltas and initial pointers
@@ -14,23 +23,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.record_context import NoRecord
 from statestore.errors import DurableFileCorruptedError, TargetNotEmptyError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.commit.changelog import BatchChangelog, EveryWrite, LastWrites
-from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile, digest
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
-from statestore.recovery.location.shard_files import EPOCH_OF_TOOLS, SHARDS_DIRECTORY, delta_directory, new_delta_name
+from statestore.recovery.location.shard_files import SHARDS_DIRECTORY, delta_directory
 from statestore.recovery.making.logical_writes import LogicalWrite
+from statestore.recovery.making.shard_contents import restored_shard, writes_in
+from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, ShardFilling
+from statestore.recovery.making.tally import Tally
 from statestore.recovery.metadata.agreement import AGREEMENT_DIRECTORY
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
 from statestore.recovery.metadata.turn import TURNS_DIRECTORY, turn
@@ -38,14 +46,17 @@ from statestore.recovery.metadata.turn import TURNS_DIRECTORY, turn
 _LOG = logging.getLogger(__name__)
 MARKER_NAME: Final = UNFINISHED_NAME
 _MARKER_FORMAT: Final = 1
-# What a write costs in memory beside its bytes.
-_OVERHEAD_BYTES: Final = 200
-DELTA_TARGET_BYTES: Final = 32 << 20
 _NO_STATE: Final = frozenset({"lost+found", TURNS_DIRECTORY, AGREEMENT_DIRECTORY})
 """The first is in the root of a disk, and often not to be read."""
 
+CHECKING: Final = "checking"
+OnEntries: TypeAlias = Callable[[str, int], None]
+"""Is told in which phase of the making how many entries more were done: CHECKING, or what the source calls its own."""
+EntryProof: TypeAlias = Callable[[StoreSpec, int, list[LogicalWrite]], None]
+"""Raises unless some entries of a store belong to the shard in which they are."""
 
-class UnfinishedState(NamedTuple):
+
+class _Unfinished(NamedTuple):
     """What `unfinished.json` says."""
 
     made_from: str
@@ -56,63 +67,151 @@ class UnfinishedState(NamedTuple):
     """Whether it is a state by now, of which only the mark was left."""
 
 
-def claim_target(location: DurableLocation, made_from: str, new: StateMetadata, request: str | None = None) -> None:
-    """Take an empty location, or one that was left half filled, which is cleared. `made_from` is for whoever looks.
+@dataclass(frozen=True)
+class NewState:
+    """A state that is being made, in a location that is claimed for it. Travels to the processes that fill its shards.
 
-    With a `request` it is `resume_target` that goes on with it, and nobody else. Raises TargetNotEmptyError if there is
-    anything else, LocationBusyError, and LocationNotWritableError.
+    `work_dir` is where a shard is read back, in a temporary directory, and has room for one; None means that of the
+    machine. `memory_bytes` is about how much a process holds of what is to be written.
     """
-    marker: dict[str, Any] = {
-        "format": _MARKER_FORMAT,
-        "from": made_from,
-        "state_id": new.state_id,
-        "shards": new.shards,
-    }
-    if request is not None:
-        marker["request"] = request
-    # Before anything is written: it may be somebody's directory of other things.
-    _refuse_taken(location, _left_behind(location))
-    with turn(location, f"what makes a state of {made_from}"):
-        left_behind = _left_behind(location)
-        _refuse_taken(location, left_behind)
-        # First of all: who was there before may be about to end, and must not once anything of it is removed.
-        location.write(MARKER_NAME, json.dumps(marker).encode())
-        if left_behind is not None:
-            _LOG.info("%s: removing what was written of a state that was not finished", location)
-            for shard in _shards_there(location):
-                _clear_shard(location, shard)
-        # A query that starts looks for the mark after it has left a file there: one of both sees the other.
-        starting = location.names(AGREEMENT_DIRECTORY)
-        if starting:
-            location.delete(MARKER_NAME)
-            raise TargetNotEmptyError(
-                str(location), found=f"what a query has begun that starts there ({starting[0]!r})"
-            )
 
+    location: DurableLocation
+    metadata: StateMetadata
+    work_dir: str | None = None
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+    kept: frozenset[int] = frozenset()
+    """The shards that an earlier run of the same request has filled and checked."""
+    is_complete: bool = False
+    """Whether an earlier run has made it a state, and left nothing to be done but to say so."""
 
-def resume_target(location: DurableLocation, request: str) -> UnfinishedState | None:
-    """Return what was claimed for the same request and not finished, None if nothing was.
+    @classmethod
+    def claim(
+        cls,
+        location: DurableLocation,
+        metadata: StateMetadata,
+        made_from: str,
+        *,
+        request: str | None = None,
+        work_dir: str | None = None,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> NewState:
+        """Take an empty location, or one that was left half filled, which is cleared. `made_from` is for people.
 
-    Shards that are not finished are cleared; of the others `finished_shards` has the pointers. One that lacks nothing
-    but its end is ended: then the location is a state. Raises TargetNotEmptyError if it has become another state.
-    """
-    if _begun(location, request) is None:
-        return None
-    with turn(location, "what goes on with making a state"):
-        left_behind = _begun(location, request)
-        if left_behind is None:
+        With a `request` it is `resume` that goes on with it, and nobody else. Raises TargetNotEmptyError if there is
+        anything else, LocationBusyError, and LocationNotWritableError.
+        """
+        marker: dict[str, Any] = {
+            "format": _MARKER_FORMAT,
+            "from": made_from,
+            "state_id": metadata.state_id,
+            "shards": metadata.shards,
+        }
+        if request is not None:
+            marker["request"] = request
+        # Before anything is written: it may be somebody's directory of other things.
+        _refuse_taken(location, _left_behind(location))
+        with turn(location, f"what makes a state of {made_from}"):
+            left_behind = _left_behind(location)
+            _refuse_taken(location, left_behind)
+            # First of all: who was there before may be about to end, and must not once anything of it is removed.
+            location.write(MARKER_NAME, json.dumps(marker).encode())
+            if left_behind is not None:
+                _LOG.info("%s: removing what was written of a state that was not finished", location)
+                for shard in _shards_there(location):
+                    _clear_shard(location, shard)
+            # A query that starts looks for the mark after it has left a file there: one of both sees the other.
+            starting = location.names(AGREEMENT_DIRECTORY)
+            if starting:
+                location.delete(MARKER_NAME)
+                raise TargetNotEmptyError(
+                    str(location), found=f"what a query has begun that starts there ({starting[0]!r})"
+                )
+        return cls(location, metadata, work_dir, memory_bytes)
+
+    @classmethod
+    def resume(
+        cls,
+        location: DurableLocation,
+        metadata: StateMetadata,
+        request: str,
+        *,
+        work_dir: str | None = None,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> NewState | None:
+        """Go on with what was claimed for the same request and is no state yet; None if nothing was.
+
+        It keeps the identity that it was begun with. Shards that were not kept are cleared. One that lacks nothing but
+        its end is ended: then the location is a state. Raises TargetNotEmptyError if it has become another state, and
+        DurableFileCorruptedError if a shard that was kept can't be read.
+        """
+        if _begun(location, request) is None:
             return None
-        if left_behind.is_complete:
-            location.delete(MARKER_NAME)
-            return left_behind
-        for shard in range(left_behind.shards):
-            if location.read(initial_name(shard)) is None:
-                _clear_shard(location, shard)
-        return left_behind
+        with turn(location, "what goes on with making a state"):
+            begun = _begun(location, request)
+            if begun is None:
+                return None
+            kept = {shard for shard in range(begun.shards) if location.read(initial_name(shard)) is not None}
+            if begun.is_complete:
+                location.delete(MARKER_NAME)
+            else:
+                for shard in range(begun.shards):
+                    if shard not in kept:
+                        _clear_shard(location, shard)
+        for shard in sorted(kept):
+            initial_pointer(location, begun.state_id, shard)
+        metadata = replace(metadata, state_id=begun.state_id)
+        return cls(location, metadata, work_dir, memory_bytes, frozenset(kept), begun.is_complete)
+
+    def filling(self) -> ShardFilling:
+        """Return what takes the entries of shards: each shard must be filled by one."""
+        return ShardFilling(self.location, self.metadata, self.memory_bytes)
+
+    def check(self, filled: FilledShard, on_entries: OnEntries | None = None, proof: EntryProof | None = None) -> None:
+        """Read a shard as a query would; raise StateCheckError unless it holds exactly what was put.
+
+        `on_entries` is told of entries as they are read. `proof` sees them before they are compared, and raises if they
+        do not belong there.
+        """
+        with restored_shard(self.location, self.metadata, filled.start, self.work_dir) as batch:
+            for spec in self.metadata.stores:
+                found = Tally()
+                for writes in writes_in(batch, spec):
+                    if proof is not None:
+                        proof(spec, filled.shard, writes)
+                    found.add(writes)
+                    if on_entries is not None:
+                        on_entries(CHECKING, len(writes))
+                filled.tallies.get(spec.name, Tally()).require(found, spec.name, filled.shard)
+
+    def keep(self, filled: FilledShard) -> None:
+        """Have a shard count that was checked: the same request need not do it again."""
+        write_initial_pointer(self.location, filled.start)
+
+    def complete(self, filled: Sequence[FilledShard] | None) -> None:
+        """Make the location a state whose shards hold what was filled, and the others nothing.
+
+        None says that each shard was kept. Raises ValueError if a shard is there twice, TargetNotEmptyError if the
+        location was claimed for another state meanwhile, or is one by now, LocationBusyError, and
+        LocationNotWritableError.
+        """
+        state_id = self.metadata.state_id
+        starts = {} if filled is None else {shard.shard: shard.start for shard in filled}
+        if filled is not None and len(starts) < len(filled):
+            raise ValueError("a shard was filled twice; each shard must be filled by one ShardFilling")
+        with turn(self.location, f"what ends the making of state {state_id}"):
+            claimed = _left_behind(self.location)
+            if claimed is None or claimed.state_id != state_id or self.location.read(METADATA_NAME) is not None:
+                raise TargetNotEmptyError(
+                    str(self.location), found="what another command has begun, or finished, there meanwhile"
+                )
+            for shard in range(0 if filled is None else self.metadata.shards):
+                write_initial_pointer(self.location, starts.get(shard, CommitPointer(state_id, shard)))
+            self.location.write(METADATA_NAME, self.metadata.to_json().encode())
+            self.location.delete(MARKER_NAME)
 
 
 def refuse_taken(location: DurableLocation, request: str) -> None:
-    """Raise TargetNotEmptyError if neither `claim_target` nor, for the same request, `resume_target` takes a location.
+    """Raise TargetNotEmptyError if neither `claim` nor, for the same request, `resume` takes a location.
 
     Nothing is changed.
     """
@@ -120,7 +219,7 @@ def refuse_taken(location: DurableLocation, request: str) -> None:
         _refuse_taken(location, _left_behind(location))
 
 
-def _begun(location: DurableLocation, request: str) -> UnfinishedState | None:
+def _begun(location: DurableLocation, request: str) -> _Unfinished | None:
     """Return what was begun for the same request. Raises TargetNotEmptyError if it has become another state."""
     left_behind = _left_behind(location)
     if left_behind is None or left_behind.request != request:
@@ -133,7 +232,7 @@ def _begun(location: DurableLocation, request: str) -> UnfinishedState | None:
     return left_behind._replace(is_complete=True)
 
 
-def _refuse_taken(location: DurableLocation, left_behind: UnfinishedState | None) -> None:
+def _refuse_taken(location: DurableLocation, left_behind: _Unfinished | None) -> None:
     """Raise TargetNotEmptyError if a location is not empty, and not half filled by who may be cleared away."""
     if location.read(METADATA_NAME) is not None:
         raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
@@ -157,12 +256,6 @@ def _first_file(location: DurableLocation, directory: str) -> str | None:
     return next(files, None) or next(filter(None, below), None)
 
 
-def finished_shards(location: DurableLocation, state_id: str, shards: int) -> dict[int, CommitPointer]:
-    """Return from where those shards of an unfinished state start that are filled and checked, by shard."""
-    found = (shard for shard in range(shards) if location.read(initial_name(shard)) is not None)
-    return {shard: initial_pointer(location, state_id, shard) for shard in found}
-
-
 def _shards_there(location: DurableLocation) -> list[int]:
     """Return the shards of which there are files, whoever has written them."""
     names = (directory.rpartition("/")[2] for directory in location.directories(SHARDS_DIRECTORY))
@@ -173,14 +266,14 @@ def _clear_shard(location: DurableLocation, shard: int) -> None:
     location.delete_all([initial_name(shard), *location.names(delta_directory(shard))])
 
 
-def _left_behind(location: DurableLocation) -> UnfinishedState | None:
+def _left_behind(location: DurableLocation) -> _Unfinished | None:
     data = location.read(MARKER_NAME)
     if data is None:
         return None
     try:
         fields = json.loads(data.to_pybytes())
         request = fields.get("request")
-        return UnfinishedState(
+        return _Unfinished(
             str(fields.get("from", "something else")),
             path_part(fields["state_id"]),
             whole_number(fields["shards"], 1),
@@ -190,82 +283,3 @@ def _left_behind(location: DurableLocation) -> UnfinishedState | None:
         raise DurableFileCorruptedError(
             location.path(MARKER_NAME), problem=f"does not say what was begun ({cause!r})"
         ) from cause
-
-
-def complete_target(location: DurableLocation, metadata: StateMetadata, pointers: Iterable[CommitPointer]) -> None:
-    """Make the location a state, whose shards start from `pointers`.
-
-    Raises TargetNotEmptyError if it was claimed for another one meanwhile, or is a state by now, LocationBusyError, and
-    LocationNotWritableError.
-    """
-    with turn(location, f"what ends the making of state {metadata.state_id}"):
-        claimed = _left_behind(location)
-        if claimed is None or claimed.state_id != metadata.state_id or location.read(METADATA_NAME) is not None:
-            raise TargetNotEmptyError(
-                str(location), found="what another command has begun, or finished, there meanwhile"
-            )
-        for pointer in pointers:
-            write_initial_pointer(location, pointer)
-        location.write(METADATA_NAME, metadata.to_json().encode())
-        location.delete(MARKER_NAME)
-
-
-class TargetShards:
-    """Takes the writes of all new shards, and puts them into deltas of some MB; their memory is bounded.
-
-    `memory_bytes` is about how much of them is held at most. The deltas of a shard are applied in the order in which
-    they were written; within one, the writes of versioned stores in order of time.
-    """
-
-    def __init__(self, location: DurableLocation, metadata: StateMetadata, memory_bytes: int) -> None:
-        self.deltas: list[list[DurableFile]] = [[] for _ in range(metadata.shards)]
-        """The deltas of each shard that were written."""
-        self._location = location
-        self._state_id = metadata.state_id
-        self._specs = {spec.name: spec for spec in metadata.stores}
-        self._memory_bytes = memory_bytes
-        self._held: list[dict[str, list[LogicalWrite]]] = [{} for _ in range(metadata.shards)]
-        self._held_bytes = [0] * metadata.shards
-        self._all_held_bytes = 0
-
-    def put(self, shard: int, store: str, writes: list[LogicalWrite], size_bytes: int) -> None:
-        """Add writes to a store of a shard, after all that were added before."""
-        self._held[shard].setdefault(store, []).extend(writes)
-        added = size_bytes + _OVERHEAD_BYTES * len(writes)
-        self._held_bytes[shard] += added
-        self._all_held_bytes += added
-        if self._held_bytes[shard] >= DELTA_TARGET_BYTES:
-            self._flush(shard)
-        while self._all_held_bytes > self._memory_bytes:
-            self._flush(self._held_bytes.index(max(self._held_bytes)))
-
-    def flush(self) -> None:
-        """Write all that is held."""
-        for shard, held in enumerate(self._held):
-            if held:
-                self._flush(shard)
-
-    def _flush(self, shard: int) -> None:
-        info = DeltaInfo(self._state_id, shard, len(self.deltas[shard]) + 1)
-        changelogs = {store: _changelog(self._specs[store], writes) for store, writes in self._held[shard].items()}
-        # Without stream times: what was kept so far is kept whatever the order in which it comes.
-        data = encode_delta(info, changelogs, {})
-        name = new_delta_name(shard, info.version, EPOCH_OF_TOOLS)
-        self._location.write(name, data)
-        self.deltas[shard].append(DurableFile(name, data.size, digest(data)))
-        self._all_held_bytes -= self._held_bytes[shard]
-        self._held[shard], self._held_bytes[shard] = {}, 0
-
-
-def _changelog(spec: StoreSpec, writes: list[LogicalWrite]) -> BatchChangelog:
-    context = NoRecord()
-    changelog: BatchChangelog
-    if LAYOUTS[spec.kind].keeps_versions:
-        changelog = EveryWrite(spec)
-        # A version that is older than those before it by more than the retention would be refused.
-        writes = sorted(writes, key=attrgetter("timestamp_ms"))
-    else:
-        changelog = LastWrites(spec)
-    for key, stored, timestamp_ms in writes:
-        changelog.append(key, stored, context, timestamp_ms)
-    return changelog

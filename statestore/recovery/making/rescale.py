@@ -10,35 +10,31 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.errors import DurableFileMissingError, StateCheckError, StatePointersError
+from statestore.errors import DurableFileMissingError, StatePointersError
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.shard_files import delta_directory, is_of_tool, parse_delta_name
 from statestore.recovery.making.carried_over import carried_over
-from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.making.new_state import TargetShards, claim_target, complete_target
+from statestore.recovery.making.logical_writes import LogicalWrite
+from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.placement import KeyOf, Placement
 from statestore.recovery.making.rescale_report import Meter, OnProgress, RescaleReport, StoreReport
+from statestore.recovery.making.shard_contents import restored_shard, writes_in
+from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, ShardFilling
 from statestore.recovery.making.tally import Tally
 from statestore.recovery.making.version_order import Part, parts
 from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, new_state_id, read_metadata
-from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from statestore.recovery.shard_batch import ShardBatch
 
 _LOG = logging.getLogger(__name__)
-DEFAULT_MEMORY_BYTES: Final = 256 << 20
-
-Tallies = dict[str, list[Tally]]
-"""Of each store, what belongs to each new shard."""
 
 
 def state_to_rescale(location: DurableLocation) -> StateMetadata:
@@ -140,32 +136,33 @@ def rescale(
     if len(set(numbers)) != shards:
         raise ValueError(f"routing must be {shards} different numbers, not {numbers}")
     new = replace(old, state_id=new_state_id(), shards=shards, routing=numbers, initial_state=True)
-    meter = Meter(on_progress)
-    move = _Move(old, new, placement, work_dir, meter)
-    written = None if dry_run else TargetShards(target, new, memory_bytes)
-    if written is not None:
-        claim_target(target, f"state {old.state_id} with {old.shards} shards", new)
-    expected = move.read(source, pointers, written)
-    deltas = 0
-    if written is not None:
-        made = carried_over(pointers, new.state_id, written.deltas)
-        move.check(target, made, expected)
-        complete_target(target, new, made)
-        deltas = sum(len(pointer.deltas) for pointer in made)
+    made_from = f"state {old.state_id} with {old.shards} shards"
+    made = None if dry_run else NewState.claim(target, new, made_from, work_dir=work_dir, memory_bytes=memory_bytes)
+    filling = ShardFilling(None, new) if made is None else made.filling()
+    move = _Move(old, new, placement, work_dir, Meter(on_progress))
+    move.read(source, pointers, filling)
+    filled = [filling.filled(shard) for shard in range(shards)]
+    if made is not None:
+        starts = carried_over(pointers, new.state_id, [shard.start.deltas for shard in filled])
+        filled = [replace(shard, start=start) for shard, start in zip(filled, starts, strict=True)]
+        move.check(made, filled)
+        made.complete(filled)
     report = RescaleReport(
         old.state_id,
         old.shards,
-        None if dry_run else new.state_id,
+        None if made is None else new.state_id,
         shards,
-        {
-            store: StoreReport(tuple(t.entries for t in tallies), tuple(t.size_bytes for t in tallies))
-            for store, tallies in expected.items()
-        },
-        deltas,
+        {spec.name: _store_report(spec, filled) for spec in old.stores},
+        sum(len(shard.start.deltas) for shard in filled),
         time.monotonic() - started,
     )
     _LOG.info("%s", report)
     return report
+
+
+def _store_report(spec: StoreSpec, filled: Sequence[FilledShard]) -> StoreReport:
+    tallies = [shard.tallies.get(spec.name, Tally()) for shard in filled]
+    return StoreReport(tuple(tally.entries for tally in tallies), tuple(tally.size_bytes for tally in tallies))
 
 
 class _Pass(NamedTuple):
@@ -185,41 +182,35 @@ class _Move:
     work_dir: str | None
     meter: Meter
 
-    def read(self, source: DurableLocation, pointers: Sequence[CommitPointer], written: TargetShards | None) -> Tallies:
-        """Read all entries, have them written, and return what must be found in the new shards then."""
-        expected = {spec.name: [Tally() for _ in range(self.new.shards)] for spec in self.old.stores}
-        copies: Tallies = {name: [] for name in self.old.global_stores}
+    def read(self, source: DurableLocation, pointers: Sequence[CommitPointer], filling: ShardFilling) -> None:
+        """Read all entries, and put each into its new shard."""
+        copies: dict[str, list[Tally]] = {name: [] for name in self.old.global_stores}
         passes = self._passes(source, pointers)
         self.meter.begin("reading", sum(len(each.parts) for each in passes))
         for order, specs in passes:
             for part in order:
-                with self._opened(self.old, source, pointers[part.shard]) as batch:
+                with restored_shard(source, self.old, pointers[part.shard], self.work_dir) as batch:
                     for spec in specs:
                         if not LAYOUTS[spec.kind].keeps_versions and part.after_ms is not None:
                             continue  # it is read with the shard's last part
                         if spec.name in copies:
-                            self._read_global(spec, batch, copies[spec.name], expected[spec.name], written)
+                            self._read_global(spec, batch, copies[spec.name], filling)
                         else:
-                            self._read_store(spec, batch, part, expected[spec.name], written)
-                if written is not None:
-                    # In one delta with versions of another shard, these would expire by that one's time.
-                    written.flush()
+                            self._read_store(spec, batch, part, filling)
+                # In one delta with versions of another shard, these would expire by that one's time.
+                filling.flush()
                 self.meter.shard_done()
-        return expected
 
-    def check(self, target: DurableLocation, pointers: Sequence[CommitPointer], expected: Tallies) -> None:
+    def check(self, made: NewState, filled: Sequence[FilledShard]) -> None:
         """Read the new shards as a query would; raise StateCheckError unless they hold what they must."""
-        self.meter.begin("checking", len(pointers))
-        for pointer in pointers:
-            with self._opened(self.new, target, pointer) as batch:
-                for spec in self.new.stores:
-                    found = Tally()
-                    for writes in self._writes(spec, batch):
-                        if spec.name not in self.new.global_stores:
-                            self.placement.check_new(spec, pointer.shard, writes)
-                        found.add(writes)
-                    _check_equal(spec, pointer.shard, expected[spec.name][pointer.shard], found)
+        self.meter.begin("checking", len(filled))
+        for shard in filled:
+            made.check(shard, lambda _, entries: self.meter.add(entries), self._prove_place)
             self.meter.shard_done()
+
+    def _prove_place(self, spec: StoreSpec, shard: int, writes: list[LogicalWrite]) -> None:
+        if spec.name not in self.new.global_stores:
+            self.placement.check_new(spec, shard, writes)
 
     def _passes(self, source: DurableLocation, pointers: Sequence[CommitPointer]) -> list[_Pass]:
         """Return in which order old shards are read for which stores, such that replaying loses no version."""
@@ -238,16 +229,13 @@ class _Move:
 
     def _parts(self, spec: StoreSpec, source: DurableLocation, pointer: CommitPointer) -> list[tuple[int, Part]]:
         """Return the parts of a shard's versions. Only of a state that was rescaled before it takes a look."""
-        stream_time_ms = pointer.store_times_ms.get(spec.name, -1)
+        stream_time_ms = pointer.store_times_ms.get(spec.name, NO_STREAM_TIME)
         if not self.old.initial_state or spec.name in self.old.global_stores:
             return [(stream_time_ms, Part(pointer.shard))]
-        with self._opened(self.old, source, pointer) as batch:
-            versions = logical_writes(spec, batch.stores[spec.name].bytes, stream_time_ms)
-            return parts(pointer.shard, stream_time_ms, spec.retention[0], versions)
+        with restored_shard(source, self.old, pointer, self.work_dir) as batch:
+            return parts(pointer.shard, stream_time_ms, spec.retention[0], writes_in(batch, spec))
 
-    def _read_store(
-        self, spec: StoreSpec, batch: ShardBatch, part: Part, expected: list[Tally], written: TargetShards | None
-    ) -> None:
+    def _read_store(self, spec: StoreSpec, batch: ShardBatch, part: Part, filling: ShardFilling) -> None:
         for found in self._writes(spec, batch):
             writes = part.of(found) if LAYOUTS[spec.kind].keeps_versions else found
             by_shard: dict[int, list[LogicalWrite]] = {}
@@ -255,48 +243,20 @@ class _Move:
             for target, write in zip(targets, writes, strict=True):
                 by_shard.setdefault(target, []).append(write)
             for target, belonging in by_shard.items():
-                size_bytes = expected[target].add(belonging)
-                if written is not None:
-                    written.put(target, spec.name, belonging, size_bytes)
+                filling.put(target, spec.name, belonging)
 
-    def _read_global(
-        self,
-        spec: StoreSpec,
-        batch: ShardBatch,
-        copies: list[Tally],
-        expected: list[Tally],
-        written: TargetShards | None,
-    ) -> None:
+    def _read_global(self, spec: StoreSpec, batch: ShardBatch, copies: list[Tally], filling: ShardFilling) -> None:
         """Give all new shards what the first shard that is read has; the others must have the same."""
         copy = Tally()
         for writes in self._writes(spec, batch):
-            size_bytes = copy.add(writes)
+            copy.add(writes)
             if not copies:
-                for target, tally in enumerate(expected):
-                    tally.add(writes)
-                    if written is not None:
-                        written.put(target, spec.name, writes, size_bytes)
+                for target in range(self.new.shards):
+                    filling.put(target, spec.name, writes)
         copies.append(copy)
-        _check_equal(spec, batch.pointer.shard, copies[0], copy)
+        copies[0].require(copy, spec.name, batch.pointer.shard)
 
     def _writes(self, spec: StoreSpec, batch: ShardBatch) -> Iterator[list[LogicalWrite]]:
-        stream_time_ms = batch.pointer.store_times_ms.get(spec.name, -1)
-        for writes in logical_writes(spec, batch.stores[spec.name].bytes, stream_time_ms):
+        for writes in writes_in(batch, spec):
             yield writes
             self.meter.add(len(writes))
-
-    @contextmanager
-    def _opened(
-        self, metadata: StateMetadata, location: DurableLocation, pointer: CommitPointer
-    ) -> Iterator[ShardBatch]:
-        """Hand out a shard as it was committed, in a local copy that is nobody else's and gone afterwards."""
-        with TemporaryDirectory(prefix="statestore-rescale-", dir=self.work_dir) as directory:
-            # All on disk, also what a query keeps in memory: it need not fit here.
-            state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory(directory))
-            with state.open(pointer) as batch:
-                yield batch
-
-
-def _check_equal(spec: StoreSpec, shard: int, expected: Tally, found: Tally) -> None:
-    if expected != found:
-        raise StateCheckError(spec.name, shard=shard, expected=str(expected), found=str(found))

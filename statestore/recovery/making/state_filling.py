@@ -1,144 +1,162 @@
-"""Fills the shards of a new state from entries of any origin, and makes it a state once they read back.
-
-claim_target(...)             by one process, first
-StateFiller(...).put(...)     by any number of processes, each shard by one of them
-check_filled(...)             for each shard, wherever
-complete_filled(...)          by one process, last
-"""
+"""Fills shards of a new state from entries of any origin: in bounded memory, delta by delta, counted as they come."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from tempfile import TemporaryDirectory
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
-from statestore.bytestore.kinds.kind_layout import layout_of
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
-from statestore.errors import StateCheckError
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.record_context import NoRecord
+from statestore.recovery.commit.changelog import BatchChangelog, EveryWrite, LastWrites
+from statestore.recovery.commit.delta import DeltaInfo, encode_delta
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from statestore.recovery.making.new_state import TargetShards, complete_target
+from statestore.recovery.location.shard_files import EPOCH_OF_TOOLS, new_delta_name
+from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.tally import Tally
 from statestore.recovery.metadata.state_metadata import StateMetadata
-from statestore.recovery.shard_batch import ShardedState
 
 DEFAULT_MEMORY_BYTES: Final = 256 << 20
+_DELTA_TARGET_BYTES: Final = 32 << 20
+# What a write costs in memory beside its bytes.
+_OVERHEAD_BYTES: Final = 200
 
 
 @dataclass(frozen=True)
 class FilledShard:
-    """What was written of one shard: all that its initial pointer takes, and what must be found in it."""
+    """What was written of one shard: where it starts, and what must be found in it."""
 
-    shard: int
-    deltas: tuple[DurableFile, ...]
+    start: CommitPointer
     tallies: Mapping[str, Tally]
     """Of each store that got something."""
-    store_times_ms: Mapping[str, int]
-    """Of each segmented store that got something, its stream time: the latest time put into it, or that it reached."""
+
+    @property
+    def shard(self) -> int:
+        """The number of the shard."""
+        return self.start.shard
 
     @property
     def entries(self) -> int:
         """How many entries were put, of versioned stores versions and tombstones."""
         return sum(tally.entries for tally in self.tallies.values())
 
-    def pointer(self, state_id: str) -> CommitPointer:
-        """Return the commit pointer from which the shard starts."""
-        return CommitPointer(
-            state_id,
-            self.shard,
-            version=len(self.deltas),
-            deltas=self.deltas,
-            stream_time_ms=max(self.store_times_ms.values(), default=-1),
-            store_times_ms=dict(self.store_times_ms),
-        )
+
+@dataclass
+class _Filling:
+    """One shard: what is held in memory of it, and what was written and counted so far."""
+
+    held: dict[str, list[LogicalWrite]] = field(default_factory=dict)
+    held_bytes: int = 0
+    deltas: list[DurableFile] = field(default_factory=list)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    store_times_ms: dict[str, int] = field(default_factory=dict)
 
 
-class StateFiller:
+class ShardFilling:
     """Takes the entries of some shards of a new state, in any order but for those of a version's key, oldest first.
 
-    `memory_bytes` is about how much of them is held at most; the rest is in the location by then.
+    About `memory_bytes` of them are held at most; the rest is in `location` by then, which may be None to count the
+    entries alone. The deltas of a shard are applied in the order in which they were written; within one, the entries of
+    versioned stores in order of time.
     """
 
     def __init__(
-        self, location: DurableLocation, metadata: StateMetadata, memory_bytes: int = DEFAULT_MEMORY_BYTES
+        self,
+        location: DurableLocation | None,
+        metadata: StateMetadata,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
     ) -> None:
-        self._written = TargetShards(location, metadata, memory_bytes)
+        self._location = location
+        self._state_id = metadata.state_id
+        self._specs = {spec.name: spec for spec in metadata.stores}
         self._layouts = {spec.name: layout_of(spec) for spec in metadata.stores}
-        self._tallies: dict[int, dict[str, Tally]] = {}
-        self._store_times_ms: dict[int, dict[str, int]] = {}
+        self._memory_bytes = memory_bytes
+        self._held_bytes = 0
+        self._shards: dict[int, _Filling] = {}
 
     def put(self, shard: int, store: str, writes: list[LogicalWrite]) -> None:
         """Add entries to a store of a shard. Raises FormatError for the key of a window or session that is none."""
         if not writes:
             return
-        tally = self._tallies.setdefault(shard, {}).setdefault(store, Tally())
+        filling = self._of(shard)
         latest_ms = self._layouts[store].latest_put_ms(writes)
         if latest_ms != NO_STREAM_TIME:
             self.reached(shard, store, latest_ms)
-        self._written.put(shard, store, writes, tally.add(writes))
+        size_bytes = filling.tallies.setdefault(store, Tally()).add(writes)
+        if self._location is not None:
+            self._hold(shard, store, writes, size_bytes)
 
     def reached(self, shard: int, store: str, stream_time_ms: int) -> None:
         """Note the stream time of a segmented store, which may have come from what is not in it any more."""
-        times_ms = self._store_times_ms.setdefault(shard, {})
+        times_ms = self._of(shard).store_times_ms
         times_ms[store] = max(times_ms.get(store, -1), stream_time_ms)
 
-    def finish(self) -> list[FilledShard]:
-        """Write what is held, and return what was written of each shard that got something, in order."""
-        self._written.flush()
-        return [
-            FilledShard(
-                shard,
-                tuple(self._written.deltas[shard]),
-                self._tallies.get(shard, {}),
-                self._store_times_ms.get(shard, {}),
-            )
-            for shard in sorted(self._tallies.keys() | self._store_times_ms.keys())
-        ]
+    def flush(self) -> None:
+        """Write what is held: what is put from now on is in other deltas."""
+        for shard in sorted(self._shards):
+            self._flush(shard)
+
+    def filled(self, shard: int) -> FilledShard:
+        """Return what was written of a shard; what it still holds is written first."""
+        filling = self._of(shard)
+        self._flush(shard)
+        start = CommitPointer(
+            self._state_id,
+            shard,
+            version=len(filling.deltas),
+            deltas=tuple(filling.deltas),
+            stream_time_ms=max(filling.store_times_ms.values(), default=-1),
+            store_times_ms=dict(filling.store_times_ms),
+        )
+        return FilledShard(start, filling.tallies)
+
+    def filled_shards(self) -> list[FilledShard]:
+        """Return what was written of each shard that got something, in order."""
+        return [self.filled(shard) for shard in sorted(self._shards)]
+
+    def _of(self, shard: int) -> _Filling:
+        return self._shards.setdefault(shard, _Filling())
+
+    def _hold(self, shard: int, store: str, writes: list[LogicalWrite], size_bytes: int) -> None:
+        filling = self._of(shard)
+        filling.held.setdefault(store, []).extend(writes)
+        added = size_bytes + _OVERHEAD_BYTES * len(writes)
+        filling.held_bytes += added
+        self._held_bytes += added
+        if filling.held_bytes >= _DELTA_TARGET_BYTES:
+            self._flush(shard)
+        while self._held_bytes > self._memory_bytes:
+            self._flush(max(self._shards, key=lambda number: self._shards[number].held_bytes))
+
+    def _flush(self, shard: int) -> None:
+        filling = self._shards[shard]
+        if not filling.held:
+            return
+        assert self._location is not None  # without one nothing is held
+        info = DeltaInfo(self._state_id, shard, len(filling.deltas) + 1)
+        changelogs = {store: _changelog(self._specs[store], writes) for store, writes in filling.held.items()}
+        # Without stream times: what was kept so far is kept whatever the order in which it comes.
+        data = encode_delta(info, changelogs, {})
+        name = new_delta_name(shard, info.version, EPOCH_OF_TOOLS)
+        self._location.write(name, data)
+        filling.deltas.append(DurableFile(name, data.size, digest(data)))
+        self._held_bytes -= filling.held_bytes
+        filling.held, filling.held_bytes = {}, 0
 
 
-def check_filled(
-    location: DurableLocation,
-    metadata: StateMetadata,
-    filled: FilledShard,
-    *,
-    pointer: CommitPointer | None = None,
-    work_dir: str | None = None,
-    on_entries: Callable[[int], None] | None = None,
-) -> None:
-    """Read a shard as a query would; raise StateCheckError unless it holds exactly what was put.
-
-    `pointer` is the one that it starts from, if that is not `filled.pointer`. `work_dir` has room for the shard, in a
-    temporary directory; None means that of the machine. `on_entries` is told of entries as they are read.
-    """
-    pointer = pointer or filled.pointer(metadata.state_id)
-    with TemporaryDirectory(prefix="statestore-check-", dir=work_dir) as directory:
-        state = ShardedState(metadata.state_id, location, metadata.stores, LocalDirectory(directory))
-        with state.open(pointer) as batch:
-            for spec in metadata.stores:
-                found = Tally()
-                stream_time_ms = pointer.store_times_ms.get(spec.name, -1)
-                for writes in logical_writes(spec, batch.stores[spec.name].bytes, stream_time_ms):
-                    found.add(writes)
-                    if on_entries is not None:
-                        on_entries(len(writes))
-                expected = filled.tallies.get(spec.name, Tally())
-                if found != expected:
-                    raise StateCheckError(spec.name, shard=filled.shard, expected=str(expected), found=str(found))
-
-
-def complete_filled(location: DurableLocation, metadata: StateMetadata, filled: Sequence[FilledShard]) -> None:
-    """Make the location a state whose shards hold what was filled, and the others nothing.
-
-    Raises ValueError if a shard is there twice, and LocationNotWritableError.
-    """
-    by_shard = {shard.shard: shard for shard in filled}
-    if len(by_shard) < len(filled):
-        raise ValueError("a shard was filled twice; each shard must be filled by one StateFiller")
-    pointers = (
-        by_shard.get(shard, FilledShard(shard, (), {}, {})).pointer(metadata.state_id)
-        for shard in range(metadata.shards)
-    )
-    complete_target(location, metadata, pointers)
+def _changelog(spec: StoreSpec, writes: list[LogicalWrite]) -> BatchChangelog:
+    context = NoRecord()
+    changelog: BatchChangelog
+    if LAYOUTS[spec.kind].keeps_versions:
+        changelog = EveryWrite(spec)
+        # A version that is older than those before it by more than the retention would be refused.
+        writes = sorted(writes, key=attrgetter("timestamp_ms"))
+    else:
+        changelog = LastWrites(spec)
+    for key, stored, timestamp_ms in writes:
+        changelog.append(key, stored, context, timestamp_ms)
+    return changelog

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from statestore.errors import StateCheckError
 from statestore.recovery.making.logical_writes import LogicalWrite
 
 _CHECKSUMS: Final = 1 << 64
@@ -30,6 +31,11 @@ class Tally:
         # The sum of all: in whatever order, and each as often as it is there.
         self._checksum = (self._checksum + sum(map(hash, writes))) % _CHECKSUMS
         return size_bytes
+
+    def require(self, found: Tally, store: str, shard: int) -> None:
+        """Raise StateCheckError unless the same was found in a shard's store."""
+        if found != self:
+            raise StateCheckError(store, shard=shard, expected=str(self), found=str(found))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tally) and (self.entries, self._checksum) == (other.entries, other._checksum)

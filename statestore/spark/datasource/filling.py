@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -18,10 +17,9 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.format.value_timestamp_headers import join_columns
 from statestore.format.window_key import MAX_SEQUENCE
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_write
-from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, StateFiller, check_filled
-from statestore.recovery.metadata.state_metadata import StateMetadata
+from statestore.recovery.making.new_state import NewState
+from statestore.recovery.making.state_filling import FilledShard
 from statestore.spark.datasource.options import require_work_dir
 
 
@@ -34,36 +32,27 @@ class PlacedRow(NamedTuple):
     end_ms: int | None
 
 
-@dataclass(frozen=True)
-class ShardFilling:
-    """What it takes to fill shards of a new state. Travels to the executors."""
+def fill_shards(made: NewState, batches: Iterable[pa.RecordBatch]) -> list[FilledShard]:
+    """Write rows of the shape PLACED; return what was written of each shard, once it reads back.
 
-    location: DurableLocation
-    metadata: StateMetadata
-    work_dir: str | None = None
-    memory_bytes: int = DEFAULT_MEMORY_BYTES
-
-    def fill(self, batches: Iterable[pa.RecordBatch]) -> list[FilledShard]:
-        """Write rows of the shape PLACED; return what was written of each shard, once it reads back.
-
-        Raises StateRowError, StateCheckError, LocationNotWritableError, and DataSourceOptionError without a work_dir.
-        """
-        require_work_dir(self.work_dir)
-        filler = StateFiller(self.location, self.metadata, self.memory_bytes)
-        stores = {spec.name: spec for spec in self.metadata.stores}
-        entries: dict[tuple[int, str], _Entries] = {}
-        for batch in batches:
-            for shard, store, rows in _groups(batch):
-                of_store = entries.setdefault((shard, store), _entries_of(stores[store]))
-                filler.put(shard, store, list(of_store.writes(list(_rows(stores[store].format, rows)))))
-        for (shard, store), of_store in entries.items():
-            filler.put(shard, store, list(of_store.last_writes()))
-        filled = filler.finish()
-        for written in filled:
-            for store, time_ms in written.store_times_ms.items():
-                entries[written.shard, store].refuse_expired(time_ms)
-            check_filled(self.location, self.metadata, written, work_dir=self.work_dir)
-        return filled
+    Raises StateRowError, StateCheckError, LocationNotWritableError, and DataSourceOptionError without a work_dir.
+    """
+    require_work_dir(made.work_dir)
+    filling = made.filling()
+    stores = {spec.name: spec for spec in made.metadata.stores}
+    entries: dict[tuple[int, str], _Entries] = {}
+    for batch in batches:
+        for shard, store, rows in _groups(batch):
+            of_store = entries.setdefault((shard, store), _entries_of(stores[store]))
+            filling.put(shard, store, list(of_store.writes(list(_rows(stores[store].format, rows)))))
+    for (shard, store), of_store in entries.items():
+        filling.put(shard, store, list(of_store.last_writes()))
+    filled = filling.filled_shards()
+    for written in filled:
+        for store, time_ms in written.start.store_times_ms.items():
+            entries[written.shard, store].refuse_expired(time_ms)
+        made.check(written)
+    return filled
 
 
 def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, str, pa.RecordBatch]]:

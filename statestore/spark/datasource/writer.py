@@ -22,10 +22,10 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError, ShardOverlapError
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.making.new_state import claim_target
-from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, complete_filled
+from statestore.recovery.making.new_state import NewState
+from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard
 from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, metadata_of_stores
-from statestore.spark.datasource.filling import ShardFilling
+from statestore.spark.datasource.filling import fill_shards
 from statestore.spark.datasource.options import WriteOptions
 from statestore.spark.datasource.row_placement import PLACED_SCHEMA, RowPlacement, check_row_columns
 from statestore.stores.builder import StoreBuilder
@@ -84,8 +84,7 @@ def write_initial_state(
     check_row_columns(rows.schema, specs, shard_by)
     target = DurableLocation.of(location)
     metadata = metadata_of_stores(specs, shards, shard_by)
-    claim_target(target, _MADE_FROM, metadata)
-    filling = ShardFilling(target, metadata, work_dir, memory_bytes)
+    made = NewState.claim(target, metadata, _MADE_FROM, work_dir=work_dir, memory_bytes=memory_bytes)
     placed = rows.mapInArrow(RowPlacement(specs, shards, shard_by).__call__, PLACED_SCHEMA)
     # Partition n has shard n, so that each shard is written by one task.
     by_shard = placed.repartitionById(shards, "shard")
@@ -93,10 +92,10 @@ def write_initial_state(
         by_shard = by_shard.sortWithinPartitions("store", "key", "start_ms")
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([[pickle.dumps(filling.fill(batches))]], names=["filled"])
+        yield pa.record_batch([[pickle.dumps(fill_shards(made, batches))]], names=["filled"])
 
     filled = [shard for row in by_shard.mapInArrow(fill, "filled binary").collect() for shard in pickle.loads(row[0])]
-    complete_filled(target, metadata, filled)
+    made.complete(filled)
     return InitialState(str(target), metadata.state_id, shards, _entries(metadata, filled))
 
 
@@ -118,7 +117,7 @@ class FilledShards(WriterCommitMessage):
 class StateWriter(DataSourceArrowWriter):
     """Writes rows as they are partitioned. Begun and committed on the driver's machine, written on the executors."""
 
-    filling: ShardFilling
+    made: NewState
     placement: RowPlacement
 
     @classmethod
@@ -131,23 +130,21 @@ class StateWriter(DataSourceArrowWriter):
             raise DataSourceOptionError("mode", "can't be overwrite: a state is made in an empty location, by append")
         asked = WriteOptions.of(options)
         check_row_columns(schema, [asked.spec], asked.shard_by)
-        location = DurableLocation(asked.path)
         metadata = metadata_of_stores([asked.spec], asked.shards, asked.shard_by)
-        claim_target(location, _MADE_FROM, metadata)
-        placement = RowPlacement((asked.spec,), asked.shards, asked.shard_by)
-        return cls(ShardFilling(location, metadata, asked.work_dir), placement)
+        made = NewState.claim(DurableLocation(asked.path), metadata, _MADE_FROM, work_dir=asked.work_dir)
+        return cls(made, RowPlacement((asked.spec,), asked.shards, asked.shard_by))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilledShards:
         """Write the rows of one partition. Raises StateRowError, StateCheckError, LocationNotWritableError."""
-        return FilledShards(self.filling.fill(self.placement(iterator)))
+        return FilledShards(fill_shards(self.made, self.placement(iterator)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the location a state. Raises ShardOverlapError if several tasks wrote to a shard."""
         filled = [shard for message in messages if isinstance(message, FilledShards) for shard in message.shards]
         times = Counter(shard.shard for shard in filled)
         if shared := sorted(shard for shard, count in times.items() if count > 1):
-            raise ShardOverlapError(str(self.filling.location), shards=shared)
-        complete_filled(self.filling.location, self.filling.metadata, filled)
+            raise ShardOverlapError(str(self.made.location), shards=shared)
+        self.made.complete(filled)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave what was written: it is no state, and goes when the location is taken the next time."""

@@ -1,0 +1,26 @@
+"""What one module alone does, so that a change of it is a change in one place."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def importers(name: str) -> set[str]:
+    """Return the modules of the library and its tools that import a name from another one."""
+    paths = (path for package in ("statestore", "upgrade_tools") for path in (ROOT / package).rglob("*.py"))
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names)
+    }
+
+
+@pytest.mark.parametrize("step", ["write_initial_pointer", "turn", "ShardFilling"])
+def test_a_state_is_made_by_one_maker(step: str) -> None:
+    makers = {module for module in importers(step) if not module.startswith("statestore.recovery.making.")}
+    assert makers <= {"upgrade_tools.changelogs.to_state"}, "who is handed a filling may name its type"
+    assert "statestore.recovery.making.new_state" in importers(step)
