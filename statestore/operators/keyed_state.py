@@ -11,9 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from statestore.errors import StateHandleError
-from statestore.format.serde import Serde, Serdes
-from statestore.headers import Headers
-from statestore.operators.entry_key import (
+from statestore.format.entry_key import (
     list_bounds,
     list_entry_key,
     list_index,
@@ -21,6 +19,8 @@ from statestore.operators.entry_key import (
     map_entry_key,
     map_key_of,
 )
+from statestore.format.serde import Serde, Serdes
+from statestore.headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.holders import ValueTimestampHeaders

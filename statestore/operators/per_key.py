@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from statestore.errors import InputError, LocalStateCorruptedError, ProcessorError
+from statestore.format.due_key import TIMER_KEYS
 from statestore.format.serde import Serde
 from statestore.headers import Headers
 from statestore.operators.keyed_state import KeyScope
@@ -22,7 +23,7 @@ from statestore.operators.state_handle import (
     StateKind,
     TimeMode,
 )
-from statestore.operators.timers import TIMER_KEYS, Timers, timer_store
+from statestore.operators.timers import Timers, timer_store
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import PunctuationType

@@ -1,33 +1,25 @@
 """Timers of keys, kept in a key-value store of plain bytes, so that each fires once whatever is restarted when.
 
-    "t" time_ms:i64_be  key                   -> nothing   the timers in order of time
-    "k" key_size:u32_be  key  time_ms:i64_be  -> nothing   the same, by key
-
-The only module that knows this layout.
+Each stands there twice, in order of time and by key: see `format.due_key`.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from operator import index
-from typing import Final
 
-from statestore.bytestore.engines.prefix_scan import prefix_end
-from statestore.errors import FormatError
+from statestore.format.due_key import (
+    LATEST_MS,
+    due_bounds,
+    due_key,
+    time_and_key,
+    timer_place,
+    timer_time,
+)
 from statestore.format.serde import Serdes
-from statestore.operators.entry_key import key_at_front, sized
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.stores import Stores
-
-_BY_TIME: Final = b"t"
-_BY_KEY: Final = b"k"
-_TIME: Final = struct.Struct(">q")
-_LATEST_MS: Final = 2**63 - 1
-
-TIMER_KEYS: Final = "timers"
-"""What is recorded of the keys of a store of timers. Never rename."""
 
 
 def timer_store(name: str, *, persistent: bool = True) -> StoreBuilder[KeyValueStore[bytes, bytes]]:
@@ -59,43 +51,25 @@ class Timers:
 
     def of_key(self, key: bytes) -> Iterator[int]:
         """Yield the times of a key's timers, earliest first, as of the call."""
-        prefix = _BY_KEY + sized(key)
-        entries = self._store.range(prefix + _TIME.pack(0), prefix + _TIME.pack(_LATEST_MS))
-        return (_time_of(place[len(prefix) :]) for place, _ in entries)
+        entries = self._store.range(timer_place(key, 0), timer_place(key, LATEST_MS))
+        return (timer_time(place) for place, _ in entries)
 
     def due(self, now_ms: int) -> Iterator[tuple[int, bytes]]:
         """Yield time and key of the timers up to `now_ms`, in order of time, then of key, as of the call."""
-        time_end = len(_BY_TIME) + _TIME.size
-        end = prefix_end(_BY_TIME) if now_ms >= _LATEST_MS else _BY_TIME + _TIME.pack(max(now_ms, 0) + 1)
-        with self._store.range(_BY_TIME, end) as entries:
+        with self._store.range(*due_bounds(now_ms)) as entries:
             for place, _ in entries:
-                time_ms = _time_of(place[len(_BY_TIME) : time_end])
+                time_ms, key = time_and_key(place)
                 if time_ms > now_ms:
                     return
-                yield time_ms, place[time_end:]
-
-
-def timer_key(place: bytes) -> bytes:
-    """Return the key whose timer stands there. Raises FormatError if none can stand there."""
-    if place.startswith(_BY_TIME) and len(place) >= len(_BY_TIME) + _TIME.size:
-        return place[len(_BY_TIME) + _TIME.size :]
-    if place.startswith(_BY_KEY):
-        return key_at_front(place[len(_BY_KEY) :])
-    raise FormatError("timer", f"0x{place.hex()} is not where one stands")
+                yield time_ms, key
 
 
 def _places(key: bytes, time_ms: int) -> tuple[bytes, bytes]:
-    time = _TIME.pack(time_ms)
-    return _BY_TIME + time + key, _BY_KEY + sized(key) + time
+    return due_key(time_ms, key), timer_place(key, time_ms)
 
 
 def _checked(time_ms: int) -> int:
     time_ms = index(time_ms)  # numpy's integers too, but no floats
-    if not 0 <= time_ms <= _LATEST_MS:
+    if not 0 <= time_ms <= LATEST_MS:
         raise ValueError(f"the time of a timer must be 0 or more milliseconds since the epoch, got {time_ms}")
     return time_ms
-
-
-def _time_of(data: bytes) -> int:
-    (time_ms,) = _TIME.unpack(data)
-    return int(time_ms)

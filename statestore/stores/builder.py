@@ -11,6 +11,7 @@ from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import NoRecord, RecordContext
+from statestore.format.due_key import EXPIRY_SUFFIX
 from statestore.format.serde import Serde, Serdes
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.commit.changelog import Changelog
@@ -18,7 +19,7 @@ from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, Wri
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec
 from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.expiring import EXPIRY_SUFFIX, ExpiringLayer, Expiry, TimeToLive
+from statestore.stores.expiring import ExpiringLayer, Expiry, TimeToLive
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.lineage import Derivable, derives
 from statestore.stores.metered import measure_operations

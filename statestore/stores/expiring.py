@@ -1,37 +1,34 @@
 """Entries that expire: the layer that hides them when their time has come, and where it stands when that is.
 
 Nothing is changed in what is recorded of the store itself. Beside it there is a key-value store of plain bytes,
-`<name>-expiry`, which is written in the same batches and so can't be apart from it. It has two kinds of keys:
-
-    "k" key                        -> expiry_ms:i64_be   when the entry of `key` expires
-    "t" expiry_ms:i64_be  key      -> nothing            the same, in order of time
-
-This is the only module that knows this layout. An entry without either does not expire.
+`<name>-expiry`, which is written in the same batches and so can't be apart from it. When an entry expires stands there
+twice, by key and in order of time: see `format.due_key`. An entry of which neither is there does not expire.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol
 
-from statestore.bytestore.engines.prefix_scan import prefix_end
 from statestore.bytestore.protocol import ByteStore, Change, Pair
-from statestore.errors import FormatError
+from statestore.format.due_key import (
+    LATEST_MS,
+    due_bounds,
+    due_key,
+    expiring_key,
+    expiry_bounds,
+    expiry_key,
+    time_and_key,
+    time_bytes,
+    time_of,
+)
 from statestore.stores.layer import ByteStoreLayer
 from statestore.stores.supplier import Duration, milliseconds
 
-_BY_KEY: Final = b"k"
-_BY_TIME: Final = b"t"
-_TIME: Final = struct.Struct(">q")
-_LATEST_MS: Final = 2**63 - 1
 _DELETED_AT_LEAST: Final = 1_000
 _DELETED_PER_WRITE: Final = 2
-
-EXPIRY_SUFFIX: Final = "-expiry"
-"""Behind the name of a store, the name of the one that says when its entries expire."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +83,8 @@ class ExpiryTimes:
 
     def get(self, key: bytes) -> int | None:
         """Return when the entry of `key` expires; None if it does not."""
-        stored = self._store.get(_BY_KEY + key)
-        return None if stored is None else _time_of(stored)
+        stored = self._store.get(expiry_key(key))
+        return None if stored is None else time_of(stored)
 
     def set(self, key: bytes, expiry_ms: int | None) -> None:
         """Set when the entry of `key` expires; None means never, or that there is none."""
@@ -95,38 +92,25 @@ class ExpiryTimes:
         if before_ms == expiry_ms:
             return
         if before_ms is not None:
-            self._store.put(_BY_TIME + _TIME.pack(before_ms) + key, None)
+            self._store.put(due_key(before_ms, key), None)
         if expiry_ms is None:
-            self._store.put(_BY_KEY + key, None)
+            self._store.put(expiry_key(key), None)
         else:
-            self._store.put(_BY_KEY + key, _TIME.pack(expiry_ms))
-            self._store.put(_BY_TIME + _TIME.pack(expiry_ms) + key, b"")
+            self._store.put(expiry_key(key), time_bytes(expiry_ms))
+            self._store.put(due_key(expiry_ms, key), b"")
 
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, int]]:
         """Yield keys from `start` to `end`, both inclusive, None = open, with the time of each, as of the call."""
-        first = _BY_KEY + (start or b"")
-        last = prefix_end(_BY_KEY) if end is None else _BY_KEY + end
-        entries = self._store.range(first, last, reverse=reverse)
-        return ((key[len(_BY_KEY) :], _time_of(stored)) for key, stored in entries)
+        entries = self._store.range(*expiry_bounds(start, end), reverse=reverse)
+        return ((expiring_key(place), time_of(stored)) for place, stored in entries)
 
     def due(self, now_ms: int) -> Iterator[bytes]:
         """Yield the keys of entries that have expired at `now_ms`, earliest first, as of the call."""
-        # Times are not negative, so their bytes sort as they do.
-        end = prefix_end(_BY_TIME) if now_ms >= _LATEST_MS else _BY_TIME + _TIME.pack(max(now_ms, 0) + 1)
-        for key, _ in self._store.range(_BY_TIME, end):
-            time_end = len(_BY_TIME) + _TIME.size
-            if _time_of(key[len(_BY_TIME) : time_end]) > now_ms:
+        for place, _ in self._store.range(*due_bounds(now_ms)):
+            time_ms, key = time_and_key(place)
+            if time_ms > now_ms:
                 return
-            yield key[time_end:]
-
-
-def expiring_key(place: bytes) -> bytes:
-    """Return the key whose expiry stands there. Raises FormatError if none can stand there."""
-    if place.startswith(_BY_KEY):
-        return place[len(_BY_KEY) :]
-    if place.startswith(_BY_TIME) and len(place) >= len(_BY_TIME) + _TIME.size:
-        return place[len(_BY_TIME) + _TIME.size :]
-    raise FormatError("expiry", f"0x{place.hex()} is not where one stands")
+            yield key
 
 
 class ExpiringLayer(ByteStoreLayer):
@@ -187,7 +171,7 @@ class ExpiringLayer(ByteStoreLayer):
 
     def _renew(self, key: bytes, value: bytes | None) -> None:
         self._writes += 1
-        expiry_ms = None if value is None else max(0, min(self._clock_ms() + self._ttl_ms, _LATEST_MS))
+        expiry_ms = None if value is None else max(0, min(self._clock_ms() + self._ttl_ms, LATEST_MS))
         self._times.set(key, expiry_ms)
 
 
@@ -202,8 +186,3 @@ def _live_pairs(
             time = next(times, None)
         if time is None or time[0] != key or time[1] > now_ms:
             yield pair
-
-
-def _time_of(data: bytes) -> int:
-    (time_ms,) = _TIME.unpack(data)
-    return int(time_ms)

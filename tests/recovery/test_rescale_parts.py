@@ -19,18 +19,19 @@ from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
+from statestore.format.due_key import timer_key
+from statestore.format.entry_key import list_entry_key, map_entry_key, sized
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
-from statestore.operators.entry_key import list_entry_key, map_entry_key, sized
 from statestore.operators.keyed_state import keyed_state_store
-from statestore.operators.record_keys import record_keys
-from statestore.operators.timers import Timers, timer_key, timer_store
+from statestore.operators.timers import Timers, timer_store
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.carried_over import carried_over, punctuations
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
+from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.tally import Tally
 from statestore.recovery.making.version_order import parts
 from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata, settle_metadata

@@ -22,7 +22,6 @@ from statestore import (
 )
 from statestore.bytestore.kinds.contents import StoredEntry, stored_entries
 from statestore.format.partitioner import partition_column
-from statestore.operators.record_keys import record_keys
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
 from statestore.recovery.commit.batch_end import BatchEnd
@@ -32,6 +31,7 @@ from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.placement import KeyOf
+from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.rescale import committed_pointers, rescale
 from statestore.recovery.making.rescale_report import RescaleReport
 from statestore.recovery.metadata.routing import routing_numbers

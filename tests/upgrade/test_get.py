@@ -8,8 +8,8 @@ from golden_state import BUILDERS
 from kafka_streams_golden import load_fixture
 from rescaling import KEYS, States, every_kind
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
+from statestore.format.due_key import EXPIRY_SUFFIX
 from statestore.recovery import shard_batch
-from statestore.stores.expiring import EXPIRY_SUFFIX
 from tool_runs import Tools, everything_below, kind_options
 
 NAMES = [

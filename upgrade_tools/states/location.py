@@ -13,11 +13,11 @@ from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError, StatePointersError
 from statestore.format.partitioner import partition_column
-from statestore.operators.record_keys import record_keys
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.rescale import committed_pointers
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
 from statestore.recovery.shard_batch import ShardBatch, ShardedState

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from statestore.operators.entry_key import (
+from statestore.format.entry_key import (
     list_bounds,
     list_entry_key,
     list_index,

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.format.due_key import EXPIRY_SUFFIX, TIMER_KEYS, expiring_key, timer_key
+from statestore.format.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS, key_at_front
 from statestore.format.store_format import StoreFormat
-from statestore.operators.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS, key_at_front
-from statestore.operators.timers import TIMER_KEYS, timer_key
 from statestore.recovery.making.placement import KeyOf
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, StateMetadata
-from statestore.stores.expiring import EXPIRY_SUFFIX, expiring_key
 
 
 def _whole_key(key: bytes) -> bytes:

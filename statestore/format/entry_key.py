@@ -12,7 +12,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from statestore.bytestore.engines.prefix_scan import prefix_end
 from statestore.errors import TruncatedError
 
 VALUE_KEYS: Final = "value"
@@ -23,6 +22,7 @@ MAP_KEYS: Final = "map"
 _KEY_SIZE: Final = struct.Struct(">I")
 _INDEX: Final = struct.Struct(">Q")
 _BEFORE_MAP_KEY: Final = b"\x00"
+_BEHIND_MAP_KEYS: Final = b"\x01"
 
 
 def sized(key: bytes) -> bytes:
@@ -52,10 +52,10 @@ def map_entry_key(key: bytes, map_key: bytes) -> bytes:
     return sized(key) + _BEFORE_MAP_KEY + map_key
 
 
-def map_bounds(key: bytes) -> tuple[bytes, bytes | None]:
+def map_bounds(key: bytes) -> tuple[bytes, bytes]:
     """Return where a key's map begins, and a place behind it where nothing stands."""
-    prefix = sized(key) + _BEFORE_MAP_KEY
-    return prefix, prefix_end(prefix)
+    prefix = sized(key)
+    return prefix + _BEFORE_MAP_KEY, prefix + _BEHIND_MAP_KEYS
 
 
 def key_at_front(entry_key: bytes) -> bytes:
