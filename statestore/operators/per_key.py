@@ -25,16 +25,23 @@ from statestore.operators.state_handle import (
 )
 from statestore.operators.timers import Timers, timer_store
 from statestore.processor.context import ProcessorContext
+from statestore.processor.nodes import SinkNode, SourceNode
+from statestore.processor.operator import Operator, OperatorStore
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import PunctuationType
 from statestore.processor.record import Record, RecordMetadata
-from statestore.processor.topology import Topology
 
 ROWS_HANDED_OVER: Final = 4_000
 """How many rows of a key are handed over in one piece."""
 DEFAULT_HELD_ROWS_MAX: Final = 200_000
 DEFAULT_HELD_BYTES_MAX: Final = 64 << 20
 """Of keys, values and headers as they came. What Python makes of them is larger, and bounded by the number of rows."""
+
+_TIMER_CLOCKS: Final[Mapping[TimeMode, str | None]] = {
+    TimeMode.NONE: None,
+    TimeMode.PROCESSING_TIME: "processing",
+    TimeMode.EVENT_TIME: "event",
+}
 
 
 class Row(NamedTuple):
@@ -279,7 +286,7 @@ def _forwarded(output: Output, current: Record[Any, Any]) -> OutputRecord:
     return OutputRecord(output.key, output.value, timestamp_ms, headers, output.topic)
 
 
-def topology_per_key(
+def per_key(
     make_logic: Callable[[], KeyedLogic],
     *,
     topics: str | Sequence[str] | None,
@@ -294,7 +301,7 @@ def topology_per_key(
     held_bytes_max: int,
     name: str,
     persistent: bool,
-) -> Topology:
+) -> Operator:
     """Return source -> processor -> sink, with a store for each state that the logic's `init` asks for."""
     mode = _checked_mode(time_mode)
     for parameter, value in (
@@ -306,29 +313,27 @@ def topology_per_key(
             raise ValueError(f"{parameter} must be a whole number, 1 or more, got {value!r}")
     if not output_topic or not isinstance(output_topic, str):
         raise ValueError(f"output_topic must be a name, not {output_topic!r}")
-    topology = Topology()
-    topology.add_source(f"{name}-source", topics, key_serde=key_serde, value_serde=value_serde)
     declared = _collected(make_logic, key_serde, mode, persistent)
+    # Of a state that was given up it is not known what it was.
+    stores = [
+        OperatorStore(state.builder, None if state.kind is StateKind.DELETED else state.kind.value)
+        for state in declared.values()
+    ]
     timers = None if mode is TimeMode.NONE else f"{name}-timers"
-    plan = PerKeyPlan(make_logic, key_serde, declared, mode, timers, timer_resolution_ms, held_rows_max, held_bytes_max)
-    topology.add_processor(name, plan, [f"{name}-source"])
-    entry_keys = topology.processors[name].entry_keys
-    for declaration in declared.values():
-        topology.add_state_store(declaration.builder, name)
-        # Of a state that was given up it is not known what it was.
-        if declaration.kind is not StateKind.DELETED:
-            entry_keys[declaration.builder.name] = declaration.kind.value
     if timers is not None:
-        topology.add_state_store(timer_store(timers, persistent=persistent), name)
-        entry_keys[timers] = TIMER_KEYS
-    topology.add_sink(
-        f"{name}-sink",
-        OutputTopic(output_topic),
-        [name],
-        key_serde=output_key_serde or key_serde,
-        value_serde=output_value_serde,
+        stores.append(OperatorStore(timer_store(timers, persistent=persistent), TIMER_KEYS))
+    read = topics if topics is None or isinstance(topics, str) else tuple(topics)
+    return Operator(
+        "per key",
+        name,
+        PerKeyPlan(make_logic, key_serde, declared, mode, timers, timer_resolution_ms, held_rows_max, held_bytes_max),
+        tuple(stores),
+        SourceNode(f"{name}-source", (read,) if isinstance(read, str) else read, key_serde, value_serde),
+        sink=SinkNode(
+            f"{name}-sink", OutputTopic(output_topic), (name,), output_key_serde or key_serde, output_value_serde
+        ),
+        timer_clock=_TIMER_CLOCKS[mode],
     )
-    return topology
 
 
 def _collected(

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from statestore.processor.description import NodeDescription, SubtopologyDescription, TopologyDescription
 from statestore.processor.node_graph import NodeGraph
 from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
+from statestore.processor.operator import Operator
 
 _Node: TypeAlias = "SourceNode | ProcessorNode | SinkNode"
 
@@ -32,6 +33,7 @@ def describe(graph: NodeGraph) -> TopologyDescription:
                         nodes[name],
                         tuple(sorted(_parents(nodes[name]), key=larger_first)),
                         tuple(sorted(graph.children(name), key=larger_first)),
+                        graph.operators.get(name),
                     )
                     for name in groups[number]
                 ),
@@ -46,7 +48,9 @@ def _parents(node: _Node) -> tuple[str, ...]:
     return () if isinstance(node, SourceNode) else node.parents
 
 
-def _describe_node(node: _Node, parents: tuple[str, ...], children: tuple[str, ...]) -> NodeDescription:
+def _describe_node(
+    node: _Node, parents: tuple[str, ...], children: tuple[str, ...], operator: Operator | None
+) -> NodeDescription:
     if isinstance(node, SourceNode):
         topics = tuple(sorted(node.topics or ()))
         if node.topics is None:
@@ -56,7 +60,9 @@ def _describe_node(node: _Node, parents: tuple[str, ...], children: tuple[str, .
         return NodeDescription("Source", node.name, f"topics: [{', '.join(topics)}]", parents, children, topics=topics)
     if isinstance(node, ProcessorNode):
         stores = tuple(sorted(node.stores))
-        return NodeDescription("Processor", node.name, f"stores: [{', '.join(stores)}]", parents, children, stores)
+        detail = f"stores: [{', '.join(stores)}]"
+        shown = None if operator is None else str(operator)
+        return NodeDescription("Processor", node.name, detail, parents, children, stores, operator=shown)
     if isinstance(node.topic, str):
         return NodeDescription("Sink", node.name, f"topic: {node.topic}", parents, children, topics=(node.topic,))
     extractor = getattr(node.topic, "__qualname__", type(node.topic).__qualname__)

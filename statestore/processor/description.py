@@ -22,6 +22,13 @@ class NodeDescription:
     stores: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     """What is drawn as topics: their names, or who chooses them."""
+    operator: str | None = None
+    """What ready-made part the processor is, and the clocks it needs. Drawn; Kafka's text has no place for it."""
+
+    @property
+    def label(self) -> tuple[str, ...]:
+        """The lines that are drawn in the node."""
+        return (self.name,) if self.operator is None else (self.name, self.operator)
 
     def __str__(self) -> str:
         lines = [f"{self.kind}: {self.name} ({self.detail})"]
@@ -63,7 +70,7 @@ class TopologyDescription:
         for subtopology in self.subtopologies:
             title = f"Global store {subtopology.id}" if subtopology.is_global else f"Sub-topology {subtopology.id}"
             lines.append(f'    subgraph sub{subtopology.id}["{title}"]')
-            lines += [f"        {drawn.node(node.name)}[{_label(node.name)}]" for node in subtopology.nodes]
+            lines += [f"        {drawn.node(node.name)}[{_label(*node.label)}]" for node in subtopology.nodes]
             stores = dict.fromkeys(store for node in subtopology.nodes for store in node.stores)
             lines += [f"        {drawn.store(store)}[({_label(store)})]" for store in stores]
             lines.append("    end")
@@ -102,6 +109,8 @@ class _Drawn:
         return self._ids.setdefault((kind, name), f"{kind}{len(self._ids)}")
 
 
-def _label(name: str) -> str:
-    escaped = name.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
-    return f'"{escaped}"'
+def _label(*lines: str) -> str:
+    escaped = (
+        line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;") for line in lines
+    )
+    return f'"{"<br/>".join(escaped)}"'

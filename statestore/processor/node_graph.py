@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
+from statestore.processor.operator import Operator
 
 
 class NodeGraph:
@@ -14,6 +15,8 @@ class NodeGraph:
         self.sources: dict[str, SourceNode] = {}
         self.processors: dict[str, ProcessorNode] = {}
         self.sinks: dict[str, SinkNode] = {}
+        self.operators: dict[str, Operator] = {}
+        """Those that were added as one, by the name of their processor."""
 
     def children(self, parent: str) -> list[str]:
         """Return the names of the nodes below `parent`, in the order they were added."""

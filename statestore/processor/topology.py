@@ -13,6 +13,7 @@ from statestore.processor.describe import describe
 from statestore.processor.description import TopologyDescription
 from statestore.processor.node_graph import NodeGraph
 from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode, TopicNameExtractor
+from statestore.processor.operator import Operator
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
@@ -66,6 +67,22 @@ class Topology(NodeGraph):
         _warn_of_thrown_away(builder)
         for processor in processors:
             self.connect_processor_and_state_stores(processor, builder.name)
+        return self
+
+    def add_operator(self, operator: Operator) -> Topology:
+        """Add all that a ready-made part has: its source, its processor with its stores, and its sink."""
+        source, sink, parents = operator.source, operator.sink, operator.parents
+        if source is not None:
+            self.add_source(source.name, source.topics, key_serde=source.key_serde, value_serde=source.value_serde)
+            parents = (source.name, *parents)
+        self.add_processor(operator.name, operator.supplier, parents)
+        self.operators[operator.name] = operator
+        for store in operator.stores:
+            self.add_state_store(store.builder, operator.name)
+            if store.entry_keys is not None:
+                self.processors[operator.name].entry_keys[store.builder.name] = store.entry_keys
+        if sink is not None:
+            self.add_sink(sink.name, sink.topic, sink.parents, key_serde=sink.key_serde, value_serde=sink.value_serde)
         return self
 
     def add_global_store(

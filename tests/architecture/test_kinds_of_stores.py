@@ -13,7 +13,7 @@ SOURCES = sorted(path for folder in ("statestore", "upgrade_tools") for path in 
 MAY_COMPARE = {
     "statestore/stores/builder.py": "what layers a typed store may have",
     "statestore/stores/supplier.py": "Kafka's segment intervals",
-    "statestore/operators/record_keys.py": "how the library makes the stores of expiry times",
+    "statestore/recovery/making/record_keys.py": "how the library makes the stores of expiry times",
 }
 """Where it is asked what a store is, not what its keys look like."""
 

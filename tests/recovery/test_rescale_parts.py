@@ -25,6 +25,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.operators.keyed_state import keyed_state_store
 from statestore.operators.timers import Timers, timer_store
+from statestore.processor.operator import Operator, OperatorStore
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.commit.punctuations import RecordedPunctuation
@@ -131,12 +132,12 @@ class PerKey(Idle):
 def per_key() -> Topology:
     topology = Topology()
     topology.add_source("in", key_serde=Serdes.string(), value_serde=Serdes.string())
-    topology.add_processor("p", PerKey, ["in"])
-    for name in ("list", "map", "value"):
-        topology.add_state_store(keyed_state_store(name, Serdes.string(), ttl=50, ttl_clock="event"), "p")
-    topology.add_state_store(timer_store("timers"), "p")
-    topology.processors["p"].entry_keys.update({name: name for name in ("list", "map", "value", "timers")})
-    return topology
+    stores = [
+        OperatorStore(keyed_state_store(name, Serdes.string(), ttl=50, ttl_clock="event"), name)
+        for name in ("list", "map", "value")
+    ]
+    timers = OperatorStore(timer_store("timers"), "timers")
+    return topology.add_operator(Operator("test", "p", PerKey, (*stores, timers), parents=("in",)))
 
 
 def fill_per_key(stores: Mapping[str, Any], key: bytes) -> None:
