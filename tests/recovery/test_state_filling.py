@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from golden_tool_made import HEADERS, STORES, TOTALS, WINDOWS, fill, writes_of
+from golden_tool_made import HEADERS, STORES, TOTALS, WINDOWS, filling_of, writes_of
 from statestore.errors import (
     FormatError,
     ShardCountChangedError,
@@ -64,7 +64,7 @@ def contents(
 
 def test_what_was_filled_is_the_state(location: DurableLocation, metadata: StateMetadata, tmp_path: Path) -> None:
     made = NewState.claim(location, metadata, "a test")
-    filled = fill(made)
+    filled = filling_of(made).filled_shards()
     assert [shard.entries for shard in filled] == [6, 6, 6]
     for shard in filled:
         replace(made, work_dir=str(tmp_path)).check(shard)
@@ -113,10 +113,7 @@ def test_a_stream_time_stays_whose_entry_is_gone(
     filling.reached(1, "windows", 70_000)
     filling.reached(1, "sessions", 80_000)
     filling.reached(2, "windows", 90_000)
-    filled = filling.filled_shards()
-    for shard in filled:
-        made.check(shard)
-    made.complete(filled)
+    made.complete(made.read_back(filling))
     times = [initial_pointer(location, metadata.state_id, shard).store_times_ms for shard in range(3)]
     assert times == [{}, {"windows": 70_000, "sessions": 80_000}, {"windows": 90_000}]
     assert contents(location, metadata, 1, tmp_path)["windows"] == writes_of(1)["windows"]
@@ -139,14 +136,14 @@ def test_a_window_key_that_is_none_is_refused(location: DurableLocation, metadat
 
 def test_a_shard_is_filled_once(location: DurableLocation, metadata: StateMetadata) -> None:
     made = NewState(location, metadata)
-    filled = fill(made)
+    filled = filling_of(made).filled_shards()
     with pytest.raises(ValueError, match="filled twice"):
         made.complete([*filled, filled[0]])
     assert read_metadata(location) is None
 
 
 def test_what_was_left_half_filled_is_cleared(location: DurableLocation, metadata: StateMetadata) -> None:
-    fill(NewState.claim(location, metadata, "a test"))
+    filling_of(NewState.claim(location, metadata, "a test")).flush()
     made = NewState.claim(location, metadata, "another")
     assert not location.names("shards/0000/deltas")
     made.complete([])
@@ -156,11 +153,11 @@ def test_what_was_left_half_filled_is_cleared(location: DurableLocation, metadat
 
 def test_of_two_that_fill_a_location_the_first_makes_no_state(location: DurableLocation) -> None:
     first = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "one")
-    filled = fill(first)
+    filled = filling_of(first).filled_shards()
     second = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "two")
     with pytest.raises(TargetNotEmptyError, match="meanwhile"):
         first.complete(filled)
-    second.complete(fill(second))
+    second.complete(filling_of(second).filled_shards())
     with pytest.raises(TargetNotEmptyError, match="meanwhile"):
         second.complete([])
     assert read_metadata(location) == second.metadata
@@ -170,7 +167,7 @@ def test_a_request_that_was_interrupted_goes_on_behind_the_shards_that_it_kept(
     location: DurableLocation, tmp_path: Path
 ) -> None:
     begun = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "a directory", request="the request")
-    first, second, _ = fill(begun)
+    first, second, _ = filling_of(begun).filled_shards()
     begun.keep(first)
     asked = metadata_of_stores(STORES, 3, "key")
     assert NewState.resume(location, asked, "another") is None
@@ -179,7 +176,7 @@ def test_a_request_that_was_interrupted_goes_on_behind_the_shards_that_it_kept(
     for shard, left in ((0, len(first.start.deltas)), (1, 0), (2, 0)):
         assert len(location.names(f"shards/000{shard}/deltas")) == left
     assert second.start.deltas
-    for filled in fill(resumed)[1:]:
+    for filled in filling_of(resumed).filled_shards()[1:]:
         resumed.keep(filled)
     resumed.complete(None)
     assert read_metadata(location) == begun.metadata
@@ -216,7 +213,7 @@ class TestFirstStart:
     @pytest.fixture
     def made(self, location: DurableLocation, metadata: StateMetadata) -> StateMetadata:
         new = NewState.claim(location, metadata, "a test")
-        new.complete(fill(new))
+        new.complete(filling_of(new).filled_shards())
         return metadata
 
     @pytest.fixture

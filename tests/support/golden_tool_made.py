@@ -15,7 +15,7 @@ from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState
-from statestore.recovery.making.state_filling import FilledShard
+from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
 
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED_WITH_HEADERS)
@@ -41,22 +41,19 @@ def writes_of(number: int) -> Writes:
     }
 
 
-def fill(made: NewState) -> list[FilledShard]:
-    """Put `writes_of` each shard into it."""
+def filling_of(made: NewState) -> ShardFilling:
+    """Return what `writes_of` each shard was put into."""
     filling = made.filling()
     for shard in range(made.metadata.shards):
         for store, writes in writes_of(shard).items():
             filling.put(shard, store, writes)
-    return filling.filled_shards()
+    return filling
 
 
 def main(directory: Path) -> None:
     """Write a state of two shards."""
     made = NewState.claim(DurableLocation(directory), metadata_of_stores(STORES, 2, "partition"), "nothing")
-    filled = fill(made)
-    for shard in filled:
-        made.check(shard)
-    made.complete(filled)
+    made.complete(made.read_back(filling_of(made)))
 
 
 if __name__ == "__main__":

@@ -114,10 +114,7 @@ def moved_to_location(task: Path, kind: str, target: Path, shards: int) -> None:
             for number in range(shards):
                 mine = [write for write in writes if sum(write.key[:2]) % shards == number]
                 filling.put(number, "store", mine)
-    filled = filling.filled_shards()
-    for shard in filled:
-        made.check(shard)
-    made.complete(filled)
+    made.complete(made.read_back(filling))
 
 
 @pytest.mark.parametrize(

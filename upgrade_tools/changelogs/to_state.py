@@ -63,10 +63,7 @@ def make_state(
     for partition in range(metadata.shards):
         for changelog in changelogs:
             restored[changelog.spec.name].append(source.read(changelog, partition))
-    shards = filling.filled_shards()
-    for shard in shards:
-        made.check(shard, on_entries)
-    made.complete(shards)
+    made.complete(made.read_back(filling, on_entries))
     return MadeState(metadata, restored)
 
 

@@ -108,7 +108,6 @@ def import_state(
             on_entries("looking for the latest times", rows.num_rows)
     made = NewState.claim(target, metadata, f"the file {path.name}", work_dir=options.work_dir)
     filling, unexpired = made.filling(), Unexpired(latest)
-    counts = dict.fromkeys(specs, 0)
     for part, spec, rows in _rows_of_stores(path, file_format, specs):
         try:
             writes = to_writes(spec, rows)
@@ -117,18 +116,13 @@ def import_state(
         if not placed_by_key and not 0 <= part < shards:
             raise RowFileError(str(path), problem=f"there is a row of part {part}, and the file says {shards} parts")
         for shard, belonging in _placed(spec, writes, shards) if placed_by_key else [(part, writes)]:
-            live = unexpired.of(shard, spec, belonging)
-            filling.put(shard, spec.name, live)
-            counts[spec.name] += len(live)
+            filling.put(shard, spec.name, unexpired.of(shard, spec, belonging))
         on_entries("importing", len(writes))
     for shard, store, live in unexpired.left():
         filling.put(shard, store, live)
-        counts[store] += len(live)
-    filled = filling.filled_shards()
-    for filled_shard in filled:
-        made.check(filled_shard, on_entries)
+    filled = made.read_back(filling, on_entries)
     made.complete(filled)
-    return Exchanged(str(target), counts, shards, metadata.state_id, unexpired.expired)
+    return Exchanged(str(target), made.entries(filled), shards, metadata.state_id, unexpired.expired)
 
 
 def _placed(spec: StoreSpec, writes: list[LogicalWrite], shards: int) -> Iterator[tuple[int, list[LogicalWrite]]]:

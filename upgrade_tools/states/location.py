@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
@@ -15,12 +15,12 @@ from statestore.errors import FormatError, StatePointersError
 from statestore.format.partitioner import partition_column
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.rescale import committed_pointers
+from statestore.recovery.making.shard_contents import restored_shard
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
-from statestore.recovery.shard_batch import ShardBatch, ShardedState
+from statestore.recovery.shard_batch import ShardBatch
 from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.states.copy import families_by_store
 from upgrade_tools.states.database import Database, OpenFamilies
@@ -111,15 +111,10 @@ class LocationState(State):
             assert batch.copy is not None  # no store is in memory here
             yield families_by_store(batch.copy.database)
 
-    @contextmanager
-    def _restored(self, part: int, stores: tuple[StoreSpec, ...]) -> Iterator[ShardBatch]:
-        """Hand out a shard as it was committed, in a local copy that is nobody else's and gone afterwards."""
-        pointer = self.pointers[part]
-        with TemporaryDirectory(prefix="statestore-read-", dir=self.options.work_dir) as directory:
-            # All on disk, also what a query keeps in memory: it need not fit here.
-            state = ShardedState(self.metadata.state_id, self.location, stores, LocalDirectory(directory))
-            with state.open(pointer) as batch:
-                yield batch
+    def _restored(self, part: int, stores: tuple[StoreSpec, ...]) -> AbstractContextManager[ShardBatch]:
+        """Hand out a shard as it was committed, its stores opened as these."""
+        metadata = replace(self.metadata, stores=stores)
+        return restored_shard(self.location, metadata, self.pointers[part], self.options.work_dir)
 
 
 def metadata_at(location: DurableLocation) -> StateMetadata:

@@ -136,7 +136,6 @@ class NewState:
         request: str,
         *,
         work_dir: str | None = None,
-        memory_bytes: int = DEFAULT_MEMORY_BYTES,
     ) -> NewState | None:
         """Go on with what was claimed for the same request and is no state yet; None if nothing was.
 
@@ -160,7 +159,7 @@ class NewState:
         for shard in sorted(kept):
             initial_pointer(location, begun.state_id, shard)
         metadata = replace(metadata, state_id=begun.state_id)
-        return cls(location, metadata, work_dir, memory_bytes, frozenset(kept), begun.is_complete)
+        return cls(location, metadata, work_dir, kept=frozenset(kept), is_complete=begun.is_complete)
 
     def filling(self) -> ShardFilling:
         """Return what takes the entries of shards: each shard must be filled by one."""
@@ -182,6 +181,20 @@ class NewState:
                     if on_entries is not None:
                         on_entries(CHECKING, len(writes))
                 filled.tallies.get(spec.name, Tally()).require(found, spec.name, filled.shard)
+
+    def read_back(self, filling: ShardFilling, on_entries: OnEntries | None = None) -> list[FilledShard]:
+        """Return what was written of each shard that got something, in order, once it was checked."""
+        filled = filling.filled_shards()
+        for shard in filled:
+            self.check(shard, on_entries)
+        return filled
+
+    def entries(self, filled: Sequence[FilledShard]) -> dict[str, int]:
+        """Return how many entries each store has in all; of versioned stores, versions and tombstones."""
+        stores = (spec.name for spec in self.metadata.stores)
+        return {
+            store: sum(shard.tallies[store].entries for shard in filled if store in shard.tallies) for store in stores
+        }
 
     def keep(self, filled: FilledShard) -> None:
         """Have a shard count that was checked: the same request need not do it again."""

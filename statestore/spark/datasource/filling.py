@@ -47,12 +47,10 @@ def fill_shards(made: NewState, batches: Iterable[pa.RecordBatch]) -> list[Fille
             filling.put(shard, store, list(of_store.writes(list(_rows(stores[store].format, rows)))))
     for (shard, store), of_store in entries.items():
         filling.put(shard, store, list(of_store.last_writes()))
-    filled = filling.filled_shards()
-    for written in filled:
-        for store, time_ms in written.start.store_times_ms.items():
-            entries[written.shard, store].refuse_expired(time_ms)
-        made.check(written)
-    return filled
+    for filled in filling.filled_shards():
+        for store, time_ms in filled.start.store_times_ms.items():
+            entries[filled.shard, store].refuse_expired(time_ms)
+    return made.read_back(filling)
 
 
 def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, str, pa.RecordBatch]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from statestore.errors import DataSourceOptionError, ShardOverlapError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard
-from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, metadata_of_stores
+from statestore.recovery.metadata.state_metadata import ShardBy, metadata_of_stores
 from statestore.spark.datasource.filling import fill_shards
 from statestore.spark.datasource.options import WriteOptions
 from statestore.spark.datasource.row_placement import PLACED_SCHEMA, RowPlacement, check_row_columns
@@ -96,14 +96,7 @@ def write_initial_state(
 
     filled = [shard for row in by_shard.mapInArrow(fill, "filled binary").collect() for shard in pickle.loads(row[0])]
     made.complete(filled)
-    return InitialState(str(target), metadata.state_id, shards, _entries(metadata, filled))
-
-
-def _entries(metadata: StateMetadata, filled: Sequence[FilledShard]) -> dict[str, int]:
-    entries = Counter({spec.name: 0 for spec in metadata.stores})
-    for shard in filled:
-        entries.update({store: tally.entries for store, tally in shard.tallies.items()})
-    return dict(entries)
+    return InitialState(str(target), metadata.state_id, shards, made.entries(filled))
 
 
 @dataclass
