@@ -303,7 +303,7 @@ def per_key(
     persistent: bool,
 ) -> Operator:
     """Return source -> processor -> sink, with a store for each state that the logic's `init` asks for."""
-    mode = _checked_mode(time_mode)
+    mode = _time_mode(time_mode)
     for parameter, value in (
         ("timer_resolution_ms", timer_resolution_ms),
         ("held_rows_max", held_rows_max),
@@ -313,7 +313,7 @@ def per_key(
             raise ValueError(f"{parameter} must be a whole number, 1 or more, got {value!r}")
     if not output_topic or not isinstance(output_topic, str):
         raise ValueError(f"output_topic must be a name, not {output_topic!r}")
-    declared = _collected(make_logic, key_serde, mode, persistent)
+    declared = _state_declarations(make_logic, key_serde, mode, persistent)
     # Of a state that was given up it is not known what it was.
     stores = [
         OperatorStore(state.builder, None if state.kind is StateKind.DELETED else state.kind.value)
@@ -336,7 +336,7 @@ def per_key(
     )
 
 
-def _collected(
+def _state_declarations(
     make_logic: Callable[[], KeyedLogic], key_serde: Serde[Any], time_mode: TimeMode, persistent: bool
 ) -> dict[str, StateDeclaration]:
     """Run `init` once to see what states it asks for."""
@@ -353,7 +353,7 @@ def _collected(
     return handle.declared
 
 
-def _checked_mode(time_mode: str) -> TimeMode:
+def _time_mode(time_mode: str) -> TimeMode:
     try:
         return TimeMode(time_mode)
     except ValueError:

@@ -64,7 +64,7 @@ def contents(
 
 def test_what_was_filled_is_the_state(location: DurableLocation, metadata: StateMetadata, tmp_path: Path) -> None:
     made = NewState.claim(location, metadata, "a test")
-    filled = filling_of(made).filled_shards()
+    filled = filling_of(made).shards()
     assert [shard.entries for shard in filled] == [6, 6, 6]
     for shard in filled:
         replace(made, work_dir=str(tmp_path)).check(shard)
@@ -100,7 +100,7 @@ def test_shards_that_got_nothing_begin_empty(
     filling = made.filling()
     filling.put(1, "totals", writes_of(1)["totals"])
     filling.put(2, "totals", [])
-    made.complete(filling.filled_shards())
+    made.complete(filling.shards())
     assert [len(contents(location, metadata, shard, tmp_path)["totals"]) for shard in range(3)] == [0, 1, 0]
 
 
@@ -110,9 +110,9 @@ def test_a_stream_time_stays_whose_entry_is_gone(
     made = NewState.claim(location, metadata, "a test")
     filling = made.filling()
     filling.put(1, "windows", writes_of(1)["windows"])
-    filling.reached(1, "windows", 70_000)
-    filling.reached(1, "sessions", 80_000)
-    filling.reached(2, "windows", 90_000)
+    filling.advance_stream_time(1, "windows", 70_000)
+    filling.advance_stream_time(1, "sessions", 80_000)
+    filling.advance_stream_time(2, "windows", 90_000)
     made.complete(made.read_back(filling))
     times = [initial_pointer(location, metadata.state_id, shard).store_times_ms for shard in range(3)]
     assert times == [{}, {"windows": 70_000, "sessions": 80_000}, {"windows": 90_000}]
@@ -124,7 +124,7 @@ def test_two_entries_with_one_key_are_found(location: DurableLocation, metadata:
     made = NewState(location, metadata)
     filling = made.filling()
     filling.put(0, "totals", writes_of(0)["totals"] * 2)
-    (filled,) = filling.filled_shards()
+    (filled,) = filling.shards()
     with pytest.raises(StateCheckError, match=r"expected were 2 entries .* found were 1 entries"):
         made.check(filled)
 
@@ -136,7 +136,7 @@ def test_a_window_key_that_is_none_is_refused(location: DurableLocation, metadat
 
 def test_a_shard_is_filled_once(location: DurableLocation, metadata: StateMetadata) -> None:
     made = NewState(location, metadata)
-    filled = filling_of(made).filled_shards()
+    filled = filling_of(made).shards()
     with pytest.raises(ValueError, match="filled twice"):
         made.complete([*filled, filled[0]])
     assert read_metadata(location) is None
@@ -153,11 +153,11 @@ def test_what_was_left_half_filled_is_cleared(location: DurableLocation, metadat
 
 def test_of_two_that_fill_a_location_the_first_makes_no_state(location: DurableLocation) -> None:
     first = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "one")
-    filled = filling_of(first).filled_shards()
+    filled = filling_of(first).shards()
     second = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "two")
     with pytest.raises(TargetNotEmptyError, match="meanwhile"):
         first.complete(filled)
-    second.complete(filling_of(second).filled_shards())
+    second.complete(filling_of(second).shards())
     with pytest.raises(TargetNotEmptyError, match="meanwhile"):
         second.complete([])
     assert read_metadata(location) == second.metadata
@@ -167,7 +167,7 @@ def test_a_request_that_was_interrupted_goes_on_behind_the_shards_that_it_kept(
     location: DurableLocation, tmp_path: Path
 ) -> None:
     begun = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "a directory", request="the request")
-    first, second, _ = filling_of(begun).filled_shards()
+    first, second, _ = filling_of(begun).shards()
     begun.keep(first)
     asked = metadata_of_stores(STORES, 3, "key")
     assert NewState.resume(location, asked, "another") is None
@@ -176,7 +176,7 @@ def test_a_request_that_was_interrupted_goes_on_behind_the_shards_that_it_kept(
     for shard, left in ((0, len(first.start.deltas)), (1, 0), (2, 0)):
         assert len(location.names(f"shards/000{shard}/deltas")) == left
     assert second.start.deltas
-    for filled in filling_of(resumed).filled_shards()[1:]:
+    for filled in filling_of(resumed).shards()[1:]:
         resumed.keep(filled)
     resumed.complete(None)
     assert read_metadata(location) == begun.metadata
@@ -189,8 +189,8 @@ def test_what_is_counted_only_is_written_nowhere(metadata: StateMetadata, locati
     counted, written = ShardFilling(None, metadata), ShardFilling(location, metadata)
     for filling in (counted, written):
         filling.put(1, "totals", writes_of(1)["totals"])
-    assert counted.filled(1).tallies == written.filled(1).tallies
-    assert (counted.filled(1).start.deltas, len(written.filled(1).start.deltas)) == ((), 1)
+    assert counted.shard(1).tallies == written.shard(1).tallies
+    assert (counted.shard(1).start.deltas, len(written.shard(1).start.deltas)) == ((), 1)
 
 
 def test_what_became_another_state_is_not_taken_for_the_one_that_was_begun(location: DurableLocation) -> None:
@@ -213,7 +213,7 @@ class TestFirstStart:
     @pytest.fixture
     def made(self, location: DurableLocation, metadata: StateMetadata) -> StateMetadata:
         new = NewState.claim(location, metadata, "a test")
-        new.complete(filling_of(new).filled_shards())
+        new.complete(filling_of(new).shards())
         return metadata
 
     @pytest.fixture

@@ -94,7 +94,7 @@ class _Changelogs:
                 self._check_place(changelog.topic, spec, partition, writes)
                 self.filling.put(partition, spec.name, writes)
             if restored.stream_time_ms != NO_STREAM_TIME:
-                self.filling.reached(partition, spec.name, restored.stream_time_ms)
+                self.filling.advance_stream_time(partition, spec.name, restored.stream_time_ms)
         return restored
 
     def _check_place(self, topic: str, spec: StoreSpec, partition: int, writes: list[LogicalWrite]) -> None:

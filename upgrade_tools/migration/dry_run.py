@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.making.new_state import refuse_taken
+from statestore.recovery.making.new_state import refuse_occupied
 from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
 from upgrade_tools.migration.databases import databases_of
 from upgrade_tools.migration.disk_space import (
@@ -38,7 +38,7 @@ def dry_run(plan: Plan, on_progress: OnProgress | None = None) -> MigrationRepor
     places = [] if metadata is not None else places_of(plan)
     refuse_unused_offsets(plan, places)
     if metadata is not None:
-        refuse_taken(DurableLocation(plan.request.target or ""), location_request(plan, metadata))
+        refuse_occupied(DurableLocation(plan.request.target or ""), location_request(plan, metadata))
     _refuse_occupied_places(plan, [place for place in places if not place.replaces])
     tallies, databases, parts, notes = Tallies(), 0, [], []
     meter = StepMeter(len(plan.state.parts), on_progress)

@@ -14,7 +14,7 @@ from statestore.recovery.commit.pointer import digest
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.carried_over import carried_over
 from statestore.recovery.making.logical_writes import LogicalWrite
-from statestore.recovery.making.new_state import NewState, refuse_taken
+from statestore.recovery.making.new_state import NewState, refuse_occupied
 from statestore.recovery.making.placement import Placement
 from statestore.recovery.making.state_filling import FilledShard
 from statestore.recovery.metadata.routing import refuse_too_many_shards
@@ -53,7 +53,7 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
         directory = local_path(plan.request.target)
         if directory is not None:
             held.enter_context(lock_location(directory))
-        made = _claimed(plan, metadata, location)
+        made = _claim(plan, metadata, location)
         filling = _PartFilling(plan, made, StepMeter(len(state.parts), on_progress), Tallies())
         if not made.is_complete:
             for shard in range(metadata.shards):
@@ -119,14 +119,14 @@ def location_request(plan: Plan, metadata: StateMetadata) -> str:
     return digest("".join([request_fingerprint(plan), f"{metadata.shards} shards", *parts]).encode())
 
 
-def _claimed(plan: Plan, metadata: StateMetadata, location: DurableLocation) -> NewState:
+def _claim(plan: Plan, metadata: StateMetadata, location: DurableLocation) -> NewState:
     """Take an empty location, or go on with what an earlier run has left in it."""
     request, work_dir = location_request(plan, metadata), plan.request.work_dir
     begun = NewState.resume(location, metadata, request, work_dir=work_dir)
     if begun is not None:
         refuse_without_room(plan, estimated_bytes(plan, set(plan.state.parts).difference(begun.kept)))
         return begun
-    refuse_taken(location, request)
+    refuse_occupied(location, request)
     refuse_without_room(plan, estimated_bytes(plan, plan.state.parts))
     made_from = f"the {plan.state.layout.value} {plan.state.path}"
     return NewState.claim(location, metadata, made_from, request=request, work_dir=work_dir)
@@ -147,7 +147,7 @@ class _PartFilling:
         """Fill a shard, and check it."""
         filling = self.made.filling()
         if shard not in self.plan.state.parts:
-            return filling.filled(shard)
+            return filling.shard(shard)
         with _without_garbage_collection():
             state, metadata = self.plan.state, self.made.metadata
             with state.open(shard, self.plan.reading) as stores:
@@ -157,7 +157,7 @@ class _PartFilling:
                     for writes in placed_writes(self.plan, metadata, shard, store, stores[store.name], self.tallies):
                         filling.put(shard, store.name, writes)
                         self.meter.advance(len(writes))
-            filled = filling.filled(shard)
+            filled = filling.shard(shard)
             if isinstance(state, LocationState):
                 (start,) = carried_over([state.pointers[shard]], metadata.state_id, [filled.start.deltas])
                 filled = replace(filled, start=start)

@@ -18,7 +18,7 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.rescale import committed_pointers
-from statestore.recovery.making.shard_contents import restored_shard
+from statestore.recovery.making.shard_contents import open_shard
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata
 from statestore.recovery.shard_batch import ShardBatch
 from upgrade_tools.errors import UnknownLayoutError
@@ -114,7 +114,7 @@ class LocationState(State):
     def _restored(self, part: int, stores: tuple[StoreSpec, ...]) -> AbstractContextManager[ShardBatch]:
         """Hand out a shard as it was committed, its stores opened as these."""
         metadata = replace(self.metadata, stores=stores)
-        return restored_shard(self.location, metadata, self.pointers[part], self.options.work_dir)
+        return open_shard(self.location, metadata, self.pointers[part], self.options.work_dir)
 
 
 def metadata_at(location: DurableLocation) -> StateMetadata:

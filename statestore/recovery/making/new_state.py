@@ -36,7 +36,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.location.shard_files import SHARDS_DIRECTORY, delta_directory
 from statestore.recovery.making.logical_writes import LogicalWrite
-from statestore.recovery.making.shard_contents import restored_shard, writes_in
+from statestore.recovery.making.shard_contents import open_shard, store_writes
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, ShardFilling
 from statestore.recovery.making.tally import Tally
 from statestore.recovery.metadata.agreement import AGREEMENT_DIRECTORY
@@ -109,10 +109,10 @@ class NewState:
         if request is not None:
             marker["request"] = request
         # Before anything is written: it may be somebody's directory of other things.
-        _refuse_taken(location, _left_behind(location))
+        _refuse_occupied(location, _read_mark(location))
         with turn(location, f"what makes a state of {made_from}"):
-            left_behind = _left_behind(location)
-            _refuse_taken(location, left_behind)
+            left_behind = _read_mark(location)
+            _refuse_occupied(location, left_behind)
             # First of all: who was there before may be about to end, and must not once anything of it is removed.
             location.write(MARKER_NAME, json.dumps(marker).encode())
             if left_behind is not None:
@@ -143,10 +143,10 @@ class NewState:
         its end is ended: then the location is a state. Raises TargetNotEmptyError if it has become another state, and
         DurableFileCorruptedError if a shard that was kept can't be read.
         """
-        if _begun(location, request) is None:
+        if _unfinished_request(location, request) is None:
             return None
         with turn(location, "what goes on with making a state"):
-            begun = _begun(location, request)
+            begun = _unfinished_request(location, request)
             if begun is None:
                 return None
             kept = {shard for shard in range(begun.shards) if location.read(initial_name(shard)) is not None}
@@ -171,10 +171,10 @@ class NewState:
         `on_entries` is told of entries as they are read. `proof` sees them before they are compared, and raises if they
         do not belong there.
         """
-        with restored_shard(self.location, self.metadata, filled.start, self.work_dir) as batch:
+        with open_shard(self.location, self.metadata, filled.start, self.work_dir) as batch:
             for spec in self.metadata.stores:
                 found = Tally()
-                for writes in writes_in(batch, spec):
+                for writes in store_writes(batch, spec):
                     if proof is not None:
                         proof(spec, filled.shard, writes)
                     found.add(writes)
@@ -184,7 +184,7 @@ class NewState:
 
     def read_back(self, filling: ShardFilling, on_entries: OnEntries | None = None) -> list[FilledShard]:
         """Return what was written of each shard that got something, in order, once it was checked."""
-        filled = filling.filled_shards()
+        filled = filling.shards()
         for shard in filled:
             self.check(shard, on_entries)
         return filled
@@ -212,7 +212,7 @@ class NewState:
         if filled is not None and len(starts) < len(filled):
             raise ValueError("a shard was filled twice; each shard must be filled by one ShardFilling")
         with turn(self.location, f"what ends the making of state {state_id}"):
-            claimed = _left_behind(self.location)
+            claimed = _read_mark(self.location)
             if claimed is None or claimed.state_id != state_id or self.location.read(METADATA_NAME) is not None:
                 raise TargetNotEmptyError(
                     str(self.location), found="what another command has begun, or finished, there meanwhile"
@@ -223,18 +223,18 @@ class NewState:
             self.location.delete(MARKER_NAME)
 
 
-def refuse_taken(location: DurableLocation, request: str) -> None:
+def refuse_occupied(location: DurableLocation, request: str) -> None:
     """Raise TargetNotEmptyError if neither `claim` nor, for the same request, `resume` takes a location.
 
     Nothing is changed.
     """
-    if _begun(location, request) is None:
-        _refuse_taken(location, _left_behind(location))
+    if _unfinished_request(location, request) is None:
+        _refuse_occupied(location, _read_mark(location))
 
 
-def _begun(location: DurableLocation, request: str) -> _Unfinished | None:
+def _unfinished_request(location: DurableLocation, request: str) -> _Unfinished | None:
     """Return what was begun for the same request. Raises TargetNotEmptyError if it has become another state."""
-    left_behind = _left_behind(location)
+    left_behind = _read_mark(location)
     if left_behind is None or left_behind.request != request:
         return None
     metadata = read_metadata(location)
@@ -245,7 +245,7 @@ def _begun(location: DurableLocation, request: str) -> _Unfinished | None:
     return left_behind._replace(is_complete=True)
 
 
-def _refuse_taken(location: DurableLocation, left_behind: _Unfinished | None) -> None:
+def _refuse_occupied(location: DurableLocation, left_behind: _Unfinished | None) -> None:
     """Raise TargetNotEmptyError if a location is not empty, and not half filled by who may be cleared away."""
     if location.read(METADATA_NAME) is not None:
         raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
@@ -279,7 +279,7 @@ def _clear_shard(location: DurableLocation, shard: int) -> None:
     location.delete_all([initial_name(shard), *location.names(delta_directory(shard))])
 
 
-def _left_behind(location: DurableLocation) -> _Unfinished | None:
+def _read_mark(location: DurableLocation) -> _Unfinished | None:
     data = location.read(MARKER_NAME)
     if data is None:
         return None

@@ -26,7 +26,7 @@ from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.placement import KeyOf, Placement
 from statestore.recovery.making.rescale_report import Meter, OnProgress, RescaleReport, StoreReport
-from statestore.recovery.making.shard_contents import restored_shard, writes_in
+from statestore.recovery.making.shard_contents import open_shard, store_writes
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard, ShardFilling
 from statestore.recovery.making.tally import Tally
 from statestore.recovery.making.version_order import Part, parts
@@ -141,7 +141,7 @@ def rescale(
     filling = ShardFilling(None, new) if made is None else made.filling()
     move = _Move(old, new, placement, work_dir, Meter(on_progress))
     move.read(source, pointers, filling)
-    filled = [filling.filled(shard) for shard in range(shards)]
+    filled = [filling.shard(shard) for shard in range(shards)]
     if made is not None:
         starts = carried_over(pointers, new.state_id, [shard.start.deltas for shard in filled])
         filled = [replace(shard, start=start) for shard, start in zip(filled, starts, strict=True)]
@@ -189,7 +189,7 @@ class _Move:
         self.meter.begin("reading", sum(len(each.parts) for each in passes))
         for order, specs in passes:
             for part in order:
-                with restored_shard(source, self.old, pointers[part.shard], self.work_dir) as batch:
+                with open_shard(source, self.old, pointers[part.shard], self.work_dir) as batch:
                     for spec in specs:
                         if not LAYOUTS[spec.kind].keeps_versions and part.after_ms is not None:
                             continue  # it is read with the shard's last part
@@ -232,8 +232,8 @@ class _Move:
         stream_time_ms = pointer.store_times_ms.get(spec.name, NO_STREAM_TIME)
         if not self.old.initial_state or spec.name in self.old.global_stores:
             return [(stream_time_ms, Part(pointer.shard))]
-        with restored_shard(source, self.old, pointer, self.work_dir) as batch:
-            return parts(pointer.shard, stream_time_ms, spec.retention[0], writes_in(batch, spec))
+        with open_shard(source, self.old, pointer, self.work_dir) as batch:
+            return parts(pointer.shard, stream_time_ms, spec.retention[0], store_writes(batch, spec))
 
     def _read_store(self, spec: StoreSpec, batch: ShardBatch, part: Part, filling: ShardFilling) -> None:
         for found in self._writes(spec, batch):
@@ -257,6 +257,6 @@ class _Move:
         copies[0].require(copy, spec.name, batch.pointer.shard)
 
     def _writes(self, spec: StoreSpec, batch: ShardBatch) -> Iterator[list[LogicalWrite]]:
-        for writes in writes_in(batch, spec):
+        for writes in store_writes(batch, spec):
             yield writes
             self.meter.add(len(writes))

@@ -17,7 +17,7 @@ from statestore.recovery.shard_batch import ShardBatch, ShardedState
 
 
 @contextmanager
-def restored_shard(
+def open_shard(
     location: DurableLocation, metadata: StateMetadata, pointer: CommitPointer, work_dir: str | None
 ) -> Iterator[ShardBatch]:
     """Hand out the shard of `pointer` in a local copy that is nobody else's and gone afterwards.
@@ -31,7 +31,7 @@ def restored_shard(
             yield batch
 
 
-def writes_in(batch: ShardBatch, spec: StoreSpec) -> Iterator[list[LogicalWrite]]:
+def store_writes(batch: ShardBatch, spec: StoreSpec) -> Iterator[list[LogicalWrite]]:
     """Yield the writes that make what a store of a shard holds, as `logical_writes` does."""
     stream_time_ms = batch.pointer.store_times_ms.get(spec.name, NO_STREAM_TIME)
     return logical_writes(spec, batch.stores[spec.name].bytes, stream_time_ms)

@@ -85,12 +85,12 @@ class ShardFilling:
         filling = self._of(shard)
         latest_ms = self._layouts[store].latest_put_ms(writes)
         if latest_ms != NO_STREAM_TIME:
-            self.reached(shard, store, latest_ms)
+            self.advance_stream_time(shard, store, latest_ms)
         size_bytes = filling.tallies.setdefault(store, Tally()).add(writes)
         if self._location is not None:
             self._hold(shard, store, writes, size_bytes)
 
-    def reached(self, shard: int, store: str, stream_time_ms: int) -> None:
+    def advance_stream_time(self, shard: int, store: str, stream_time_ms: int) -> None:
         """Note the stream time of a segmented store, which may have come from what is not in it any more."""
         times_ms = self._of(shard).store_times_ms
         times_ms[store] = max(times_ms.get(store, -1), stream_time_ms)
@@ -100,7 +100,7 @@ class ShardFilling:
         for shard in sorted(self._shards):
             self._flush(shard)
 
-    def filled(self, shard: int) -> FilledShard:
+    def shard(self, shard: int) -> FilledShard:
         """Return what was written of a shard; what it still holds is written first."""
         filling = self._of(shard)
         self._flush(shard)
@@ -114,9 +114,9 @@ class ShardFilling:
         )
         return FilledShard(start, filling.tallies)
 
-    def filled_shards(self) -> list[FilledShard]:
+    def shards(self) -> list[FilledShard]:
         """Return what was written of each shard that got something, in order."""
-        return [self.filled(shard) for shard in sorted(self._shards)]
+        return [self.shard(shard) for shard in sorted(self._shards)]
 
     def _of(self, shard: int) -> _Filling:
         return self._shards.setdefault(shard, _Filling())

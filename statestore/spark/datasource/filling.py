@@ -47,7 +47,7 @@ def fill_shards(made: NewState, batches: Iterable[pa.RecordBatch]) -> list[Fille
             filling.put(shard, store, list(of_store.writes(list(_rows(stores[store].format, rows)))))
     for (shard, store), of_store in entries.items():
         filling.put(shard, store, list(of_store.last_writes()))
-    for filled in filling.filled_shards():
+    for filled in filling.shards():
         for store, time_ms in filled.start.store_times_ms.items():
             entries[filled.shard, store].refuse_expired(time_ms)
     return made.read_back(filling)
