@@ -184,6 +184,28 @@ def test_a_request_that_was_interrupted_goes_on_behind_the_shards_that_it_kept(
         assert contents(location, begun.metadata, shard, tmp_path / "local") == writes_of(shard)
 
 
+def test_a_claim_that_ended_while_it_cleared_is_made_anew(
+    location: DurableLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it found there is not what the request has kept."""
+    before = NewState.claim(location, metadata_of_stores(STORES, 3, "key"), "a directory")
+    for filled in filling_of(before).shards():
+        before.keep(filled)
+    asked = metadata_of_stores(STORES, 3, "key")
+    with monkeypatch.context() as patched:
+        patched.setattr(DurableLocation, "delete_all", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            NewState.claim(location, asked, "another", request="the request")
+    assert NewState.resume(location, asked, "the request") is None
+    NewState.claim(location, asked, "another", request="the request").complete([])
+    assert read_metadata(location) == asked
+    assert not location.names("shards/0000/deltas")
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_what_is_counted_only_is_written_nowhere(metadata: StateMetadata, location: DurableLocation) -> None:
     """A dry run says the same as the run."""
     counted, written = ShardFilling(None, metadata), ShardFilling(location, metadata)

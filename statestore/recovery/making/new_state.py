@@ -100,25 +100,22 @@ class NewState:
         With a `request` it is `resume` that goes on with it, and nobody else. Raises TargetNotEmptyError if there is
         anything else, LocationBusyError, and LocationNotWritableError.
         """
-        marker: dict[str, Any] = {
-            "format": _MARKER_FORMAT,
-            "from": made_from,
-            "state_id": metadata.state_id,
-            "shards": metadata.shards,
-        }
-        if request is not None:
-            marker["request"] = request
+        state = {"state_id": metadata.state_id, "shards": metadata.shards}
+        mark: dict[str, Any] = {"format": _MARKER_FORMAT, "from": made_from, **state}
         # Before anything is written: it may be somebody's directory of other things.
         _refuse_occupied(location, _read_mark(location))
         with turn(location, f"what makes a state of {made_from}"):
             left_behind = _read_mark(location)
             _refuse_occupied(location, left_behind)
             # First of all: who was there before may be about to end, and must not once anything of it is removed.
-            location.write(MARKER_NAME, json.dumps(marker).encode())
+            location.write(MARKER_NAME, json.dumps(mark).encode())
             if left_behind is not None:
                 _LOG.info("%s: removing what was written of a state that was not finished", location)
                 for shard in _shards_there(location):
                     _clear_shard(location, shard)
+            if request is not None:
+                # Last: what was there before is nothing that the request has kept.
+                location.write(MARKER_NAME, json.dumps({**mark, "request": request}).encode())
             # A query that starts looks for the mark after it has left a file there: one of both sees the other.
             starting = location.names(AGREEMENT_DIRECTORY)
             if starting:
