@@ -286,7 +286,7 @@ def _forwarded(output: Output, current: Record[Any, Any]) -> OutputRecord:
     return OutputRecord(output.key, output.value, timestamp_ms, headers, output.topic)
 
 
-def per_key(
+def per_key_operator(
     make_logic: Callable[[], KeyedLogic],
     *,
     topics: str | Sequence[str] | None,

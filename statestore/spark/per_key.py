@@ -26,7 +26,7 @@ from statestore.operators.per_key import (
     KeyContext,
     Output,
     Row,
-    per_key,
+    per_key_operator,
 )
 from statestore.operators.state_handle import StatefulProcessorHandle
 from statestore.processor.topology import Topology
@@ -111,7 +111,7 @@ def per_key_topology(
     Raises ValueError and TypeError for illegal arguments, StateHandleError and TopologyError for states that can't be
     had, and what the processor's `init` raises.
     """
-    operator = per_key(
+    operator = per_key_operator(
         _LogicMaker(processor),
         topics=topics,
         key_serde=key_serde,

@@ -367,3 +367,17 @@ def test_a_state_that_is_given_up_is_emptied(tmp_path: Path) -> None:
     batches.run()
     assert [batches.content(name) for name in ("amounts", "counts", "counts-expiry")] == [[], [], []]
     assert len(batches.content("total")) == 2
+
+
+def test_a_topology_says_what_its_operator_needs_and_what_its_keys_are_made_of() -> None:
+    def init(self: Any, handle: StatefulProcessorHandle) -> None:
+        handle.get_value_state("total", Serdes.json(), ttl_ms=50)
+        handle.get_list_state("seen", Serdes.json())
+        handle.delete_if_exists("given-up")
+
+    topology = topology_of(Doing(on_init=init), time_mode="event_time")
+    needed = "per key, timers by event time, entries expire by processing time"
+    assert str(topology.operators["per-key"]) == needed
+    assert needed in topology.describe().to_mermaid()
+    made_of = {"total": "value", "seen": "list", "per-key-timers": "timers"}
+    assert topology.processors["per-key"].entry_keys == made_of, "of one that was given up it is not known"
