@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.kinds.contents import stored_entries
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Put, layout_of
-from statestore.bytestore.kinds.segments import LATEST_SEGMENT, NO_STREAM_TIME, Segments, segment_prefix
+from statestore.bytestore.kinds.segments import LATEST_SEGMENT, NO_STREAM_TIME, Segments, segment_of, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.version_intervals import intervals_by_key, intervals_of_key
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
@@ -47,6 +47,7 @@ def puts_of(layout: KindLayout, spans: Iterable[tuple[bytes, int, int]]) -> list
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40)
 @given(spans=SPANS)
 def test_a_logged_key_comes_apart_into_what_it_was_made_of(
     kind: StoreKind, spans: list[tuple[bytes, int, int]]
@@ -67,6 +68,7 @@ def test_a_logged_key_comes_apart_into_what_it_was_made_of(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40)
 @given(spans=SPANS)
 def test_columns_hold_what_each_of_their_rows_does(kind: StoreKind, spans: list[tuple[bytes, int, int]]) -> None:
     layout = layout_of(spec_of(kind))
@@ -82,6 +84,7 @@ def test_columns_hold_what_each_of_their_rows_does(kind: StoreKind, spans: list[
 
 
 @pytest.mark.parametrize("kind", IN_PAIRS)
+@settings(max_examples=40)
 @given(spans=SPANS, interval_ms=st.integers(2, 1_000))
 def test_pairs_of_bytes_hold_the_entries_that_were_put(
     kind: StoreKind, spans: list[tuple[bytes, int, int]], interval_ms: int
@@ -117,7 +120,8 @@ def test_a_segment_begins_with_its_first_millisecond(
 
 
 def versions() -> MemoryByteStore:
-    """A store with a deleted key, one with versions and the end of one, and one whose latest version lasts."""
+    """A store with a deleted key, one with versions in several segments, one whose only version lasts, one with a
+    tombstone among the versions of a row, and one with a tombstone alone."""
     spec = spec_of(StoreKind.VERSIONED)
     store = MemoryByteStore("store")
     rows = VersionedRows(store, Segments(store, *spec.retention))
@@ -129,6 +133,10 @@ def versions() -> MemoryByteStore:
         (b"b", None, 150),
         (b"b", b"3", 350),
         (b"c", b"1", 40),
+        (b"d", b"1", 10),
+        (b"d", b"2", 90),
+        (b"d", None, 50),
+        (b"e", None, 40),
     ]:
         rows.put(key, value, timestamp_ms)
     return store
@@ -139,17 +147,46 @@ def test_rows_of_versions_hold_them_without_tombstones() -> None:
     pairs = list(store.range(None, None))
     found = list(layout.entries(pairs))
     expected = [(b"a", 10, 20, b"1"), (b"b", 30, 120, b"1"), (b"b", 120, 150, b"2"), (b"b", 350, None, b"3")]
-    assert sorted(found, key=str) == sorted([*expected, (b"c", 40, None, b"1")], key=str)
+    expected += [(b"c", 40, None, b"1"), (b"d", 10, 50, b"1"), (b"d", 90, None, b"2")]
+    assert sorted(found, key=str) == sorted(expected, key=str)
     columns = layout.entry_columns(pairs)
     assert list(zip(*(column.to_pylist() for column in columns.values()), strict=True)) == found
     tombstone = [pair for pair in pairs if not list(layout.entries([pair]))]
+    assert [key[8:] for key, _ in tombstone] == [b"e"]
     assert [len(column) for column in layout.entry_columns(tombstone).values()] == [0] * 4
+
+
+def test_entries_stand_in_the_segment_that_their_time_says() -> None:
+    stored = {kind: [] for kind in (*TIMED, StoreKind.VERSIONED)}
+    for kind in TIMED:
+        layout = layout_of(spec_of(kind))
+        stored[kind] = [(layout.physical_key(layout.join(b"k", 90, 350)[0]), b"value")]
+    stored[StoreKind.VERSIONED] = list(versions().range(None, None))
+    for kind, pairs in stored.items():
+        layout = layout_of(spec_of(kind))
+        for pair in pairs:
+            for _, start_ms, end_ms, _ in layout.entries([pair]):
+                time_ms = {"start_ms": start_ms, "end_ms": end_ms}[layout.segment_time_column]
+                expected = layout.unended_segment if time_ms is None else time_ms // 100
+                assert segment_of(pair[0]) == expected
+    assert {layout.segment_time_column for kind, layout in LAYOUTS.items() if kind not in stored} == {None}
+
+
+def test_rows_must_have_the_times_that_an_entry_is_made_of() -> None:
+    for kind in KINDS:
+        layout = layout_of(spec_of(kind))
+        times_ms = {"start_ms": 5, "end_ms": 6}
+        needed = {column: times_ms[column] for column in layout.row_columns}
+        logged, from_ms = layout.join(b"k", needed.get("start_ms"), needed.get("end_ms"))
+        ends = {layout.put_time_column, layout.segment_time_column} - {None}
+        assert ends <= needed.keys()
+        assert layout.put_time_ms(logged, from_ms) == times_ms.get(layout.put_time_column, NO_STREAM_TIME)
 
 
 def test_versions_of_one_key_are_those_that_it_has_among_all() -> None:
     spec, store = spec_of(StoreKind.VERSIONED), versions()
     by_key = dict(intervals_by_key(spec, store))
-    assert by_key.keys() == {b"a", b"b", b"c"}
+    assert by_key.keys() == {b"a", b"b", b"c", b"d", b"e"}
     assert {key: intervals_of_key(spec, store, key) for key in by_key} == by_key
     assert intervals_of_key(spec, store, b"") == []
 
