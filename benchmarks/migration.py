@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
@@ -82,7 +82,7 @@ def main(entries: int) -> None:
     found: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
-        for spec, kind, changes in ((TOTALS, Kind.TS_KV, totals), (VISITS, Kind.TS_WINDOW, visits)):
+        for spec, kind, changes in ((TOTALS, StoreType.TS_KV, totals), (VISITS, StoreType.TS_WINDOW, visits)):
             task = made(home / spec.name / "0_0", spec, changes(entries))
             location = MigrationRequest(
                 str(task), str(home / "state" / spec.name), layout=TargetLayout.LOCATION, to=TargetFormat.HEADERS

@@ -7,6 +7,7 @@ from pathlib import Path
 from statestore.bytestore.kinds.families import FAMILIES
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout
 from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.bytestore.kinds.store_types import StoreType
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("statestore", "upgrade_tools") for path in (ROOT / folder).rglob("*.py"))
@@ -63,3 +64,8 @@ def test_every_kind_says_all_of_its_layout() -> None:
     for kind, layout in LAYOUTS.items():
         assert not {fact for fact in facts if not hasattr(layout, fact)}, kind
         assert not layout.__abstractmethods__
+
+
+def test_every_kind_in_every_format_has_a_name() -> None:
+    formats = {(kind, store_format) for kind, formats in FAMILIES.items() for store_format in formats}
+    assert {(store_type.store_kind, store_type.store_format) for store_type in StoreType} == formats

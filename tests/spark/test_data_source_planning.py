@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import (
     ChangesUnavailableError,
     DataFrameReusedError,
@@ -40,7 +40,7 @@ from store_rows import (
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("state")
-    write(Kind.HEADERS_KV, path, seeded_rows(Kind.HEADERS_KV))
+    write(StoreType.HEADERS_KV, path, seeded_rows(StoreType.HEADERS_KV))
     return path
 
 
@@ -81,13 +81,13 @@ def test_options_of_a_read_are_checked(options: dict[str, str], problem: str) ->
     ],
 )
 def test_options_of_a_write_are_checked(changed: dict[str, str | None], problem: str) -> None:
-    options = {**options_of(Kind.HEADERS_WINDOW, Path("x")), **changed}
+    options = {**options_of(StoreType.HEADERS_WINDOW, Path("x")), **changed}
     with pytest.raises(DataSourceOptionError, match=problem):
         WriteOptions.of({name: value for name, value in options.items() if value is not None})
 
 
 def test_segments_are_those_of_kafka_if_nobody_says() -> None:
-    options = {**options_of(Kind.HEADERS_WINDOW, Path("x")), "retentionMs": "1000000"}
+    options = {**options_of(StoreType.HEADERS_WINDOW, Path("x")), "retentionMs": "1000000"}
     del options["segmentIntervalMs"]
     assert WriteOptions.of(options).spec.segment_interval_ms == 500_000
 

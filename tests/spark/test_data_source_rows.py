@@ -28,8 +28,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.protocol import ByteStore
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -50,15 +50,15 @@ from store_rows import (
 
 
 @pytest.fixture(scope="module")
-def states(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
+def states(tmp_path_factory: pytest.TempPathFactory) -> dict[StoreType, Path]:
     home = tmp_path_factory.mktemp("states")
-    for kind in Kind:
+    for kind in StoreType:
         write(kind, home / kind.value, seeded_rows(kind))
-    return {kind: home / kind.value for kind in Kind}
+    return {kind: home / kind.value for kind in StoreType}
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_rows_become_state_and_the_same_rows_again(kind: Kind, states: dict[Kind, Path]) -> None:
+@pytest.mark.parametrize("kind", list(StoreType))
+def test_rows_become_state_and_the_same_rows_again(kind: StoreType, states: dict[StoreType, Path]) -> None:
     rows, partitions = read(states[kind])
     assert comparable(rows) == comparable(seeded_rows(kind))
     assert partitions == SHARDS
@@ -129,8 +129,8 @@ def selected(stores: list[tuple[StoreSpec, ByteStore]], filters: Sequence[Filter
     ]
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_filters_select_exactly_what_sql_selects(kind: Kind, states: dict[Kind, Path]) -> None:
+@pytest.mark.parametrize("kind", list(StoreType))
+def test_filters_select_exactly_what_sql_selects(kind: StoreType, states: dict[StoreType, Path]) -> None:
     rng = random.Random(f"filters of {kind.value}")
     with opened(states[kind]) as stores:
         rows = selected(stores, [])
@@ -143,31 +143,35 @@ def test_filters_select_exactly_what_sql_selects(kind: Kind, states: dict[Kind, 
     assert comparable(rows) == comparable(seeded_rows(kind))
 
 
-def test_filters_reach_the_shards(states: dict[Kind, Path]) -> None:
+def test_filters_reach_the_shards(states: dict[StoreType, Path]) -> None:
     filters: list[Filter] = [In(("key",), (b"a", b"\xff")), GreaterThan(("start_ms",), 20_000), LessThan(("shard",), 2)]
-    all_rows, _ = read(states[Kind.HEADERS_WINDOW])
+    all_rows, _ = read(states[StoreType.HEADERS_WINDOW])
     expected = [row for row in all_rows if all(holds(each, row) is True for each in filters)]
     for trust in ("false", "true"):
-        assert comparable(read(states[Kind.HEADERS_WINDOW], filters, trustKeys=trust)[0]) == comparable(expected) != []
+        assert (
+            comparable(read(states[StoreType.HEADERS_WINDOW], filters, trustKeys=trust)[0])
+            == comparable(expected)
+            != []
+        )
 
 
-def test_only_shards_that_can_have_it_are_read(states: dict[Kind, Path]) -> None:
+def test_only_shards_that_can_have_it_are_read(states: dict[StoreType, Path]) -> None:
     key = EqualTo(("key",), b"a")
-    assert read(states[Kind.HEADERS_KV], [key])[1] == SHARDS, "a store's keys need not be those of records"
-    assert read(states[Kind.HEADERS_KV], [key], trustKeys="true")[1] == 1
-    assert read(states[Kind.HEADERS_KV], [In(("shard",), (0, 2, 9))])[1] == 2
-    assert read(states[Kind.HEADERS_KV], [GreaterThan(("shard",), 5)]) == ([], 0)
+    assert read(states[StoreType.HEADERS_KV], [key])[1] == SHARDS, "a store's keys need not be those of records"
+    assert read(states[StoreType.HEADERS_KV], [key], trustKeys="true")[1] == 1
+    assert read(states[StoreType.HEADERS_KV], [In(("shard",), (0, 2, 9))])[1] == 2
+    assert read(states[StoreType.HEADERS_KV], [GreaterThan(("shard",), 5)]) == ([], 0)
     assert list(FilteringStoreReader.read(_reader(states), InputPartition(None))) == []
 
 
-def _reader(states: dict[Kind, Path]) -> FilteringStoreReader:
-    source = HeaderStateDataSource({"path": str(states[Kind.HEADERS_KV]), "pushFilters": "true"})
+def _reader(states: dict[StoreType, Path]) -> FilteringStoreReader:
+    source = HeaderStateDataSource({"path": str(states[StoreType.HEADERS_KV]), "pushFilters": "true"})
     reader = source.reader(StructType())
     assert isinstance(reader, FilteringStoreReader)
     return reader
 
 
-def test_filters_that_are_not_known_stay_with_spark(states: dict[Kind, Path]) -> None:
+def test_filters_that_are_not_known_stay_with_spark(states: dict[StoreType, Path]) -> None:
     unknown = [
         StringContains(("key",), "a"),
         EqualTo(("value",), b"x"),
@@ -204,8 +208,8 @@ def test_a_null_that_is_listed_may_be_any_value() -> None:
     assert Condition("start_ms", In, [1], negated=True).mask(column).to_pylist() == [False, True, None]
 
 
-def test_without_headers_there_is_no_such_column(states: dict[Kind, Path]) -> None:
-    source = HeaderStateDataSource({"path": str(states[Kind.HEADERS_KV]), "includeHeaders": "false"})
+def test_without_headers_there_is_no_such_column(states: dict[StoreType, Path]) -> None:
+    source = HeaderStateDataSource({"path": str(states[StoreType.HEADERS_KV]), "includeHeaders": "false"})
     reader = source.reader(StructType())
     columns = {name for part in reader.partitions() for batch in reader.read(part) for name in batch.schema.names}
     assert columns == {"shard", "version", "key", "value", "timestamp_ms", "start_ms", "end_ms"}

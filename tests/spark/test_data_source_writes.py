@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, MapType, StringType
 
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import (
     DataSourceOptionError,
     InputSchemaError,
@@ -39,7 +39,7 @@ from store_rows import (
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("state")
-    write(Kind.HEADERS_KV, path, seeded_rows(Kind.HEADERS_KV))
+    write(StoreType.HEADERS_KV, path, seeded_rows(StoreType.HEADERS_KV))
     return path
 
 
@@ -53,36 +53,51 @@ LATE_VERSION: Row = {**VERSION, "start_ms": 10, "end_ms": 20}
 @pytest.mark.parametrize(
     ("kind", "rows", "column", "problem"),
     [
-        (Kind.HEADERS_KV, [{**BASE, "key": None}], "key", "a row without a key has no key"),
-        (Kind.HEADERS_KV, [{**BASE, "value": None}], "value", "key 0x6b has no value"),
-        (Kind.HEADERS_KV, [{**BASE, "timestamp_ms": None}], "timestamp_ms", "no timestamp"),
-        (Kind.HEADERS_KV, [BASE, {**BASE, "timestamp_ms": -2}], "timestamp_ms", "negative"),
-        (Kind.HEADERS_KV, [{**BASE, "start_ms": 1}], "start_ms", "has no room for"),
-        (Kind.TS_KV, [BASE], "headers", "has no room for"),
+        (StoreType.HEADERS_KV, [{**BASE, "key": None}], "key", "a row without a key has no key"),
+        (StoreType.HEADERS_KV, [{**BASE, "value": None}], "value", "key 0x6b has no value"),
+        (StoreType.HEADERS_KV, [{**BASE, "timestamp_ms": None}], "timestamp_ms", "no timestamp"),
+        (StoreType.HEADERS_KV, [BASE, {**BASE, "timestamp_ms": -2}], "timestamp_ms", "negative"),
+        (StoreType.HEADERS_KV, [{**BASE, "start_ms": 1}], "start_ms", "has no room for"),
+        (StoreType.TS_KV, [BASE], "headers", "has no room for"),
         (
-            Kind.HEADERS_KV,
+            StoreType.HEADERS_KV,
             [BASE, {**BASE, "key": b"l", "headers": [("h", b"x"), (None, b"x")]}],
             "headers",
             "0x6c has a",
         ),
-        (Kind.HEADERS_KV, [{**BASE, "headers": None}, {**BASE, "headers": [None]}], "headers", "header without a key"),
-        (Kind.KV, [{**BASE, "headers": []}], "timestamp_ms", "has no room for"),
-        (Kind.HEADERS_WINDOW, [BASE], "start_ms", "has no start"),
-        (Kind.HEADERS_WINDOW, [{**WINDOW, "end_ms": 3_999}], "end_ms", "does not end 1000 ms after"),
-        (Kind.HEADERS_WINDOW, [{**WINDOW, "start_ms": -1}], "start_ms", "before 1970"),
-        (Kind.HEADERS_WINDOW, [{**WINDOW, "start_ms": 0}, {**WINDOW, "start_ms": 99_000}], "start_ms", "forgotten"),
-        (Kind.HEADERS_SESSION, [{**SESSION, "end_ms": 99}], "end_ms", "ends before it starts"),
-        (Kind.HEADERS_SESSION, [{**SESSION, "end_ms": None}], "end_ms", "has no end"),
-        (Kind.HEADERS_SESSION, [SESSION, {**SESSION, "end_ms": 99_000}], "end_ms", "stands at 200.*forgotten"),
-        (Kind.HEADERS_VERSIONED, [{**VERSION, "end_ms": 100}], "end_ms", "is valid no longer"),
-        (Kind.HEADERS_VERSIONED, [VERSION, {**VERSION, "start_ms": 200}], "start_ms", "is still valid"),
-        (Kind.HEADERS_VERSIONED, [{**LATE_VERSION, "end_ms": 150}, VERSION], "start_ms", "is still valid"),
-        (Kind.HEADERS_VERSIONED, [VERSION, LATE_VERSION], "start_ms", "comes too late.*write_initial_state"),
-        (Kind.HEADERS_VERSIONED, [LATE_VERSION, {**VERSION, "start_ms": 99_000}], "end_ms", "stands at 20.*forgotten"),
+        (
+            StoreType.HEADERS_KV,
+            [{**BASE, "headers": None}, {**BASE, "headers": [None]}],
+            "headers",
+            "header without a key",
+        ),
+        (StoreType.KV, [{**BASE, "headers": []}], "timestamp_ms", "has no room for"),
+        (StoreType.HEADERS_WINDOW, [BASE], "start_ms", "has no start"),
+        (StoreType.HEADERS_WINDOW, [{**WINDOW, "end_ms": 3_999}], "end_ms", "does not end 1000 ms after"),
+        (StoreType.HEADERS_WINDOW, [{**WINDOW, "start_ms": -1}], "start_ms", "before 1970"),
+        (
+            StoreType.HEADERS_WINDOW,
+            [{**WINDOW, "start_ms": 0}, {**WINDOW, "start_ms": 99_000}],
+            "start_ms",
+            "forgotten",
+        ),
+        (StoreType.HEADERS_SESSION, [{**SESSION, "end_ms": 99}], "end_ms", "ends before it starts"),
+        (StoreType.HEADERS_SESSION, [{**SESSION, "end_ms": None}], "end_ms", "has no end"),
+        (StoreType.HEADERS_SESSION, [SESSION, {**SESSION, "end_ms": 99_000}], "end_ms", "stands at 200.*forgotten"),
+        (StoreType.HEADERS_VERSIONED, [{**VERSION, "end_ms": 100}], "end_ms", "is valid no longer"),
+        (StoreType.HEADERS_VERSIONED, [VERSION, {**VERSION, "start_ms": 200}], "start_ms", "is still valid"),
+        (StoreType.HEADERS_VERSIONED, [{**LATE_VERSION, "end_ms": 150}, VERSION], "start_ms", "is still valid"),
+        (StoreType.HEADERS_VERSIONED, [VERSION, LATE_VERSION], "start_ms", "comes too late.*write_initial_state"),
+        (
+            StoreType.HEADERS_VERSIONED,
+            [LATE_VERSION, {**VERSION, "start_ms": 99_000}],
+            "end_ms",
+            "stands at 20.*forgotten",
+        ),
     ],
 )
 def test_a_row_that_is_no_entry_is_named_and_leaves_no_state(
-    kind: Kind, rows: list[Row], column: str, problem: str, tmp_path: Path
+    kind: StoreType, rows: list[Row], column: str, problem: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StateRowError, match=f"(?s){problem}") as raised:
         write(kind, tmp_path / "state", rows)
@@ -95,21 +110,21 @@ def test_a_row_that_is_no_entry_is_named_and_leaves_no_state(
 
 def test_values_of_an_upgraded_store_have_no_timestamp(tmp_path: Path) -> None:
     row = {**BASE, "timestamp_ms": -1}
-    write(Kind.HEADERS_KV, tmp_path, [row])
+    write(StoreType.HEADERS_KV, tmp_path, [row])
     assert comparable(read(tmp_path)[0]) == comparable([row])
 
 
 def test_two_entries_with_one_key_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StateCheckError, match=r"expected were 2 entries.*found were 1"):
-        write(Kind.HEADERS_KV, tmp_path, [BASE, {**BASE, "value": b"other"}])
+        write(StoreType.HEADERS_KV, tmp_path, [BASE, {**BASE, "value": b"other"}])
     assert read_metadata(DurableLocation(tmp_path)) is None
 
 
 def test_by_partition_the_rows_say_where_they_belong(tmp_path: Path) -> None:
     schema = schema_of(shard="integer", **ROW_TYPES)
     with pytest.raises(InputSchemaError, match="'shard': is missing"):
-        StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path, shardBy="partition"), ROW_SCHEMA, False)
-    writer = StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path, shardBy="partition"), schema, False)
+        StateWriter.begin(options_of(StoreType.HEADERS_KV, tmp_path, shardBy="partition"), ROW_SCHEMA, False)
+    writer = StateWriter.begin(options_of(StoreType.HEADERS_KV, tmp_path, shardBy="partition"), schema, False)
     rows = batch_of([BASE, {**BASE, "key": b"l"}])
     placed = rows.add_column(0, "shard", pa.array([2, 0], pa.int32()))
     writer.commit([writer.write(iter([placed]))])
@@ -120,8 +135,8 @@ def test_by_partition_the_rows_say_where_they_belong(tmp_path: Path) -> None:
 
 
 def test_tasks_that_share_a_shard_make_no_state(tmp_path: Path) -> None:
-    writer = StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path), ROW_SCHEMA, False)
-    rows = seeded_rows(Kind.HEADERS_KV)
+    writer = StateWriter.begin(options_of(StoreType.HEADERS_KV, tmp_path), ROW_SCHEMA, False)
+    rows = seeded_rows(StoreType.HEADERS_KV)
     with pytest.raises(ShardOverlapError, match=r"write_initial_state\(\)") as raised:
         writer.commit([writer.write(iter([batch_of(part)])) for part in (rows[::2], rows[1::2])])
     assert raised.value.shards == [0, 1, 2]
@@ -132,9 +147,9 @@ def test_tasks_that_share_a_shard_make_no_state(tmp_path: Path) -> None:
 
 def test_a_state_is_made_in_an_empty_location_only(tmp_path: Path, state: Path) -> None:
     with pytest.raises(TargetNotEmptyError):
-        write(Kind.HEADERS_KV, state, [BASE])
+        write(StoreType.HEADERS_KV, state, [BASE])
     with pytest.raises(DataSourceOptionError, match=r"'mode'.*can't be overwrite"):
-        StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path), ROW_SCHEMA, True)
+        StateWriter.begin(options_of(StoreType.HEADERS_KV, tmp_path), ROW_SCHEMA, True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,5 +165,5 @@ def test_a_state_is_made_in_an_empty_location_only(tmp_path: Path, state: Path) 
 )
 def test_columns_must_be_those_of_entries(columns: dict[str, Any], problem: str, tmp_path: Path) -> None:
     with pytest.raises(InputSchemaError, match=problem):
-        StateWriter.begin(options_of(Kind.HEADERS_KV, tmp_path), schema_of(**columns), False)
+        StateWriter.begin(options_of(StoreType.HEADERS_KV, tmp_path), schema_of(**columns), False)
     assert list(tmp_path.iterdir()) == []

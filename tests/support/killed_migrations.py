@@ -56,7 +56,7 @@ class Killer:
 def _migrate(within: str, kill_at: int | None, fields: dict[str, Any]) -> int:
     """Migrate, and return how many file operations there were, in a process that may not live to the end."""
     from statestore.bytestore.engines.sorted_fill import SortedFill
-    from statestore.bytestore.kinds.kind_names import Kind
+    from statestore.bytestore.kinds.store_types import StoreType
     from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
     from upgrade_tools.states import StateOptions
 
@@ -76,7 +76,7 @@ def _migrate(within: str, kill_at: int | None, fields: dict[str, Any]) -> int:
         **fields,
         to=None if to is None else TargetFormat(to),
         layout=None if layout is None else TargetLayout(layout),
-        store_options={None: options, **{name: replace(options, kind=Kind(kind)) for name, kind in kinds.items()}},
+        store_options={None: options, **{name: replace(options, kind=StoreType(kind)) for name, kind in kinds.items()}},
     )
     sys.addaudithook(count)
     migrate(request)

@@ -7,32 +7,32 @@ from pathlib import Path
 from typing import Any
 
 from kafka_streams_golden import Fixture
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 from upgrade_tools.cli.entry_documents import Document, entry_documents
 from upgrade_tools.migration import MigrationRequest, TargetFormat
 from upgrade_tools.states import StateOptions, open_state
 
 NEWEST = {
-    Kind.KV: Kind.HEADERS_KV,
-    Kind.TS_KV: Kind.HEADERS_KV,
-    Kind.WINDOW: Kind.HEADERS_WINDOW,
-    Kind.WINDOW_DUP: Kind.HEADERS_WINDOW_DUP,
-    Kind.TS_WINDOW: Kind.HEADERS_WINDOW,
-    Kind.SESSION: Kind.HEADERS_SESSION,
+    StoreType.KV: StoreType.HEADERS_KV,
+    StoreType.TS_KV: StoreType.HEADERS_KV,
+    StoreType.WINDOW: StoreType.HEADERS_WINDOW,
+    StoreType.WINDOW_DUP: StoreType.HEADERS_WINDOW_DUP,
+    StoreType.TS_WINDOW: StoreType.HEADERS_WINDOW,
+    StoreType.SESSION: StoreType.HEADERS_SESSION,
 }
 """The newest format that Kafka Streams knows of those kinds that have an older one."""
 
 
-def kind_of(fixture: Fixture) -> Kind:
+def kind_of(fixture: Fixture) -> StoreType:
     """The kind of the store that is in a golden directory, in the newest format of which it has entries."""
-    return Kind(fixture.fixture.get("writtenAs", fixture.fixture["kind"]))
+    return StoreType(fixture.fixture.get("writtenAs", fixture.fixture["kind"]))
 
 
-def said_of(fixture: Fixture, kind: Kind | None = None) -> StateOptions:
+def said_of(fixture: Fixture, kind: StoreType | None = None) -> StateOptions:
     """What a user says of a golden directory that its bytes do not tell."""
     parameters = fixture.fixture
     kind = kind or kind_of(fixture)
-    versioned = kind in (Kind.VERSIONED, Kind.HEADERS_VERSIONED)
+    versioned = kind in (StoreType.VERSIONED, StoreType.HEADERS_VERSIONED)
     return StateOptions(
         kind=kind,
         window_size_ms=parameters["windowSizeMs"],
@@ -43,17 +43,23 @@ def said_of(fixture: Fixture, kind: Kind | None = None) -> StateOptions:
 
 def to_newest(fixture: Fixture, task: Path, target: Path | None = None, **more: Any) -> MigrationRequest:
     """The request that takes a golden directory to the newest format that Kafka Streams knows."""
-    to = None if kind_of(fixture) is Kind.VERSIONED else TargetFormat.HEADERS
+    to = None if kind_of(fixture) is StoreType.VERSIONED else TargetFormat.HEADERS
     wanted: dict[str, Any] = {"to": to, "through_timestamped": True, "store_options": {None: said_of(fixture)}, **more}
     return MigrationRequest(str(task), None if target is None else str(target), **wanted)
 
 
-def in_format_of(kind: Kind, entries: list[Document]) -> list[Document]:
+def in_format_of(kind: StoreType, entries: list[Document]) -> list[Document]:
     """Entries of logical.json as a store of `kind` has them, which lack what their own has no room for."""
-    if kind in (Kind.VERSIONED, Kind.HEADERS_VERSIONED):
+    if kind in (StoreType.VERSIONED, StoreType.HEADERS_VERSIONED):
         return entries
     lacking: dict[str, Any] = {}
-    if kind in (Kind.TS_KV, Kind.HEADERS_KV, Kind.TS_WINDOW, Kind.HEADERS_WINDOW, Kind.HEADERS_WINDOW_DUP):
+    if kind in (
+        StoreType.TS_KV,
+        StoreType.HEADERS_KV,
+        StoreType.TS_WINDOW,
+        StoreType.HEADERS_WINDOW,
+        StoreType.HEADERS_WINDOW_DUP,
+    ):
         lacking["timestamp"] = -1
     if kind.value.startswith("headers"):
         lacking["headers"] = []

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import Filter
 from pyspark.sql.types import ArrayType, StructType
 
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
 from statestore.spark.datasource.writer import StateWriter
@@ -29,14 +29,14 @@ SHARDS = 3
 ENTRY_COLUMNS = ("key", "value", "timestamp_ms", "headers", "start_ms", "end_ms")
 
 
-def spec_of(kind: Kind) -> StoreSpec:
-    store_kind, store_format, duplicates = kind.meaning
+def spec_of(kind: StoreType) -> StoreSpec:
+    store_kind = kind.store_kind
     times = (RETENTION_MS, INTERVAL_MS) if store_kind.is_segmented else (None, None)
     size_ms = SIZE_MS if store_kind is StoreKind.WINDOW else None
-    return StoreSpec("store", store_kind, store_format, *times, size_ms, duplicates)
+    return StoreSpec("store", store_kind, kind.store_format, *times, size_ms, kind.retain_duplicates)
 
 
-def options_of(kind: Kind, location: Path, **other: Any) -> dict[str, str]:
+def options_of(kind: StoreType, location: Path, **other: Any) -> dict[str, str]:
     spec = spec_of(kind)
     options: dict[str, Any] = {"path": location, "store": "store", "kind": kind.value, "shards": SHARDS, **other}
     if spec.kind.is_segmented:
@@ -46,7 +46,7 @@ def options_of(kind: Kind, location: Path, **other: Any) -> dict[str, str]:
     return {name: str(value) for name, value in options.items()}
 
 
-def seeded_rows(kind: Kind, keys: int = 25) -> list[Row]:
+def seeded_rows(kind: StoreType, keys: int = 25) -> list[Row]:
     """Return rows of a store, in order of key and start; keys of which some begin like others, and an empty one."""
     rng = random.Random(kind.value)
     spec = spec_of(kind)
@@ -120,7 +120,7 @@ def batch_of(rows: list[Row]) -> pa.RecordBatch:
     return pa.record_batch(columns, names=list(ENTRY_COLUMNS))
 
 
-def write(kind: Kind, location: Path, rows: list[Row], **other: Any) -> None:
+def write(kind: StoreType, location: Path, rows: list[Row], **other: Any) -> None:
     writer = HeaderStateDataSource(options_of(kind, location, **other)).writer(ROW_SCHEMA, False)
     assert isinstance(writer, StateWriter)
     batches = [batch_of(rows[start : start + 40]) for start in range(0, len(rows), 40)]

@@ -12,7 +12,7 @@ from kafka_streams_golden import load_fixture
 from rescaling import KEYS, States, every_kind
 from shards import Shard, stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.header_bytes import encode_headers
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.initial_state import initial_pointer
@@ -102,7 +102,7 @@ def test_plain_data_is_compared_with_what_it_becomes(tmp_path: Path, tools: Tool
 
 def moved_to_location(task: Path, kind: str, target: Path, shards: int) -> None:
     """Fill a location with what a task directory holds: its entries in several shards, and in other segments."""
-    options = StateOptions(kind=Kind(kind), window_size_ms=10_000, retention_ms=300_000)
+    options = StateOptions(kind=StoreType(kind), window_size_ms=10_000, retention_ms=300_000)
     state = open_state(str(task), options)
     (spec,) = (durable_spec(spec, options, str(task)) for spec in state.specs())
     spec = replace(spec, segment_interval_ms=135_000 if spec.kind.is_segmented else None)

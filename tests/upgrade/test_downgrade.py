@@ -12,7 +12,7 @@ from kafka_streams_golden import load_fixture
 from migrations import documents_of, said_of, to_newest, tree
 from rescaling import KEYS, States, every_kind
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StoreFormatError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
@@ -23,22 +23,22 @@ from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout
 from upgrade_tools.states import StateOptions, open_state
 
 OLDER = {
-    "headers-kv": Kind.TS_KV,
-    "headers-kv-from-ts": Kind.TS_KV,
-    "headers-session": Kind.SESSION,
-    "headers-window": Kind.TS_WINDOW,
-    "headers-window-dup": Kind.TS_WINDOW_DUP,
-    "ts-kv": Kind.KV,
-    "ts-window": Kind.WINDOW,
+    "headers-kv": StoreType.TS_KV,
+    "headers-kv-from-ts": StoreType.TS_KV,
+    "headers-session": StoreType.SESSION,
+    "headers-window": StoreType.TS_WINDOW,
+    "headers-window-dup": StoreType.TS_WINDOW_DUP,
+    "ts-kv": StoreType.KV,
+    "ts-window": StoreType.WINDOW,
 }
 """Golden directories, and what is made of each; Kafka Streams itself wrote them."""
 
 
-def older_format(kind: Kind) -> TargetFormat:
+def older_format(kind: StoreType) -> TargetFormat:
     return TargetFormat.TIMESTAMPED if kind.value.startswith("ts-") else TargetFormat.PLAIN
 
 
-def without(entries: list[dict[str, Any]], kind: Kind) -> list[dict[str, Any]]:
+def without(entries: list[dict[str, Any]], kind: StoreType) -> list[dict[str, Any]]:
     """The entries, of which a store of `kind` has no headers, and if it is plain no timestamps."""
     lost = {"headers"} if kind.value.startswith("ts-") else {"headers", "timestamp"}
     return [{name: value for name, value in entry.items() if name not in lost} for entry in entries]
@@ -52,7 +52,7 @@ def downgraded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         task, target = (tmp_path_factory.mktemp(name) / "golden" / "0_0" for _ in range(2))
         fixture.unpack(task.parents[1])
         before = tree(task)
-        said = {None: said_of(fixture, Kind(fixture.fixture["kind"]))}
+        said = {None: said_of(fixture, StoreType(fixture.fixture["kind"]))}
         report = downgrade(MigrationRequest(str(task), str(target), older_format(kind), store_options=said))
         assert tree(task) == before
         (store,) = report.stores
@@ -63,7 +63,9 @@ def downgraded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.java
 def test_kafka_streams_opens_them_as_stores_of_the_older_format(downgraded: dict[str, Path]) -> None:
-    readable = {name: kind for name, kind in OLDER.items() if kind is not Kind.TS_WINDOW_DUP}  # its reader has no name
+    readable = {
+        name: kind for name, kind in OLDER.items() if kind is not StoreType.TS_WINDOW_DUP
+    }  # its reader has no name
     answers = read_with_kafka_streams([ReadRequest(downgraded[name], kind.value) for name, kind in readable.items()])
     for (name, kind), answer in zip(readable.items(), answers, strict=True):
         logical = load_fixture(name).logical
@@ -82,7 +84,7 @@ def test_entries_keep_what_the_older_format_has_room_for(name: str, downgraded: 
 def test_what_was_downgraded_is_upgraded_again(downgraded: dict[str, Path], tmp_path: Path) -> None:
     request = to_newest(load_fixture("ts-kv"), downgraded["headers-kv"], tmp_path / "0_0")
     migrate(request)
-    entries = documents_of(tmp_path / "0_0", StateOptions(kind=Kind.HEADERS_KV))
+    entries = documents_of(tmp_path / "0_0", StateOptions(kind=StoreType.HEADERS_KV))
     assert entries == [{**entry, "headers": []} for entry in load_fixture("headers-kv").logical["entries"]]
 
 
@@ -143,8 +145,8 @@ def test_the_store_itself_still_refuses_the_older_format(tmp_path: Path) -> None
     fixture = load_fixture("headers-kv")
     task = fixture.unpack(tmp_path)
     target = tmp_path / "new" / "0_0"
-    spec = open_state(str(task), StateOptions(kind=Kind.TS_KV)).found_stores()[0]
-    assert spec.kinds == (Kind.HEADERS_KV,)
+    spec = open_state(str(task), StateOptions(kind=StoreType.TS_KV)).found_stores()[0]
+    assert spec.kinds == (StoreType.HEADERS_KV,)
     downgrade(MigrationRequest(str(task), str(target), TargetFormat.TIMESTAMPED, TargetLayout.KAFKA_STREAMS))
     made = open_state(str(target))
     with TaskDirectory(target, "golden") as directory:

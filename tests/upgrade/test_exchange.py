@@ -14,9 +14,9 @@ from golden_state import HEADERS
 from kafka_streams_golden import FIXTURES, load_fixture
 from rescaling import KEYS, States, every_kind
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.store_format import StoreFormat
@@ -84,7 +84,7 @@ def test_every_golden_directory_comes_back(name: str, file_format: str, tmp_path
     assert main(["export", str(task), str(file), *kind]) == 0
     retention_ms = fixture["historyRetentionMs"] if "versioned" in name else fixture["retentionMs"]
     assert main(["import", str(file), str(made), "--retention-ms", str(retention_ms)]) == 0
-    options = StateOptions(kind=Kind(fixture["kind"]), window_size_ms=fixture["windowSizeMs"])
+    options = StateOptions(kind=StoreType(fixture["kind"]), window_size_ms=fixture["windowSizeMs"])
     expected = writes_of(open_state(str(task), options))
     assert len(expected) >= 2
     assert sorted(writes_of(open_state(str(made))), key=repr) == sorted(expected, key=repr)

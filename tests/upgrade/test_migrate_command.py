@@ -12,8 +12,8 @@ import pytest
 from kafka_streams_golden import load_fixture
 from migrations import tree
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.store_format import StoreFormat
 from tool_runs import document_in
 from upgrade_tools.cli import main
@@ -149,7 +149,7 @@ def test_an_argument_says_of_a_store_what_its_files_do_not() -> None:
     assert [(argument.name, argument.says_more) for argument in found] == [("a", False), ("b", True), ("c", True)]
     assert [argument.options(otherwise) for argument in found] == [
         otherwise,
-        StateOptions(kind=Kind.WINDOW, window_size_ms=5, retention_ms=9),
+        StateOptions(kind=StoreType.WINDOW, window_size_ms=5, retention_ms=9),
         StateOptions(retention_ms=7),
     ]
 

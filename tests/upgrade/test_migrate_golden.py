@@ -11,7 +11,7 @@ import pytest
 from java_reader import ReadRequest, read_with_kafka_streams
 from kafka_streams_golden import FIXTURES, load_fixture
 from migrations import NEWEST, documents_of, in_format_of, kind_of, said_of, to_newest, tree
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.position import OFFSET_UNKNOWN
 from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetLayout, migrate
 from upgrade_tools.migration.journal import TaskJournal, forget_journal
@@ -25,7 +25,7 @@ IN_PLACE = ["headers-session-from-plain", "kv", "old-versioned", "old-window", "
 class Migrated:
     """One golden directory, and what was made of it."""
 
-    kind: Kind
+    kind: StoreType
     expected: list[dict[str, Any]]
     copy: Path
     location: Path

@@ -17,7 +17,7 @@ from lock_holders import database_opened_elsewhere, file_locked_elsewhere
 from migrations import documents_of, said_of, to_newest, tree
 from statestore.bytestore.engines.sorted_fill import SortedFill
 from statestore.bytestore.kafka_streams.layout import segments_directory
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import (
     DirectoryDamagedError,
     DirectoryInUseError,
@@ -59,7 +59,7 @@ def refused(task: Path, error: type[StateStoreError], **request: Any) -> StateSt
     return raised.value
 
 
-PLAIN = {"store_options": {None: StateOptions(kind=Kind.KV)}}
+PLAIN = {"store_options": {None: StateOptions(kind=StoreType.KV)}}
 
 
 def test_plain_goes_to_headers_step_by_step(plain: Path) -> None:
@@ -149,7 +149,7 @@ def test_what_the_files_do_not_tell_must_be_said(plain: Path, tmp_path: Path) ->
     assert "--kind" in str(refused(plain, UnknownKindError, to=TargetFormat.TIMESTAMPED))
     window = load_fixture("window")
     task = window.unpack(tmp_path / "window")
-    said = {None: StateOptions(kind=Kind.WINDOW, window_size_ms=10_000)}
+    said = {None: StateOptions(kind=StoreType.WINDOW, window_size_ms=10_000)}
     target = str(tmp_path / "location")
     error = refused(task, UnknownKindError, target=target, layout=TargetLayout.LOCATION, store_options=said)
     assert "--retention-ms" in str(error)
@@ -158,16 +158,16 @@ def test_what_the_files_do_not_tell_must_be_said(plain: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "kind", "error"),
     [
-        ("kv", Kind.TS_KV, StoreFormatError),
-        ("kv", Kind.HEADERS_KV, StoreFormatError),
-        ("ts-kv", Kind.KV, StoreFormatError),
-        ("window", Kind.VERSIONED, StoreFormatError),
-        ("window-dup", Kind.WINDOW, StoreFormatError),
-        ("headers-session", Kind.HEADERS_WINDOW, StoreFormatError),
+        ("kv", StoreType.TS_KV, StoreFormatError),
+        ("kv", StoreType.HEADERS_KV, StoreFormatError),
+        ("ts-kv", StoreType.KV, StoreFormatError),
+        ("window", StoreType.VERSIONED, StoreFormatError),
+        ("window-dup", StoreType.WINDOW, StoreFormatError),
+        ("headers-session", StoreType.HEADERS_WINDOW, StoreFormatError),
     ],
 )
 def test_another_kind_than_was_said_is_refused(
-    tmp_path: Path, name: str, kind: Kind, error: type[StateStoreError]
+    tmp_path: Path, name: str, kind: StoreType, error: type[StateStoreError]
 ) -> None:
     fixture = load_fixture(name)
     task = fixture.unpack(tmp_path)
@@ -228,7 +228,7 @@ def test_a_stranger_among_the_segments_is_refused(tmp_path: Path) -> None:
 def test_a_family_that_no_such_store_has_is_refused(tmp_path: Path) -> None:
     fixture = load_fixture("headers-session")
     task = fixture.unpack(tmp_path)
-    said = {None: said_of(fixture, Kind.SESSION)}
+    said = {None: said_of(fixture, StoreType.SESSION)}
     target = str(tmp_path / "target" / "0_0")
     error = refused(task, StateStoreError, to=TargetFormat.HEADERS, store_options=said, target=target)
     assert isinstance(error, UnknownColumnFamilyError | StoreFormatError)

@@ -14,10 +14,10 @@ from migrations import tree
 from rescaling import KEYS, States, every_kind
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.errors import DurableFileMissingError, StateCheckError, TargetNotEmptyError
 from statestore.format.partitioner import partition_column
@@ -39,7 +39,7 @@ VISITS = StoreSpec("visits", StoreKind.WINDOW, StoreFormat.PLAIN, 2 * INTERVAL_M
 STAMP = bytes(7) + b"\5"
 SAID = {
     None: StateOptions(),
-    "visits": StateOptions(kind=Kind.WINDOW, window_size_ms=WINDOW_MS, retention_ms=2 * INTERVAL_MS),
+    "visits": StateOptions(kind=StoreType.WINDOW, window_size_ms=WINDOW_MS, retention_ms=2 * INTERVAL_MS),
 }
 
 
@@ -218,10 +218,10 @@ def test_a_location_becomes_one_in_a_newer_format(states: States, tmp_path: Path
     metadata = read_metadata(DurableLocation(tmp_path / "new"))
     assert metadata is not None
     assert {store.migrated for store in report.stores} <= {
-        Kind.HEADERS_KV,
-        Kind.HEADERS_WINDOW_DUP,
-        Kind.HEADERS_SESSION,
-        Kind.HEADERS_VERSIONED,
+        StoreType.HEADERS_KV,
+        StoreType.HEADERS_WINDOW_DUP,
+        StoreType.HEADERS_SESSION,
+        StoreType.HEADERS_VERSIONED,
     }
     assert metadata.routing == states.metadata.routing
     for store in report.stores:
@@ -264,7 +264,9 @@ def test_a_file_that_is_missing_for_a_while_costs_no_finished_task(states: State
     target = tmp_path / "shop"
     request = MigrationRequest(str(tmp_path / "old"), str(target), layout=TargetLayout.KAFKA_STREAMS, pointers=pointers)
     (known,) = [
-        store.name for store in open_state(str(tmp_path / "old")).found_stores() if store.kinds == (Kind.HEADERS_KV,)
+        store.name
+        for store in open_state(str(tmp_path / "old")).found_stores()
+        if store.kinds == (StoreType.HEADERS_KV,)
     ]
     request = replace(request, stores=[known])
     last = tmp_path / "old" / pointers[-1].deltas[-1].name
@@ -303,7 +305,7 @@ def test_a_local_copy_becomes_a_location_or_a_task(tmp_path: Path) -> None:
     names = [store.name for store in source.found_stores()]
     for name in names:
         assert entries(new, 0, name) == entries(source, 0, name)
-    unknown_to_kafka = [name for name in names if source_kind(source, name) is Kind.HEADERS_VERSIONED]
+    unknown_to_kafka = [name for name in names if source_kind(source, name) is StoreType.HEADERS_VERSIONED]
     known = [name for name in names if name not in unknown_to_kafka]
     target = tmp_path / "shop"
     migrate(MigrationRequest(str(copy), str(target), layout=TargetLayout.KAFKA_STREAMS, stores=known))
@@ -327,7 +329,7 @@ def test_segments_whose_times_nobody_knows_get_no_directories(tmp_path: Path) ->
     database.family(column_family(VISITS), "visits").put(segment_prefix(3) + key, b"visit")
     database.close()
     write_marker(copy, LocalMarker("state-old", 0, ""), durably=False)
-    said = StateOptions(kind=Kind.WINDOW, window_size_ms=WINDOW_MS)
+    said = StateOptions(kind=StoreType.WINDOW, window_size_ms=WINDOW_MS)
     asked = MigrationRequest(str(copy), str(target), layout=TargetLayout.KAFKA_STREAMS, store_options={"visits": said})
     for dry_run in (True, False):
         with pytest.raises(UnknownKindError, match="--segment-interval-ms"):
@@ -340,7 +342,7 @@ def test_segments_whose_times_nobody_knows_get_no_directories(tmp_path: Path) ->
         assert [path.name for path in databases.iterdir()] == [f"visits.{3 * INTERVAL_MS}"]
 
 
-def source_kind(state: State, name: str) -> Kind:
+def source_kind(state: State, name: str) -> StoreType:
     (found,) = [found for found in state.found_stores() if found.name == name]
     return found.kinds[0]
 
@@ -361,7 +363,7 @@ def test_versions_that_ended_too_long_ago_stay_behind(tmp_path: Path) -> None:
             (b"k", b"3", 500_000),
         ):
             rows.put(key, value, from_ms)
-    said = {None: StateOptions(kind=Kind.VERSIONED, retention_ms=2 * INTERVAL_MS)}
+    said = {None: StateOptions(kind=StoreType.VERSIONED, retention_ms=2 * INTERVAL_MS)}
     report = to_location(task_path, tmp_path / "state", store_options=said)
     found = {
         bytes.fromhex(entry["key"]): [(version["timestamp"], version["validTo"]) for version in entry["versions"]]

@@ -6,8 +6,8 @@ import pytest
 
 from kafka_streams_golden import load_fixture
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.states import StateOptions, open_state
@@ -21,7 +21,7 @@ def test_an_application_s_id_is_that_of_the_store_s_own_changelog(tmp_path: Path
             directory.open_store(spec).put(b"k", b"v")
             directory.commit(spec.name, 40 + number, {})
     for name, offset in (("b", 40), ("a-b", 41)):
-        state = open_state(str(task), StateOptions(store=name, kind=Kind.KV))
+        state = open_state(str(task), StateOptions(store=name, kind=StoreType.KV))
         with state.open(2, state.specs()) as stores:
             assert stores[name].changelog_offset == offset
     both = open_state(str(task))
@@ -39,8 +39,8 @@ def test_what_one_part_tells_of_a_store_counts_for_all(tmp_path: Path) -> None:
     load_fixture("ts-kv").unpack(tmp_path / "again").rename(first.with_name("0_1"))
     load_fixture("headers-kv-from-ts").unpack(tmp_path / "yet").rename(first.with_name("0_2"))
     (found,) = open_state(str(first.parent)).found_stores()
-    assert found.kinds == (Kind.HEADERS_KV,)
-    assert open_state(str(first)).found_stores()[0].kinds == (Kind.KV, Kind.VERSIONED)
+    assert found.kinds == (StoreType.HEADERS_KV,)
+    assert open_state(str(first)).found_stores()[0].kinds == (StoreType.KV, StoreType.VERSIONED)
 
 
 def test_what_is_recorded_need_not_be_said(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_segment_s_directory_may_have_the_name_of_an_older_release(tmp_path: P
     task = load_fixture("window").unpack(tmp_path)
     (task / "store/store.120000").rename(task / "store/store-197001010002")
     (task / "store/store.180000").rename(task / "store/store:180000")
-    state = open_state(str(task), StateOptions(kind=Kind.WINDOW, window_size_ms=10_000))
+    state = open_state(str(task), StateOptions(kind=StoreType.WINDOW, window_size_ms=10_000))
     assert sorted(database.segment_start_ms or 0 for database in state.databases(0)) == [120_000, 180_000, 240_000]
     with state.open(0, state.specs()) as stores:
         entries = list(stores["store"].bytes.range(None, None))

@@ -19,9 +19,9 @@ from statestore.bytestore.chunks import steps
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.kinds.version_intervals import intervals_by_key
 from statestore.bytestore.protocol import ByteStore, Pair
 from statestore.errors import StoreFormatError
@@ -138,8 +138,8 @@ class Comparison:
                 raise UnknownKindError(
                     self._sides[without].state.path,
                     problem=f"the {what} of store {name!r}, which the other one has",
-                    remedy=f"leave them out with --ignore-{what}, or read it as an upgrade to {Kind.of(newer).value}, "
-                    f"with {'--other-kind' if without else '--kind'}",
+                    remedy=f"leave them out with --ignore-{what}, or read it as an upgrade to "
+                    f"{StoreType.of(newer).value}, with {'--other-kind' if without else '--kind'}",
                 )
 
     def spec_of(self, found: EntryDifference) -> StoreSpec:

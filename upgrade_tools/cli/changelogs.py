@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
@@ -302,7 +302,7 @@ def _stores(specs: Sequence[StoreSpec], restored: dict[str, list[RestoredStore]]
     return [
         {
             "name": spec.name,
-            "kind": Kind.of(spec).value,
+            "kind": StoreType.of(spec).value,
             "records": sum(store.records for store in restored[spec.name]),
         }
         for spec in specs

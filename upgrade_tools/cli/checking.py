@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 from upgrade_tools.check.comparison import Comparison, EntryDifference, Ignored
 from upgrade_tools.check.state_check import check_state
 from upgrade_tools.cli import options as o
@@ -28,7 +28,7 @@ Other = Annotated[
     str, typer.Argument(metavar="OTHER", help="Another directory or state location.", callback=o.not_empty)
 ]
 OtherKindOption = Annotated[
-    Kind | None,
+    StoreType | None,
     typer.Option(
         "--other-kind", help="Its kind, where its files do not tell (default: as the first).", rich_help_panel=_OTHER
     ),

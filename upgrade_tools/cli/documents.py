@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.recovery.making.rescale_report import RescaleReport
 from statestore.recovery.snapshots.garbage import GarbageFile
 from upgrade_tools.check.comparison import Comparison, EntryDifference
@@ -66,7 +66,7 @@ def inspection_facts(report: StateInspection) -> dict[str, Document]:
 def check_document(report: CheckReport) -> Document:
     """Return what `verify --json` prints of one state."""
     stores = [
-        {"name": check.spec.name, "kind": Kind.of(check.spec).value, "entries": check.entries}
+        {"name": check.spec.name, "kind": StoreType.of(check.spec).value, "entries": check.entries}
         for check in report.stores
     ]
     return {

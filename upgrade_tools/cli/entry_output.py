@@ -6,8 +6,8 @@ import json
 import sys
 from collections.abc import Sequence
 
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from upgrade_tools.cli.entry_documents import Document, document_of
 from upgrade_tools.cli.entry_lines import entry_line
 from upgrade_tools.cli.progress import counted
@@ -68,7 +68,7 @@ class _Document(_Lines):
     _separator = "\n"
 
     def begin(self, store: OpenStore | None) -> None:
-        head: Document = {"kind": Kind.of(self._spec).value, "store": self._spec.name}
+        head: Document = {"kind": StoreType.of(self._spec).value, "store": self._spec.name}
         if store is not None:
             head.update(_offsets(store))
         self._write(_json(head).removesuffix("}") + ', "entries": [')

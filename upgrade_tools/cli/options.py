@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import checked_store_name
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StatePointersError
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.recovery.commit.pointer import CommitPointer
@@ -48,7 +48,7 @@ From = Annotated[
 To = Annotated[str, typer.Argument(metavar="TO", help="Path or URI of an empty location.", callback=not_empty)]
 StoreOption = Annotated[str | None, typer.Option("--store", help="One store of several.", rich_help_panel=_WHAT)]
 KindOption = Annotated[
-    Kind | None,
+    StoreType | None,
     typer.Option("--kind", help="The kind of the store, where its files do not tell.", rich_help_panel=_WHAT),
 ]
 WindowSizeOption = Annotated[

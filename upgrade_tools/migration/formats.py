@@ -10,26 +10,28 @@ from __future__ import annotations
 
 from statestore.bytestore.kinds.families import FAMILIES, older_formats, skips_a_step
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.store_format import StoreFormat
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
 
 
-def target_kind(store: str, kind: Kind, request: MigrationRequest, layout: TargetLayout, *, named: bool) -> Kind:
+def target_kind(
+    store: str, kind: StoreType, request: MigrationRequest, layout: TargetLayout, *, named: bool
+) -> StoreType:
     """Return what a store of `kind` becomes.
 
     One that can't become what is asked for keeps its format, unless it was `named`: then it is refused, as are all
     downgrades and the step from plain to headers, with MigrationRefusedError.
     """
     wanted = _wanted(store, kind, request, layout, named=named)
-    present = kind.meaning.format
+    present = kind.store_format
     if wanted is present and not (request.downgrade and named):
         _refuse_unknown_to_kafka_streams(store, kind, request, layout)
         return kind
     if request.downgrade:
         return _downgraded(store, kind, wanted, request)
-    if present not in older_formats(kind.meaning.store_kind, wanted):
+    if present not in older_formats(kind.store_kind, wanted):
         raise MigrationRefusedError(
             request.source,
             problem=f"store {store!r} is {kind.value}, and has no way back to {wanted.describe()}",
@@ -50,8 +52,8 @@ def target_kind(store: str, kind: Kind, request: MigrationRequest, layout: Targe
     return migrated
 
 
-def _downgraded(store: str, kind: Kind, wanted: StoreFormat, request: MigrationRequest) -> Kind:
-    if wanted not in older_formats(kind.meaning.store_kind, kind.meaning.format):
+def _downgraded(store: str, kind: StoreType, wanted: StoreFormat, request: MigrationRequest) -> StoreType:
+    if wanted not in older_formats(kind.store_kind, kind.store_format):
         raise MigrationRefusedError(
             request.source,
             problem=f"store {store!r} is {kind.value}, for which {wanted.describe()} is no older format",
@@ -62,8 +64,10 @@ def _downgraded(store: str, kind: Kind, wanted: StoreFormat, request: MigrationR
     return older
 
 
-def _wanted(store: str, kind: Kind, request: MigrationRequest, layout: TargetLayout, *, named: bool) -> StoreFormat:
-    store_kind, present, _ = kind.meaning
+def _wanted(
+    store: str, kind: StoreType, request: MigrationRequest, layout: TargetLayout, *, named: bool
+) -> StoreFormat:
+    store_kind, present = kind.store_kind, kind.store_format
     if request.to is None:
         return present
     by_name = {
@@ -85,8 +89,10 @@ def _wanted(store: str, kind: Kind, request: MigrationRequest, layout: TargetLay
     return present
 
 
-def _refuse_unknown_to_kafka_streams(store: str, kind: Kind, request: MigrationRequest, layout: TargetLayout) -> None:
-    if layout is TargetLayout.KAFKA_STREAMS and kind is Kind.HEADERS_VERSIONED:
+def _refuse_unknown_to_kafka_streams(
+    store: str, kind: StoreType, request: MigrationRequest, layout: TargetLayout
+) -> None:
+    if layout is TargetLayout.KAFKA_STREAMS and kind is StoreType.HEADERS_VERSIONED:
         raise MigrationRefusedError(
             request.source,
             problem=f"store {store!r} is {kind.value}, and no Kafka Streams has a versioned store with headers",

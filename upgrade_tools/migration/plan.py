@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StoreFormatError
 from upgrade_tools.errors import MigrationRefusedError, StoreNotFoundError, UnknownKindError
 from upgrade_tools.migration.formats import target_kind
@@ -20,9 +20,9 @@ _OF_KAFKA_STREAMS = (Layout.TASK, Layout.APPLICATION)
 class StorePlan:
     """What becomes of one store."""
 
-    kind: Kind
+    kind: StoreType
     """As it is: the newest format of which there is something."""
-    migrated: Kind
+    migrated: StoreType
     reading: StoreSpec
     """How the source is read. What is there in an older format than `kind` says is converted as a store would."""
     written: StoreSpec | None
@@ -36,7 +36,7 @@ class StorePlan:
     @property
     def making(self) -> StoreSpec:
         """What the store is in its new format."""
-        return replace(self.reading, format=self.migrated.meaning.format)
+        return replace(self.reading, format=self.migrated.store_format)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _plan_store(request: MigrationRequest, layout: TargetLayout, found: FoundSto
     said = _options_after_earlier_run(request, layout, found, request.options_for(found.name), named=named)
     options = _reading_options(request, said)
     of_store = open_state(request.source, replace(options, store=found.name))
-    kind = Kind.of(of_store.the_spec())
+    kind = StoreType.of(of_store.the_spec())
     if not _is_found(kind, found):
         raise StoreFormatError(
             found.name,
@@ -122,12 +122,12 @@ def _options_after_earlier_run(
     return replace(said, kind=migrated) if _is_found(migrated, found) else said
 
 
-def _is_found(kind: Kind, found: FoundStore) -> bool:
+def _is_found(kind: StoreType, found: FoundStore) -> bool:
     return kind in found.kinds or _without_duplicates(kind) in found.kinds
 
 
-def _without_duplicates(kind: Kind) -> Kind:
-    return Kind.with_meaning(kind.meaning._replace(retain_duplicates=False))
+def _without_duplicates(kind: StoreType) -> StoreType:
+    return StoreType.with_parts(kind.store_kind, kind.store_format)
 
 
 def _reading_options(request: MigrationRequest, said: StateOptions) -> StateOptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from statestore.bytestore.kinds.kind_names import Kind
+from statestore.bytestore.kinds.store_types import StoreType
 
 OnProgress = Callable[[int, int], None]
 """Is told how many steps are done, and of how many; an entry is written in one step, and read back in another."""
@@ -67,8 +67,8 @@ class StoreMigration:
     """What became of one store."""
 
     name: str
-    kind: Kind
-    migrated: Kind
+    kind: StoreType
+    migrated: StoreType
     entries: int
     """Of versioned stores in a location: versions and tombstones."""
 

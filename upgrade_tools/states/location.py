@@ -9,8 +9,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import FormatError, StatePointersError
 from statestore.format.partitioner import partition_column
 from statestore.recovery.commit.initial_state import initial_pointer
@@ -68,7 +68,7 @@ class LocationState(State):
 
     def found_stores(self) -> list[FoundStore]:
         """Return what is recorded, in the order of names."""
-        return [FoundStore(spec.name, (Kind.of(spec),), spec) for spec in self._specs_by_name().values()]
+        return [FoundStore(spec.name, (StoreType.of(spec),), spec) for spec in self._specs_by_name().values()]
 
     def _specs_by_name(self) -> dict[str, StoreSpec]:
         return {spec.name: spec for spec in sorted(self.metadata.stores, key=lambda spec: spec.name)}

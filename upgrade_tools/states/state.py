@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from statestore.bytestore.kinds.entry_scan import SegmentSpan
 from statestore.bytestore.kinds.families import FAMILIES, older_formats
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import FormatError, StoreFormatError
@@ -37,7 +37,7 @@ class StateOptions:
     """What a user says of a state. None of it changes what is recorded; what contradicts it is refused."""
 
     store: str | None = None
-    kind: Kind | None = None
+    kind: StoreType | None = None
     """Of the one store that is read; may be of a newer format than what is there, which is then read as an upgrade."""
     window_size_ms: int | None = None
     retention_ms: int | None = None
@@ -80,7 +80,7 @@ class FoundStore:
     """A store as its files show it."""
 
     name: str
-    kinds: tuple[Kind, ...]
+    kinds: tuple[StoreType, ...]
     """What it may be; one if its files tell."""
     recorded: StoreSpec | None = None
     """What is recorded of it."""
@@ -127,7 +127,7 @@ class State(ABC):
                     self.on_open(sum(store.bytes.approximate_num_entries() for store in stores.values()))
                 yield stores
         except FormatError as cause:
-            read_as = [f"{spec.name} ({Kind.of(spec).value})" for spec in specs]
+            read_as = [f"{spec.name} ({StoreType.of(spec).value})" for spec in specs]
             raise StoreUndecodableError(self.path, stores=read_as, cause=str(cause)) from cause
 
     @abstractmethod
@@ -175,7 +175,7 @@ class State(ABC):
         kind, options = self.options.kind, self.options
         if like is not None and found.recorded is None:
             if kind is None and any(_is_or_becomes(known, like) for known in found.kinds):
-                kind = Kind.of(like)
+                kind = StoreType.of(like)
             options = replace(options, window_size_ms=_first(options.window_size_ms, like.window_size_ms))
         if kind is None and len(found.kinds) != 1:
             kinds = ", ".join(candidate.value for candidate in found.kinds)
@@ -193,7 +193,7 @@ class State(ABC):
         if found.recorded is not None:
             same_retention = replace(spec, retention_ms=found.recorded.retention_ms or spec.retention_ms)
             refuse_other_than_recorded(found.recorded, same_retention, self.path)
-        if spec.kind not in {known.meaning.store_kind for known in found.kinds}:
+        if spec.kind not in {known.store_kind for known in found.kinds}:
             raise StoreFormatError(
                 found.name,
                 recorded=" or ".join(known.value for known in found.kinds),
@@ -206,12 +206,12 @@ class State(ABC):
         )
 
 
-def spec_as(found: FoundStore, kind: Kind, options: StateOptions, path: str) -> StoreSpec:
+def spec_as(found: FoundStore, kind: StoreType, options: StateOptions, path: str) -> StoreSpec:
     """Return the spec of a store that is to be read as `kind`: what options say counts, then what is recorded.
 
     Raises UnknownKindError if neither says how large windows are. Retention and segment interval may be READING_* then.
     """
-    store_kind, store_format, duplicates = kind.meaning
+    store_kind, store_format = kind.store_kind, kind.store_format
     window_size_ms, retention_ms, interval_ms = (
         options.window_size_ms,
         options.retention_ms,
@@ -234,13 +234,13 @@ def spec_as(found: FoundStore, kind: Kind, options: StateOptions, path: str) -> 
         _first(retention_ms, READING_RETENTION_MS),
         _first(interval_ms, READING_INTERVAL_MS),
         window_size_ms if store_kind.has_windows else None,
-        duplicates,
+        kind.retain_duplicates,
     )
 
 
-def _is_or_becomes(kind: Kind, spec: StoreSpec) -> bool:
+def _is_or_becomes(kind: StoreType, spec: StoreSpec) -> bool:
     """Return whether a store of this kind is what `spec` says, or can be read as that by an upgrade."""
-    return kind.meaning.store_kind is spec.kind and kind.meaning.format in (
+    return kind.store_kind is spec.kind and kind.store_format in (
         spec.format,
         *older_formats(spec.kind, spec.format),
     )

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from statestore.bytestore.kinds.kind_names import Kind, Meaning
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, require_milliseconds
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import BytesStoreSupplier
 from upgrade_tools.states.state import StateOptions
@@ -24,13 +24,13 @@ _MAX_DIGITS: Final = 19
 _EXAMPLES_MS: Final = {"window_size_ms": 60_000, "retention_ms": 3_600_000}
 """The times that must be given for the stores that have them."""
 _Times: TypeAlias = Mapping[str, int]
-_SUPPLIERS: Final[dict[StoreKind, Callable[[str, Meaning, _Times], BytesStoreSupplier]]] = {
+_SUPPLIERS: Final[dict[StoreKind, Callable[[str, StoreType, _Times], BytesStoreSupplier]]] = {
     StoreKind.KEY_VALUE: lambda name, _, times: Stores.persistent_key_value_store(name),
-    StoreKind.WINDOW: lambda name, meaning, times: Stores.persistent_window_store(
+    StoreKind.WINDOW: lambda name, store_type, times: Stores.persistent_window_store(
         name,
         times["retention_ms"],
         times["window_size_ms"],
-        meaning.retain_duplicates,
+        store_type.retain_duplicates,
         times.get("segment_interval_ms"),
     ),
     StoreKind.SESSION: lambda name, _, times: Stores.persistent_session_store(
@@ -50,7 +50,7 @@ class StoreArgument:
     text: str
     """The argument, for errors."""
     name: str
-    kind: Kind | None
+    kind: StoreType | None
     times_ms: Mapping[str, int]
     """By the names that `StateOptions` has for them; those that are given."""
 
@@ -80,8 +80,7 @@ class StoreArgument:
         """
         if self.kind is None:
             raise ValueError(f"{self.text!r} does not say what the store is, {_one_of_the_kinds()}")
-        meaning = self.kind.meaning
-        spans = meaning.store_kind.spans
+        spans = self.kind.store_kind.spans
         needed = [time for time in _EXAMPLES_MS if time in spans]
         missing = [_option(time) for time in needed if time not in self.times_ms]
         unknown = [time for time in self.times_ms if time not in spans]
@@ -92,7 +91,7 @@ class StoreArgument:
             )
         if unknown:
             raise ValueError(f"{self.text!r}: a {self.kind.value} has no {_option(unknown[0])}")
-        return _SUPPLIERS[meaning.store_kind](self.name, meaning, self.times_ms).spec(meaning.format)
+        return _SUPPLIERS[self.kind.store_kind](self.name, self.kind, self.times_ms).spec(self.kind.store_format)
 
 
 def parse_stores(texts: Sequence[str]) -> list[StoreArgument]:
@@ -105,15 +104,15 @@ def parse_stores(texts: Sequence[str]) -> list[StoreArgument]:
     return arguments
 
 
-def _kind(text: str, kind: str) -> Kind:
+def _kind(text: str, kind: str) -> StoreType:
     try:
-        return Kind(kind)
+        return StoreType(kind)
     except ValueError:
         raise ValueError(f"{text!r} is not {_FORM} with {_one_of_the_kinds()}") from None
 
 
 def _one_of_the_kinds() -> str:
-    return f"one of the kinds {', '.join(known.value for known in Kind)}"
+    return f"one of the kinds {', '.join(known.value for known in StoreType)}"
 
 
 def _times(text: str, times: str) -> dict[str, int]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
-from statestore.bytestore.kinds.kind_names import Kind
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import DataSourceOptionError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.metadata.state_metadata import ShardBy
@@ -184,8 +184,9 @@ class _Options:
         return default if value is None else value
 
     def spec(self) -> StoreSpec:
-        kind_name = self.required("kind", f"is missing: say one of {', '.join(kind.value for kind in Kind)}")
-        kind, store_format, duplicates = self._kind(kind_name).meaning
+        kind_name = self.required("kind", f"is missing: say one of {', '.join(kind.value for kind in StoreType)}")
+        store_type = self._store_type(kind_name)
+        kind, store_format = store_type.store_kind, store_type.store_format
         retention_ms = self.number("retentionMs")
         interval_ms = self.number("segmentIntervalMs", least=1)
         if kind.is_segmented and retention_ms is not None and interval_ms is None:
@@ -201,15 +202,17 @@ class _Options:
             if not has_it and value is not None:
                 raise DataSourceOptionError(option, f"has no meaning for a store of the kind {kind_name}")
         try:
-            return StoreSpec(name, kind, store_format, retention_ms, interval_ms, window_size_ms, duplicates)
+            return StoreSpec(
+                name, kind, store_format, retention_ms, interval_ms, window_size_ms, store_type.retain_duplicates
+            )
         except ValueError as cause:
             raise DataSourceOptionError("store", f"makes no store ({cause})") from cause
 
-    def _kind(self, name: str) -> Kind:
+    def _store_type(self, name: str) -> StoreType:
         try:
-            return Kind(name)
+            return StoreType(name)
         except ValueError:
-            known = ", ".join(kind.value for kind in Kind)
+            known = ", ".join(kind.value for kind in StoreType)
             raise DataSourceOptionError("kind", f"must be one of {known}, got {name!r}") from None
 
     def _parsed(self, name: str, parse: Callable[[str], T], wanted: str) -> T | None:
