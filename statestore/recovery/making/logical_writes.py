@@ -7,8 +7,10 @@ of a key into one write for each, in order of time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from statestore.bytestore.chunks import steps
@@ -73,7 +75,14 @@ def _joined_again(store_format: StoreFormat, stored: bytes) -> bytes | None:
 def _versions(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> Iterator[LogicalWrite]:
     segments = Segments(store, *spec.retention, stream_time_ms)
     for key, intervals in intervals_by_key(spec, store):
-        yield from (LogicalWrite(key, *put) for put in _puts(intervals, segments))
+        yield from (LogicalWrite(key, *put) for put in _last_of_each_time(_puts(intervals, segments)))
+
+
+def _last_of_each_time(puts: Iterable[tuple[bytes | None, int]]) -> Iterator[tuple[bytes | None, int]]:
+    """Yield the puts without those that the next one replaces, of which a row of a tombstone may be left."""
+    for _, same in groupby(puts, key=itemgetter(1)):
+        *_, last = same
+        yield last
 
 
 def _puts(intervals: list[Interval], segments: Segments) -> Iterator[tuple[bytes | None, int]]:
