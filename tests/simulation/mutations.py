@@ -31,6 +31,8 @@ class Mutation(NamedTuple):
     function: str
     old: str
     new: str
+    covered_by: str = ""
+    """What else sees to it that nothing can come of it; empty if a plan can notice it."""
 
 
 MUTATIONS = (
@@ -188,7 +190,14 @@ MUTATIONS = (
         "needed.update(file.durable.name for file in manifest.files)",
         "pass",
     ),
-    Mutation("garbage of later runs is removed", "snapshots.garbage", "find_garbage", "written.epoch <= epoch and", ""),
+    Mutation(
+        "garbage of later runs is removed",
+        "snapshots.garbage",
+        "find_garbage",
+        "written.epoch <= epoch and",
+        "",
+        "a file of a later run was found, so its fence was there before: whoever removes lists again, and leaves all",
+    ),
     Mutation(
         "any snapshot fits any pointer",
         "snapshots.planned",
@@ -209,6 +218,7 @@ MUTATIONS = (
         "SnapshotUpload._upload",
         "                self._location.write_file(durable.name, path)\n                planned.note_uploaded(durable)",
         "                planned.note_uploaded(durable)\n                self._location.write_file(durable.name, path)",
+        "what is noted and not in the location is uploaded again; files get there whole or not at all",
     ),
     Mutation(
         "files that were shared are not looked for",
@@ -216,6 +226,8 @@ MUTATIONS = (
         "SnapshotUpload._reused",
         "if (file.name, file.size_bytes) in there",
         "",
+        "the base of what is shared must be retained still when a pointer names the snapshot, and files of one "
+        "that is under way are newer than all garbage: it is for files that somebody has removed by hand",
     ),
     Mutation(
         "two uploads at once",
@@ -251,6 +263,42 @@ MUTATIONS = (
         "restore",
         "missing = pointer.deltas[applied:]",
         "missing = pointer.deltas[applied + (applied > 1) :]",
+    ),
+    Mutation(
+        "who has lost a location ends a state there",
+        "making.new_state",
+        "complete_target",
+        "claimed is None or claimed.state_id != metadata.state_id or location.read(METADATA_NAME) is not None",
+        "False",
+    ),
+    Mutation(
+        "what tools have written counts as committed",
+        "fences.run_fences",
+        "RunFences._check_entry",
+        "_deltas(filterfalse(is_of_tool, names))",
+        "_deltas(names)",
+    ),
+    Mutation(
+        "versions after stream time are put with the others",
+        "making.rescale",
+        "_Move._parts",
+        "if not self.old.initial_state or",
+        "if True or",
+    ),
+    Mutation(
+        "the stream time of a rescaled store is the latest",
+        "making.carried_over",
+        "store_times",
+        "min(times.get(store, time_ms), time_ms)",
+        "max(times.get(store, time_ms), time_ms)",
+    ),
+    Mutation(
+        "a target that others have begun is not cleared",
+        "making.new_state",
+        "claim_target",
+        "if left_behind is not None:",
+        "if False:",
+        "deltas of tools count for nothing, initial pointers are written again, and neither is named before",
     ),
     Mutation(
         "a claim is not looked at again",
@@ -301,7 +349,10 @@ def mutated(mutation: Mutation) -> Iterator[None]:
     found = inspect.getattr_static(owner, last)
     inner = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
     source = textwrap.dedent(inspect.getsource(inspect.unwrap(inner)))
-    old, new = (text if path == [] else textwrap.dedent(text) if "\n" not in text else text for text in mutation[3:])
+    old, new = (
+        text if path == [] else textwrap.dedent(text) if "\n" not in text else text
+        for text in (mutation.old, mutation.new)
+    )
     if path and "\n" in old:
         # The source of a method was moved to the left by one level.
         old, new = ("\n".join(line.removeprefix("    ") for line in text.split("\n")) for text in (old, new))
@@ -352,7 +403,7 @@ def look_for(arguments: tuple[int, int, int]) -> Found:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Look for all mutations; return how many were not found."""
+    """Look for all mutations; return how many were not found that can be."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
     parser.add_argument("--runs", type=int, default=2000, help="how many plans to try for each mutation")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
@@ -363,8 +414,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missed = 0
     with get_context("fork").Pool(asked.processes) as pool:
         for found in pool.imap_unordered(look_for, work):
-            missed += found.seed is None
-            said = f"{found.plans} plans, seed {found.seed}: {found.problem}" if found.seed else "NOT FOUND"
+            covered_by = next(mutation.covered_by for mutation in MUTATIONS if mutation.name == found.mutation)
+            missed += found.seed is None and not covered_by
+            not_found = f"covered: {covered_by}" if covered_by else "NOT FOUND"
+            said = f"{found.plans} plans, seed {found.seed}: {found.problem}" if found.seed else not_found
             print(f"{found.mutation}: {said} ({found.seconds:.0f} s)", flush=True)
     return missed
 

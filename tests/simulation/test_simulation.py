@@ -22,6 +22,8 @@ from tests.simulation.shrink import shrink
 from tests.simulation.world import simulate
 
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
+BROKEN = sorted((Path(__file__).parent / "plans/mutations").glob("*.json"))
+"""By the name of the mutation that each of them notices."""
 
 
 QUIET = Plan(
@@ -99,6 +101,15 @@ def test_a_plan_that_fails_is_shrunk_to_what_it_takes() -> None:
         assert simulate(big).problem is not None
         small = shrink(big, failed.problem)
     assert (small.decisions, small.story, small.machines) == (recorded.decisions, recorded.story, 1)
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
+def test_a_protocol_that_is_broken_is_noticed(path: Path) -> None:
+    plan = Plan.from_json(path.read_text())
+    mutation = next(mutation for mutation in MUTATIONS if mutation.name.replace("'", "").replace(" ", "_") == path.stem)
+    assert simulate(plan).problem is None
+    with mutated(mutation):
+        assert simulate(plan).problem is not None
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
