@@ -23,6 +23,7 @@ class Step:
     """"run", "change", "copy", "foreign", "reshard", "rescale", "begin", "lose", "power" or "rest"."""
     checkpoint: int = 0
     batches: int = 0
+    """How many are run; how many before the last one a rescaling goes back."""
     accept: bool = False
     wait: bool = True
     """Whether the operator waits for the end of the run, and starts it again if it failed."""
@@ -40,7 +41,10 @@ class Step:
             return f"{self.do} checkpoint {self.checkpoint} for {self.batches} batches{accepted}{waited}"
         waited = "" if self.wait else ", not waiting for it"
         if self.do == "rescale":
-            return f"rescale checkpoint {self.checkpoint} to {self.amount} shards at location {self.target}{waited}"
+            back = f", {self.batches} back," if self.batches else ""
+            return (
+                f"rescale checkpoint {self.checkpoint}{back} to {self.amount} shards at location {self.target}{waited}"
+            )
         if self.do == "begin":
             return f"begin at location {self.target} for {self.batches} batches{waited}"
         return f"{self.do} {self.amount}" if self.do != "copy" else f"copy {self.checkpoint}, {self.amount} back"
@@ -155,7 +159,8 @@ def _rescale_story(rng: random.Random) -> tuple[Step, ...]:
             if number and rng.random() < 0.3:
                 targets += 1
             to = rng.randint(max(1, to - number), targets)
-            steps.append(Step("rescale", of, amount=rng.choice((1, 2, 3, 4)), wait=rng.random() < 0.5, target=to))
+            back, shards = rng.choice((0, 0, 0, 0, 1, 2)), rng.choice((1, 2, 3, 4))
+            steps.append(Step("rescale", of, back, wait=rng.random() < 0.5, amount=shards, target=to))
             if rng.random() < 0.2:
                 steps.append(Step("power" if rng.random() < 0.5 else "lose", amount=rng.randrange(999)))
         if rng.random() < 0.9:

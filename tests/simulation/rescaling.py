@@ -43,11 +43,13 @@ class Rescaling:
 
     actor: Actor
 
-    def __init__(self, world: World, checkpoint: Checkpoint, target: Site, shards: int) -> None:
+    def __init__(self, world: World, checkpoint: Checkpoint, batch: int, target: Site, shards: int) -> None:
         self.world = world
         self.source = checkpoint.site
         self.target = target
         self.checkpoint = checkpoint
+        self.batch = batch
+        """After which batch the state is taken."""
         self.shards = shards
         self.name = f"rescale{len(world.rescalings)}"
         self.state_id = ""
@@ -84,8 +86,7 @@ class Rescaling:
 
     def _rescale(self) -> None:
         source, target = self.source.location(), self.target.location()
-        checkpoint = self.checkpoint
-        recorded = [checkpoint.recorded(shard, checkpoint.committed) for shard in range(self.source.shards)]
+        recorded = [self.checkpoint.recorded(shard, self.batch) for shard in range(self.source.shards)]
         known = [CommitPointer.from_json(text) for text in recorded if text is not None]
         self.pointers = committed_pointers(source, state_to_rescale(source), known, complete=True)
         self.report = rescale(

@@ -229,7 +229,8 @@ class World:
             self._run(Start(self._new_query(self.sites[0]), step.batches, topology=self.topology), step.wait)
         elif step.do == "rescale":
             target = self.site(step.target, step.amount)
-            self._rescale(self._checkpoint(step.checkpoint), target, step.amount, step.wait)
+            checkpoint = self._checkpoint(step.checkpoint)
+            self._rescale(checkpoint, max(1, checkpoint.committed - step.batches), target, step.amount, step.wait)
         elif step.do == "begin":
             site = self.site(step.target)
             self._run(Start(self._new_query(site), step.batches, topology=self.topology), step.wait)
@@ -260,15 +261,15 @@ class World:
         self.checkpoints.append(Checkpoint(f"c{number}", f"query-{number}", site, began))
         return self.checkpoints[-1]
 
-    def _rescale(self, checkpoint: Checkpoint, target: Site, shards: int, wait: bool) -> Rescaling | None:
+    def _rescale(self, checkpoint: Checkpoint, batch: int, target: Site, shards: int, wait: bool) -> Rescaling | None:
         """Rescale, and do it again if it failed; return what did it last."""
         tool = None
         for _ in range(_RESTARTS):
             if checkpoint.site is target or not any(
-                checkpoint.recorded(shard, checkpoint.committed) for shard in range(checkpoint.site.shards)
+                checkpoint.recorded(shard, batch) for shard in range(checkpoint.site.shards)
             ):
                 break  # there is nothing to rescale
-            tool = Rescaling(self, checkpoint, target, shards)
+            tool = Rescaling(self, checkpoint, batch, target, shards)
             self.rescalings.append(tool)
             if not wait:
                 break
@@ -321,7 +322,7 @@ class World:
         if not is_state and not site.drivers:
             self._remove_turns(site)
             last = site.rescalings[-1]
-            tool = self._rescale(last.checkpoint, site, last.shards, wait=True)
+            tool = self._rescale(last.checkpoint, last.checkpoint.committed, site, last.shards, wait=True)
             if tool is None or tool.report is None:
                 if tool is not None and not isinstance(tool.failure, DurableFileMissingError):
                     self.scheduler.fail(f"the last rescaling, without faults, failed: {tool.failure!r}")
