@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EVERYTHING, EntryBounds, SegmentSpan, bounded_pairs
+from statestore.bytestore.kinds.entry_scan import ALL_TIMES, NO_BOUNDS, EntryBounds, SegmentEnd, bounded_pairs
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, Times, layout_of
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -57,16 +57,16 @@ def is_within(bounds: EntryBounds, key: bytes, start_ms: int | None, end_ms: int
     )
 
 
-@pytest.mark.parametrize("span", SegmentSpan)
+@pytest.mark.parametrize("segment_end", SegmentEnd)
 @pytest.mark.parametrize("kind", StoreKind)
 @given(spans=SPANS, bounds=BOUNDS)
 def test_all_that_is_within_the_bounds_is_read(
-    kind: StoreKind, span: SegmentSpan, spans: list[tuple[bytes, int, int]], bounds: EntryBounds
+    kind: StoreKind, segment_end: SegmentEnd, spans: list[tuple[bytes, int, int]], bounds: EntryBounds
 ) -> None:
     layout, store = filled(kind, spans)
-    everything = list(layout.entries(bounded_pairs(layout, store, EVERYTHING, span)))
+    everything = list(layout.entries(bounded_pairs(layout, store, NO_BOUNDS, segment_end)))
     assert sorted(everything) == sorted(layout.entries(store.range(None, None)))
-    found = list(layout.entries(bounded_pairs(layout, store, bounds, span)))
+    found = list(layout.entries(bounded_pairs(layout, store, bounds, segment_end)))
     assert {entry for entry in everything if is_within(bounds, *entry[:3])} <= set(found) <= set(everything)
     if bounds.keys is not None:
         assert {entry[0] for entry in found} <= set(bounds.keys)
@@ -78,23 +78,23 @@ def test_all_that_is_within_the_bounds_is_read(
 
 @pytest.mark.parametrize("kind", [StoreKind.WINDOW, StoreKind.SESSION])
 @pytest.mark.parametrize(
-    ("times_ms", "span", "read"),
+    ("times_ms", "segment_end", "read"),
     [
-        ((205, 299), SegmentSpan.INTERVAL, [2]),
-        ((205, 299), SegmentSpan.UNTIL_NEXT, [2]),
-        ((205, 299), SegmentSpan.UNKNOWN, [0, 1, 2, 5]),
+        ((205, 299), SegmentEnd.INTERVAL, [2]),
+        ((205, 299), SegmentEnd.UNTIL_NEXT, [2]),
+        ((205, 299), SegmentEnd.UNKNOWN, [0, 1, 2, 5]),
         # Only who knows how long a segment is knows that there is none for these times.
-        ((350, 360), SegmentSpan.INTERVAL, []),
-        ((350, 360), SegmentSpan.UNTIL_NEXT, [2]),
+        ((350, 360), SegmentEnd.INTERVAL, []),
+        ((350, 360), SegmentEnd.UNTIL_NEXT, [2]),
     ],
 )
 def test_segments_that_can_not_hold_it_are_not_read(
-    kind: StoreKind, times_ms: Times, span: SegmentSpan, read: list[int]
+    kind: StoreKind, times_ms: Times, segment_end: SegmentEnd, read: list[int]
 ) -> None:
     spans = [(b"key", number * INTERVAL_MS + 10, number * INTERVAL_MS + 20) for number in (0, 1, 2, 5)]
     layout, store = filled(kind, spans)
     bounds = EntryBounds(starts_ms=times_ms) if kind is StoreKind.WINDOW else EntryBounds(ends_ms=times_ms)
-    assert [segment_of(key) for key, _ in bounded_pairs(layout, store, bounds, span)] == read
+    assert [segment_of(key) for key, _ in bounded_pairs(layout, store, bounds, segment_end)] == read
 
 
 def test_keys_of_a_store_in_their_order_are_read_between_the_first_and_the_last() -> None:
@@ -105,6 +105,6 @@ def test_keys_of_a_store_in_their_order_are_read_between_the_first_and_the_last(
 
 def test_versions_that_last_are_left_out_where_all_have_an_end() -> None:
     layout, store = filled(StoreKind.VERSIONED, [(b"key", 10, 20)])
-    assert len(list(bounded_pairs(layout, store, EVERYTHING))) == 2
+    assert len(list(bounded_pairs(layout, store, NO_BOUNDS))) == 2
     (ended,) = layout.entries(bounded_pairs(layout, store, EntryBounds(ended=True)))
     assert ended == (b"key", 10, 20, b"value")

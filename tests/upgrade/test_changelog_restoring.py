@@ -22,7 +22,7 @@ from upgrade_tools.changelogs import restoring
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
-from upgrade_tools.changelogs.reading import Changelog
+from upgrade_tools.changelogs.reading import ChangelogTopic
 from upgrade_tools.changelogs.restoring import RestoredStore, restore_task_directory
 from upgrade_tools.changelogs.state_records import StoreRecords, differences, missing_records
 from upgrade_tools.changelogs.to_directories import restore_directories
@@ -173,7 +173,7 @@ class TestDirectories:
         return tmp_path / ".made.unfinished"
 
     def make(self, target: Path) -> list[str]:
-        changelog = Changelog(KEY_VALUE, "t", tuple(PartitionLog("t", n, 0, 0, False) for n in range(2)))
+        changelog = ChangelogTopic(KEY_VALUE, "t", tuple(PartitionLog("t", n, 0, 0, False) for n in range(2)))
         restore_directories(Cluster("127.0.0.1:1"), APPLICATION, [changelog], target)
         return sorted(path.name for path in target.iterdir())
 

@@ -86,7 +86,7 @@ def test_a_store_that_was_not_closed_cleanly_is_named(
     to_location = ["migrate", str(task), str(tmp_path / "location"), "--layout", "location", "--json"]
     with monkeypatch.context() as patched:
         patched.setattr("statestore.recovery.making.new_state.NewState.complete", interrupted)
-        patched.setattr("upgrade_tools.migration.places.Place.publish", interrupted)
+        patched.setattr("upgrade_tools.migration.places.TargetPlace.publish", interrupted)
         for command in (to_location, ["migrate", str(task), "--to", "headers"]):
             assert main(command) == ExitCode.INTERRUPTED
     anew = ["migrate", str(task), str(tmp_path / "anew"), "--layout", "location"]

@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Changelog:
+class ChangelogTopic:
     """The changelog topic of a store, with the log of each partition."""
 
     spec: StoreSpec
@@ -65,7 +65,7 @@ def changelog_topic(application_id: str, store: str) -> str:
 
 def find_changelogs(
     cluster: Cluster, application_id: str, specs: Sequence[StoreSpec], *, transactional: bool = False
-) -> list[Changelog]:
+) -> list[ChangelogTopic]:
     """Return the changelogs of stores of one task, whose logs are whole. Nobody may be writing to them.
 
     `transactional` says that gaps in logs that are not compacted are those that transactions leave.
@@ -91,7 +91,7 @@ def find_changelogs(
 
 def read_log_ends(
     cluster: Cluster, spec: StoreSpec, topic: str, partitions: int, *, transactional: bool = False
-) -> Changelog:
+) -> ChangelogTopic:
     """Return one changelog, whose topic is there. Raises as `find_changelogs` does."""
     settings = cluster.settings(topic)
     if settings.log_append_time:
@@ -114,7 +114,7 @@ def read_log_ends(
         gaps = settings.compacts or transactional
         deleted_before_ms = too_old_ms if ends.first_offset else None
         logs.append(PartitionLog(topic, partition, ends.first_offset, ends.stable_end_offset, gaps, deleted_before_ms))
-    return Changelog(spec, topic, tuple(logs))
+    return ChangelogTopic(spec, topic, tuple(logs))
 
 
 def _lost_beginning(spec: StoreSpec, settings: TopicSettings, ends: LogEnds) -> str | None:

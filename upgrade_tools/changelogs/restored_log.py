@@ -13,7 +13,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
 from upgrade_tools.changelogs.cluster import Cluster
-from upgrade_tools.changelogs.reading import Changelog, read_records
+from upgrade_tools.changelogs.reading import ChangelogTopic, read_records
 from upgrade_tools.changelogs.restoring import Restorer, restore_store
 from upgrade_tools.changelogs.state_records import StoreRecords, differences, missing_records
 
@@ -44,7 +44,9 @@ class RestoredLog:
 
 
 @contextmanager
-def restored_log(cluster: Cluster, changelog: Changelog, partition: int, work_dir: str | None) -> Iterator[RestoredLog]:
+def restored_log(
+    cluster: Cluster, changelog: ChangelogTopic, partition: int, work_dir: str | None
+) -> Iterator[RestoredLog]:
     """Hand out what the log of a partition restores to, in a temporary directory.
 
     Raises ChangelogRecordError, ChangelogIncompleteError, KafkaUnavailableError.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from statestore.errors import TargetNotEmptyError
 from upgrade_tools.changelogs.cluster import Cluster
-from upgrade_tools.changelogs.reading import Changelog, read_records
+from upgrade_tools.changelogs.reading import ChangelogTopic, read_records
 from upgrade_tools.changelogs.restoring import OnRecords, RestoredStore, restore_task_directory
 from upgrade_tools.migration.locks import lock_workspace
 from upgrade_tools.migration.publishing import sync_entry, sync_tree, write_errors
@@ -19,7 +19,7 @@ from upgrade_tools.states.task import TASK_NAME
 def restore_directories(
     cluster: Cluster,
     application_id: str,
-    changelogs: Sequence[Changelog],
+    changelogs: Sequence[ChangelogTopic],
     target: Path,
     *,
     subtopology: int = 0,

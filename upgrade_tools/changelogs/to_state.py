@@ -20,7 +20,7 @@ from statestore.recovery.making.placement import Placement
 from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import StateMetadata, metadata_of_stores
 from upgrade_tools.changelogs.cluster import Cluster
-from upgrade_tools.changelogs.reading import Changelog, read_records
+from upgrade_tools.changelogs.reading import ChangelogTopic, read_records
 from upgrade_tools.changelogs.restoring import RestoredStore, refuse_live_deleted, restore_store
 from upgrade_tools.errors import ChangelogPlacementError
 
@@ -39,7 +39,7 @@ class MadeState:
 def make_state(
     cluster: Cluster,
     application_id: str,
-    changelogs: Sequence[Changelog],
+    changelogs: Sequence[ChangelogTopic],
     location: DurableLocation,
     *,
     shard_by: str,
@@ -78,7 +78,7 @@ class _Changelogs:
     accept_deleted: bool
     on_entries: OnEntries | None
 
-    def read(self, changelog: Changelog, partition: int) -> RestoredStore:
+    def read(self, changelog: ChangelogTopic, partition: int) -> RestoredStore:
         """Restore one store of a partition, and put what is in it into the shard."""
         spec, log = changelog.spec, changelog.logs[partition]
         on_records = None if self.on_entries is None else partial(self.on_entries, RESTORING)

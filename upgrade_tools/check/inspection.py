@@ -103,7 +103,7 @@ def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], 
         if not state.knows_pointers:
             return report
     if sample != 0:
-        for part, database in databases_read(state):
+        for part, database in databases_to_read(state):
             with database.open() as opened:
                 _read_families(state, opened.families, stores, sample, on_entries)
                 if opened.offsets is not None and database.store is not None:
@@ -115,7 +115,7 @@ def inspect_state(state: State, sample: int | None, on_entries: Callable[[int], 
     return report
 
 
-def databases_read(state: State) -> list[tuple[int, Database]]:
+def databases_to_read(state: State) -> list[tuple[int, Database]]:
     """Return the databases that have something of the stores that are asked for, each with its part."""
     asked = state.options.store
     return [

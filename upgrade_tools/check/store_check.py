@@ -24,7 +24,7 @@ from statestore.format.header_columns import decode_header_column, encode_header
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.versioned_row import SegmentRow, decode_latest_row, decode_segment_row
-from upgrade_tools.rows.byte_text import shown
+from upgrade_tools.rows.byte_text import text_of
 from upgrade_tools.states.state import READ_AS_IT_IS
 
 _STEP: Final = 4_096
@@ -106,7 +106,7 @@ class StoreCheck:
     ) -> Iterator[int]:
         for key, _ in older.range(None, None):
             if newer.get(key) is not None:
-                self.problems.add(f"{where}: {shown(key)} is both in {newer_name} and in {older_name}")
+                self.problems.add(f"{where}: {text_of(key)} is both in {newer_name} and in {older_name}")
         yield 0
 
     def _check_family(self, name: str, store: ByteStore, where: str, span: SegmentSpan | None) -> Iterator[int]:
@@ -117,7 +117,7 @@ class StoreCheck:
                 try:
                     headers.extend((key, found) for found in self._check_pair(store_format, key, stored, span))
                 except FormatError as error:
-                    self.problems.add(f"{where}, {name}: the entry {shown(key)}: {error}")
+                    self.problems.add(f"{where}, {name}: the entry {text_of(key)}: {error}")
             self._check_headers(headers, f"{where}, {name}")
             yield len(step)
 
@@ -167,7 +167,9 @@ class StoreCheck:
             found = [interval for interval in intervals if interval.stored is not None]
             for older, newer in pairwise(found):
                 if older.valid_to_ms is None or older.valid_to_ms > newer.valid_from_ms:
-                    self.problems.add(f"{where}: {shown(key)} has two versions that are valid at {newer.valid_from_ms}")
+                    self.problems.add(
+                        f"{where}: {text_of(key)} has two versions that are valid at {newer.valid_from_ms}"
+                    )
 
     def _check_headers(self, found: list[tuple[bytes, bytes]], where: str) -> None:
         """Note headers that are not as they are written: all at once, and one by one if some are not."""
@@ -183,11 +185,11 @@ class StoreCheck:
             try:
                 if encode_headers(decode_headers(header_bytes)) != header_bytes:
                     self.problems.add(
-                        f"{where}: the entry {shown(key)}: its headers are not written as Kafka Streams does: "
+                        f"{where}: the entry {text_of(key)}: its headers are not written as Kafka Streams does: "
                         "there are bytes behind them, a key that is not UTF-8, or lengths in more bytes than they need"
                     )
             except (FormatError, ValueError) as error:
-                self.problems.add(f"{where}: the entry {shown(key)}: {error}")
+                self.problems.add(f"{where}: the entry {text_of(key)}: {error}")
 
 
 def _refuse_no_versions(row: SegmentRow) -> None:

@@ -18,7 +18,7 @@ from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import Document
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
-from upgrade_tools.cli.progress import phases
+from upgrade_tools.cli.progress import phase_bars
 from upgrade_tools.states.store_argument import parse_stores
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def to_state(
 
     changelogs = find_changelogs(cluster, application_id, specs, transactional=transactional)
     begins = _starting_offsets(cluster, application_id, input_topic)
-    with phases(None, {RESTORING: sum(changelog.span for changelog in changelogs)}) as on_entries:
+    with phase_bars(None, {RESTORING: sum(changelog.span for changelog in changelogs)}) as on_entries:
         made = make_state(
             cluster,
             application_id,

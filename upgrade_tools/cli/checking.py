@@ -17,7 +17,7 @@ from upgrade_tools.cli.difference_output import difference_json, difference_line
 from upgrade_tools.cli.documents import check_document, comparison_document
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.output import print_json, results, say
-from upgrade_tools.cli.progress import counted
+from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.states import State
 
 _GROUP = "Check"
@@ -157,7 +157,7 @@ def diff(
 
 
 def _verify_one(state: State, as_json: bool) -> int:
-    with counted("checking", state) as advance:
+    with entry_bar("checking", state) as advance:
         report = check_state(state, advance)
     if as_json:
         print_json(check_document(report))
@@ -197,7 +197,7 @@ def _first(differences: Iterator[EntryDifference]) -> tuple[list[EntryDifference
 
 
 def _counted(first: State, second: State, ignored: Ignored) -> Comparison:
-    with counted("comparing", first, second) as advance:
+    with entry_bar("comparing", first, second) as advance:
         comparison = Comparison(first, second, ignored, advance)
         comparison.count()
     return comparison

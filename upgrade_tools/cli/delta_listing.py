@@ -8,7 +8,7 @@ from typing import Any
 from statestore.recovery.commit.delta import Delta
 from upgrade_tools.cli.entry_documents import headers_document
 from upgrade_tools.cli.entry_lines import headers_text
-from upgrade_tools.rows.byte_text import shown
+from upgrade_tools.rows.byte_text import text_of
 
 
 def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:
@@ -18,8 +18,8 @@ def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:
     yield f"{file}: state {info.state_id}, shard {info.shard}, makes version {info.version}, {records} records"
     for record in listed:
         headers = headers_text(record["header_bytes"])
-        value = "tombstone" if record["value"] is None else shown(record["value"])
-        line = f"{record['store']}  {shown(record['key'])} -> {value}  timestamp {record['timestamp']}  {headers}"
+        value = "tombstone" if record["value"] is None else text_of(record["value"])
+        line = f"{record['store']}  {text_of(record['key'])} -> {value}  timestamp {record['timestamp']}  {headers}"
         yield f"  {line.rstrip()}"
     if len(listed) < records:
         yield f"  ... and {records - len(listed)} more; --limit 0 shows all"

@@ -10,7 +10,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from upgrade_tools.check.comparison import Comparison, EntryDifference
 from upgrade_tools.cli.entry_documents import entry_fields
 from upgrade_tools.cli.entry_lines import entry_line, headers_text, times_text
-from upgrade_tools.rows.byte_text import shown
+from upgrade_tools.rows.byte_text import text_of
 
 
 def difference_line(spec: StoreSpec, found: EntryDifference) -> str:
@@ -21,7 +21,7 @@ def difference_line(spec: StoreSpec, found: EntryDifference) -> str:
         return f"+ {found.store}  {entry_line(spec, found.entry)}"
     first, second = found.first, found.second
     changes = [f"{what} {_part(first, what)} => {_part(second, what)}" for what in found.changed]
-    parts = [f"~ {found.store}", shown(first.key), times_text(spec, first), *changes]
+    parts = [f"~ {found.store}", text_of(first.key), times_text(spec, first), *changes]
     return "  ".join(part for part in parts if part)
 
 
@@ -56,7 +56,7 @@ def summary_lines(comparison: Comparison) -> list[str]:
 
 def _part(entry: StoredEntry, what: str) -> str:
     if what == "value":
-        return shown(entry.value)
+        return text_of(entry.value)
     if what == "headers":
         return headers_text(entry.header_bytes or b"") or "none"
     time_ms = entry.timestamp_ms if what == "timestamp" else entry.end_ms

@@ -21,7 +21,7 @@ from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.header_bytes import decode_headers
-from upgrade_tools.rows.selection import EVERYTHING, Found, Selection, selected
+from upgrade_tools.rows.selection import EVERYTHING, Found, Selection, select_entries
 from upgrade_tools.states import OpenStore
 
 Document = dict[str, Any]
@@ -30,11 +30,11 @@ Document = dict[str, Any]
 def entry_documents(
     store: OpenStore, selection: Selection = EVERYTHING, *, with_headers: bool = True
 ) -> Iterator[Document]:
-    """Yield what is asked for of a store, in its order; see `selected`, which says what it raises.
+    """Yield what is asked for of a store, in its order; see `select_entries`, which says what it raises.
 
     Without `with_headers` entries have none, and headers are parsed only if the selection asks for some.
     """
-    return (document_of(store.spec, found, with_headers=with_headers) for found in selected(store, selection))
+    return (document_of(store.spec, found, with_headers=with_headers) for found in select_entries(store, selection))
 
 
 def document_of(spec: StoreSpec, found: Found, *, with_headers: bool = True) -> Document:

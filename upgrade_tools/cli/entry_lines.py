@@ -8,7 +8,7 @@ from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.header_bytes import decode_headers
 from upgrade_tools.cli.output import printable
-from upgrade_tools.rows.byte_text import shown
+from upgrade_tools.rows.byte_text import text_of
 
 _TIMES: Final = {
     StoreKind.KEY_VALUE: "",
@@ -20,7 +20,7 @@ _TIMES: Final = {
 
 def entry_line(spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True) -> str:
     """Return an entry of a store, or one version, on a line. Raises FormatError for its headers."""
-    parts = [shown(entry.key), times_text(spec, entry), f"-> {shown(entry.value)}"]
+    parts = [text_of(entry.key), times_text(spec, entry), f"-> {text_of(entry.value)}"]
     if entry.timestamp_ms is not None:
         parts.append(f"timestamp {entry.timestamp_ms}")
     if with_headers and entry.header_bytes is not None:
@@ -35,4 +35,4 @@ def times_text(spec: StoreSpec, entry: StoredEntry) -> str:
 
 def headers_text(header_bytes: bytes) -> str:
     """Return headers in their order. Raises FormatError."""
-    return "  ".join(f"{printable(key)}={shown(value)}" for key, value in decode_headers(header_bytes))
+    return "  ".join(f"{printable(key)}={text_of(value)}" for key, value in decode_headers(header_bytes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 
@@ -10,9 +9,10 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from upgrade_tools.cli.entry_documents import Document, document_of
 from upgrade_tools.cli.entry_lines import entry_line
-from upgrade_tools.cli.progress import counted
+from upgrade_tools.cli.output import json_text
+from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.cli.selecting import checked_selection
-from upgrade_tools.rows.selection import Found, Selection, selected
+from upgrade_tools.rows.selection import Found, Selection, select_entries
 from upgrade_tools.states import OpenStore, State
 
 
@@ -27,12 +27,12 @@ def print_entries(state: State, asked: Selection, parts: Sequence[int], *, with_
     left, entries = asked.limit, 0
     # On a terminal the entries themselves show that it goes on.
     read = [state] if asked.reads_all_of(spec) else []
-    with counted("reading", *read, opening=len(parts), shown=not sys.stdout.isatty()) as advance:
+    with entry_bar("reading", *read, opening=len(parts), shown=not sys.stdout.isatty()) as advance:
         for number, part in enumerate(parts):
             with state.open(part, [spec]) as stores:
                 if number == 0:
                     output.begin(stores[spec.name] if len(parts) == 1 else None)
-                for found in selected(stores[spec.name], asked.limited_to(left), advance):
+                for found in select_entries(stores[spec.name], asked.limited_to(left), advance):
                     output.add(found)
                     entries += len(found.entries)
                     left = None if left is None else left - 1
@@ -71,11 +71,11 @@ class _Document(_Lines):
         head: Document = {"kind": StoreType.of(self._spec).value, "store": self._spec.name}
         if store is not None:
             head.update(_offsets(store))
-        self._write(_json(head).removesuffix("}") + ', "entries": [')
+        self._write(json_text(head).removesuffix("}") + ', "entries": [')
 
     def add(self, found: Found) -> None:
         document = document_of(self._spec, found, with_headers=self._with_headers)
-        self._write(self._separator + _json(document))
+        self._write(self._separator + json_text(document))
         self._separator = ",\n"
 
     def end(self) -> None:
@@ -88,8 +88,3 @@ def _offsets(store: OpenStore) -> Document:
         for topic, offsets in sorted(store.position.items())
     }
     return {"committedOffset": store.changelog_offset, "position": position}
-
-
-def _json(document: Document) -> str:
-    # In ASCII: a header's key may be what no encoding of a terminal has.
-    return json.dumps(document)

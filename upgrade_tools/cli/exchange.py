@@ -11,7 +11,7 @@ from statestore.recovery.location import DurableLocation
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import exchange_document, rescale_document
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
-from upgrade_tools.cli.progress import counted, phases
+from upgrade_tools.cli.progress import entry_bar, phase_bars
 from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.location.rollback import roll_back
 from upgrade_tools.rows.exchange import Exchanged, ImportOptions, export_state, import_state
@@ -62,7 +62,7 @@ def export(
         checkpoint=checkpoint,
         work_dir=work_dir,
     )
-    with counted("exporting", state) as advance:
+    with entry_bar("exporting", state) as advance:
         done = export_state(state, path, _format_of(path, file_format), advance)
     _show(done, "exported to", as_json)
 
@@ -87,7 +87,7 @@ def import_(
     """Make a state location of an exported file, and check it. A query that starts on it goes on from there."""
     chosen = _format_of(file, file_format)
     options = ImportOptions(shards, retention_ms, segment_interval_ms, work_dir)
-    with phases(row_count(file, chosen)) as advance:
+    with phase_bars(row_count(file, chosen)) as advance:
         done = import_state(file, chosen, DurableLocation(location), options, advance)
     _show(done, "imported into", as_json)
 

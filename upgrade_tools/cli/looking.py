@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from upgrade_tools.check.inspection import DEFAULT_SAMPLE_ENTRIES, databases_read, inspect_state
+from upgrade_tools.check.inspection import DEFAULT_SAMPLE_ENTRIES, databases_to_read, inspect_state
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli import selecting as sel
 from upgrade_tools.cli.delta_listing import delta_document, delta_lines
@@ -16,7 +16,7 @@ from upgrade_tools.cli.entry_output import print_entries
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.inspect_report import print_report
 from upgrade_tools.cli.output import errors, print_json, results, say
-from upgrade_tools.cli.progress import counted
+from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.location.deltas import read_delta
 from upgrade_tools.rows.selection import Selection
 
@@ -56,7 +56,7 @@ def inspect(
     state = o.state_at(
         where, store=store, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, work_dir=work_dir
     )
-    with counted("inspecting", state, opening=len(databases_read(state))) as advance:
+    with entry_bar("inspecting", state, opening=len(databases_to_read(state))) as advance:
         report = inspect_state(state, None if every else sample, advance)
     if as_json:
         print_json(inspection_document(report))

@@ -40,8 +40,12 @@ def errors() -> Console:
 
 def print_json(document: Any) -> None:
     """Print one document, as `--json` promises it: on a line of its own, nothing else on stdout."""
-    # In ASCII: names of files need not be text.
-    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.write(json_text(document) + "\n")
+
+
+def json_text(document: Any) -> str:
+    """Return a document as JSON, in ASCII: names of files need not be text, and no terminal has all characters."""
+    return json.dumps(document)
 
 
 def say(console: Console, line: str) -> None:

@@ -16,7 +16,7 @@ _TOLD_EVERY = 1_000
 
 
 @contextmanager
-def counted(
+def entry_bar(
     what: str, *states: State, opening: int | None = None, shown: bool = True
 ) -> Iterator[Callable[[int], None]]:
     """Hand out what is to be told of entries as they are read; on terminals only.
@@ -52,7 +52,7 @@ def counted(
 
 
 @contextmanager
-def phases(entries: int | None, totals: Mapping[str, int] | None = None) -> Iterator[OnEntries]:
+def phase_bars(entries: int | None, totals: Mapping[str, int] | None = None) -> Iterator[OnEntries]:
     """Hand out what is to be told of phases, each a bar of its own, and of their entries, as they are worked on.
 
     Each phase goes through about so many entries; None is not known. `totals` knows better of some of them.

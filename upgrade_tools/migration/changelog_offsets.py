@@ -8,18 +8,18 @@ from pathlib import Path
 from statestore.bytestore.kafka_streams.layout import changelog_partition
 from statestore.format.offset_checkpoint import TopicPartition
 from upgrade_tools.errors import MigrationRefusedError
-from upgrade_tools.migration.places import Place
+from upgrade_tools.migration.places import TargetPlace
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.states.task import TaskState
 
 
-def application_of(plan: Plan, place: Place) -> str:
+def application_of(plan: Plan, place: TargetPlace) -> str:
     """Return by what name changelog topics go where the source has none."""
     is_task = Path() in place.tasks.values()
     return plan.request.application_id or (place.final.parent if is_task else place.final).name
 
 
-def refuse_unused_offsets(plan: Plan, places: Iterable[Place]) -> None:
+def refuse_unused_offsets(plan: Plan, places: Iterable[TargetPlace]) -> None:
     """Raise MigrationRefusedError if an offset is said of a changelog that no store has that is made in `places`."""
     said = {
         TopicPartition(topic, partition)
@@ -41,7 +41,7 @@ def refuse_unused_offsets(plan: Plan, places: Iterable[Place]) -> None:
     )
 
 
-def _changelogs(plan: Plan, place: Place) -> Iterator[TopicPartition]:
+def _changelogs(plan: Plan, place: TargetPlace) -> Iterator[TopicPartition]:
     otherwise = application_of(plan, place)
     for part in place.tasks:
         applications = {store.name: otherwise for store in plan.stores}

@@ -18,7 +18,7 @@ from upgrade_tools.migration.disk_space import (
     refuse_without_room,
 )
 from upgrade_tools.migration.fingerprints import request_fingerprint
-from upgrade_tools.migration.places import Place, places_of
+from upgrade_tools.migration.places import TargetPlace, places_of
 from upgrade_tools.migration.plan import Plan, StorePlan
 from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
 from upgrade_tools.migration.request import TargetLayout
@@ -79,13 +79,13 @@ def dry_run(plan: Plan, on_progress: OnProgress | None = None) -> MigrationRepor
     )
 
 
-def _refuse_occupied_places(plan: Plan, places: Iterable[Place]) -> None:
+def _refuse_occupied_places(plan: Plan, places: Iterable[TargetPlace]) -> None:
     for place in places:
         if place.published(request_fingerprint(plan)) is None:
             place.refuse_if_occupied(discard_backup=plan.request.discard_backup)
 
 
-def _unfinished_bytes(plan: Plan, places: Iterable[Place]) -> int:
+def _unfinished_bytes(plan: Plan, places: Iterable[TargetPlace]) -> int:
     """Return the room that an earlier run of the same command has taken: it goes on with that, or clears it away."""
     if plan.layout is TargetLayout.LOCATION:
         location = local_path(plan.request.target or "")

@@ -27,7 +27,7 @@ _BACKUP = ".before-migration"
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetPlace:
     """What is put in its place in one step: a task's directory, or that of an application with all its tasks."""
 
     final: Path
@@ -110,21 +110,21 @@ class Place:
                 shutil.rmtree(self.backup)
 
 
-def places_of(plan: Plan) -> list[Place]:
+def places_of(plan: Plan) -> list[TargetPlace]:
     """Return what a migration to Kafka Streams' layout makes."""
     state, target = plan.state, plan.request.target
     if target is None:
         assert isinstance(state, TaskState)  # the plan lets only those be migrated in place
         tasks = {part: state.task_directory(part).resolve() for part in state.parts}
-        return [Place(task, {part: Path()}, replaces=True) for part, task in tasks.items()]
+        return [TargetPlace(task, {part: Path()}, replaces=True) for part, task in tasks.items()]
     final = Path(os.path.abspath(target))
     if state.layout is Layout.TASK:
         assert isinstance(state, TaskState)
         (part,) = state.parts
         if not TASK_NAME.fullmatch(final.name):
             final /= _task_name(plan, part)
-        return [Place(final, {part: Path()}, replaces=False)]
-    return [Place(final, {part: Path(_task_name(plan, part)) for part in state.parts}, replaces=False)]
+        return [TargetPlace(final, {part: Path()}, replaces=False)]
+    return [TargetPlace(final, {part: Path(_task_name(plan, part)) for part in state.parts}, replaces=False)]
 
 
 def finish_renames(source: str) -> None:

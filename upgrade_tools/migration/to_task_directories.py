@@ -34,7 +34,7 @@ from upgrade_tools.migration.disk_space import estimated_bytes, has_room, held_b
 from upgrade_tools.migration.fingerprints import request_fingerprint, source_fingerprint
 from upgrade_tools.migration.journal import JOURNAL_FILE, TaskJournal, is_vacant, read_journal
 from upgrade_tools.migration.locks import exclude_applications, lock_workspace
-from upgrade_tools.migration.places import Place, places_of
+from upgrade_tools.migration.places import TargetPlace, places_of
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.migration.publishing import link_tree, sync_entry, sync_tree, write_errors
 from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
@@ -90,10 +90,10 @@ class _Migration:
     def __post_init__(self) -> None:
         self.tallies = Tallies()
         self.migrated: list[int] = []
-        self.replaced: list[Place] = []
+        self.replaced: list[TargetPlace] = []
         self.notes: list[str] = []
 
-    def run(self, places: list[Place]) -> None:
+    def run(self, places: list[TargetPlace]) -> None:
         """Make all of them, then put each in its place."""
         discard_backup = self.plan.request.discard_backup
         to_make = [place for place in places if not self._finish_earlier_run(place)]
@@ -113,7 +113,7 @@ class _Migration:
             place.publish(discard_backup=discard_backup)
             self._count(place)
 
-    def _finish_earlier_run(self, place: Place) -> bool:
+    def _finish_earlier_run(self, place: TargetPlace) -> bool:
         published = place.finish_earlier_run(self.request, discard_backup=self.plan.request.discard_backup)
         if published is None:
             return False
@@ -122,7 +122,7 @@ class _Migration:
         self._count(place)
         return True
 
-    def _refuse_without_room(self, places: list[Place]) -> None:
+    def _refuse_without_room(self, places: list[TargetPlace]) -> None:
         """Raise NoRoomError if there is no room for what is still to be made."""
         needed_bytes = {
             part: estimated_bytes(self.plan, [part]) - held_bytes([place.workspace / task])
@@ -144,17 +144,17 @@ class _Migration:
         with self.plan.state.open(part, self.plan.reading) as stores:
             return needs_upgrade(self.plan, stores)
 
-    def _count(self, place: Place) -> None:
+    def _count(self, place: TargetPlace) -> None:
         self.migrated += place.tasks
         if place.replaces:
             self.replaced.append(place)
 
-    def _make(self, place: Place, meter: StepMeter) -> bool:
+    def _make(self, place: TargetPlace, meter: StepMeter) -> bool:
         """Make what belongs in a place; return whether there was anything to do."""
         made = [self._make_task(place, part, place.workspace / task, meter) for part, task in place.tasks.items()]
         return any(made)
 
-    def _make_task(self, place: Place, part: int, directory: Path, meter: StepMeter) -> bool:
+    def _make_task(self, place: TargetPlace, part: int, directory: Path, meter: StepMeter) -> bool:
         source = source_fingerprint(self.plan, part)
         journal = self._unfinished_journal(directory, source)
         if journal is not None and journal.verified:
@@ -204,7 +204,7 @@ class _Migration:
             )
         return journal if journal.source == source else None
 
-    def _discard(self, place: Place) -> None:
+    def _discard(self, place: TargetPlace) -> None:
         """Remove what this migration has made of what can't be migrated."""
         for task in place.tasks.values():
             journal = read_journal(place.workspace / task)
@@ -213,7 +213,7 @@ class _Migration:
         if place.workspace.is_dir() and not any(place.workspace.iterdir()):
             place.workspace.rmdir()
 
-    def report(self, places: list[Place], elapsed_s: float) -> MigrationReport:
+    def report(self, places: list[TargetPlace], elapsed_s: float) -> MigrationReport:
         """Return what was done."""
         plan = self.plan
         backups = [str(place.backup) for place in self.replaced if place.backup.exists()]

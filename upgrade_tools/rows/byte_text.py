@@ -4,7 +4,7 @@
     0x00ff        the bytes in hex, of either case
     text:TEXT     the UTF-8 bytes of TEXT, whatever it begins with
 
-What `shown` returns uncut, `bytes_of` takes back.
+What `text_of` returns uncut, `bytes_of` takes back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def bytes_of(text: str) -> bytes:
     return _encoded(text)
 
 
-def shown(content: bytes | None, *, limit_bytes: int = _MAX_SHOWN_BYTES) -> str:
+def text_of(content: bytes | None, *, limit_bytes: int = _MAX_SHOWN_BYTES) -> str:
     """Return bytes as text if they are printable UTF-8, else as hex; of long ones the beginning, and their size."""
     if content is None:
         return "null"

@@ -12,7 +12,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from statestore.bytestore.kinds.entry_rows import END, HEADERS, KEY, START, TIMESTAMP, VALUE, stored_columns
+from statestore.bytestore.kinds.entry_rows import (
+    END_FIELD,
+    HEADERS_FIELD,
+    KEY_FIELD,
+    START_FIELD,
+    TIMESTAMP_FIELD,
+    VALUE_FIELD,
+    stored_columns,
+)
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError
@@ -24,13 +32,13 @@ ROWS: Final = pa.schema(
     [
         pa.field("part", pa.int32()),
         pa.field("store", pa.string()),
-        KEY,
-        START,
-        END,
+        KEY_FIELD,
+        START_FIELD,
+        END_FIELD,
         pa.field("sequence", pa.int32()),
-        VALUE,
-        TIMESTAMP,
-        HEADERS,
+        VALUE_FIELD,
+        TIMESTAMP_FIELD,
+        HEADERS_FIELD,
     ]
 )
 
@@ -44,9 +52,9 @@ def to_rows(part: int, spec: StoreSpec, writes: list[LogicalWrite]) -> pa.Record
     columns: dict[str, pa.Array] = {
         "part": pa.repeat(pa.scalar(part, pa.int32()), len(writes)),
         "store": pa.repeat(pa.scalar(spec.name), len(writes)),
-        "key": pa.array([place.key for place in places], KEY.type),
-        "start_ms": pa.array([place.start_ms for place in places], START.type),
-        "end_ms": pa.array([place.end_ms for place in places], END.type),
+        "key": pa.array([place.key for place in places], KEY_FIELD.type),
+        "start_ms": pa.array([place.start_ms for place in places], START_FIELD.type),
+        "end_ms": pa.array([place.end_ms for place in places], END_FIELD.type),
         "sequence": pa.array([place.sequence for place in places], pa.int32()),
         "value": values,
         "timestamp_ms": timestamps_ms,

@@ -144,7 +144,7 @@ class Found(NamedTuple):
     entries: list[StoredEntry]
 
 
-def selected(
+def select_entries(
     store: OpenStore, selection: Selection = EVERYTHING, on_entries: OnEntries = _nobody_asks
 ) -> Iterator[Found]:
     """Yield what is asked for in the order of the store's bytes, of a versioned store in that of its keys.
@@ -159,7 +159,7 @@ def selected(
 
 def _entries(store: OpenStore, selection: Selection, on_entries: OnEntries) -> Iterator[Found]:
     spec, layout = store.spec, layout_of(store.spec)
-    pairs = _counted(bounded_pairs(layout, store.bytes, selection.bounds(layout), store.segment_span), on_entries)
+    pairs = _counted(bounded_pairs(layout, store.bytes, selection.bounds(layout), store.segment_end), on_entries)
     for key, start_ms, end_ms, stored in layout.entries(pairs):
         entry = StoredEntry(key, start_ms, end_ms, *split_stored(spec.format, stored))
         if selection.matches(spec, entry):

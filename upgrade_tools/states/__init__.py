@@ -1,4 +1,15 @@
-"""State wherever it lies, read in one way: task directories of Kafka Streams, local copies, state locations."""
+"""State wherever it lies, read in one way: task directories of Kafka Streams, local copies, state locations.
+
+state           State, OpenStore: what all layouts have in common; what users say of a store
+detection       open_state: which layout a path or URI has
+task, copy, location
+                the layouts
+families, database
+                what column families tell of a store; databases as they lie on the disk
+store_argument  NAME:KIND:OPTION=MS, a store on the command line
+
+All other rooms import it, and it imports none. Start at `state`.
+"""
 
 from upgrade_tools.states.detection import open_state
 from upgrade_tools.states.state import FoundStore, Layout, OpenStore, State, StateOptions

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from statestore.bytestore.kinds.entry_scan import SegmentSpan
+from statestore.bytestore.kinds.entry_scan import SegmentEnd
 from statestore.bytestore.kinds.families import FAMILIES, older_formats
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
@@ -70,9 +70,9 @@ class OpenStore(NamedTuple):
     """Whether it holds nothing but what its changelog offset says."""
 
     @property
-    def segment_span(self) -> SegmentSpan:
-        """What is known of how much time a segment spans."""
-        return SegmentSpan.UNTIL_NEXT if self.knows_segments else SegmentSpan.UNKNOWN
+    def segment_end(self) -> SegmentEnd:
+        """Where its segments end."""
+        return SegmentEnd.UNTIL_NEXT if self.knows_segments else SegmentEnd.UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.value_timestamp_headers import split_columns
 
-KEY: Final = pa.field("key", pa.binary())
-VALUE: Final = pa.field("value", pa.binary())
-TIMESTAMP: Final = pa.field("timestamp_ms", pa.int64())
-HEADERS: Final = pa.field("headers", HEADERS_TYPE)
-START: Final = pa.field("start_ms", pa.int64())
+KEY_FIELD: Final = pa.field("key", pa.binary())
+VALUE_FIELD: Final = pa.field("value", pa.binary())
+TIMESTAMP_FIELD: Final = pa.field("timestamp_ms", pa.int64())
+HEADERS_FIELD: Final = pa.field("headers", HEADERS_TYPE)
+START_FIELD: Final = pa.field("start_ms", pa.int64())
 """Of the window or session, or from when a version is valid; null for key-value stores."""
-END: Final = pa.field("end_ms", pa.int64())
+END_FIELD: Final = pa.field("end_ms", pa.int64())
 """Of the window, exclusive, or of the session, inclusive, or until when a version is valid; null if there is none."""
-ENTRY_FIELDS: Final = (KEY, VALUE, TIMESTAMP, HEADERS, START, END)
+ENTRY_FIELDS: Final = (KEY_FIELD, VALUE_FIELD, TIMESTAMP_FIELD, HEADERS_FIELD, START_FIELD, END_FIELD)
 
 
 def stored_columns(

@@ -38,22 +38,22 @@ class EntryBounds:
     """Whether all have an end, which the latest version of a key has not."""
 
 
-EVERYTHING: Final = EntryBounds()
+NO_BOUNDS: Final = EntryBounds()
 
 
-class SegmentSpan(Enum):
-    """What is known of how much time a segment of a store spans."""
+class SegmentEnd(Enum):
+    """Where a segment of a store ends, which begins at its id times the segment interval."""
 
     INTERVAL = auto()
-    """The store's segment interval, from its id times the interval on."""
+    """After the store's segment interval."""
     UNTIL_NEXT = auto()
-    """The time from its id times the interval until the next segment begins: so for who only knows when they begin."""
+    """Where the next segment begins: for who knows the beginnings alone."""
     UNKNOWN = auto()
-    """Nothing: all segments are read."""
+    """Nobody knows, nor where it begins: all segments are read."""
 
 
 def bounded_pairs(
-    layout: KindLayout, store: ByteStore, bounds: EntryBounds, span: SegmentSpan = SegmentSpan.INTERVAL
+    layout: KindLayout, store: ByteStore, bounds: EntryBounds, segment_end: SegmentEnd = SegmentEnd.INTERVAL
 ) -> Iterator[Pair]:
     """Yield the pairs of a store that may hold entries within `bounds`, in the order of the store's bytes.
 
@@ -62,7 +62,7 @@ def bounded_pairs(
     if not layout.spec.kind.is_segmented:
         yield from _pairs_of(layout, store, b"", bounds)
         return
-    for segment_id in _segment_ids(layout, store, bounds, span):
+    for segment_id in _segment_ids(layout, store, bounds, segment_end):
         yield from _pairs_of(layout, store, segment_prefix(segment_id), bounds)
 
 
@@ -74,15 +74,15 @@ def _pairs_of(layout: KindLayout, store: ByteStore, segment: bytes, bounds: Entr
     return store.range(bounds.first_key, bounds.last_key)
 
 
-def _segment_ids(layout: KindLayout, store: ByteStore, bounds: EntryBounds, span: SegmentSpan) -> list[int]:
+def _segment_ids(layout: KindLayout, store: ByteStore, bounds: EntryBounds, segment_end: SegmentEnd) -> list[int]:
     first_ms, last_ms = layout.segment_times(bounds.starts_ms, bounds.ends_ms)
     _, interval_ms = layout.spec.retention
     segments = Segments(store, *layout.spec.retention)
-    if span is SegmentSpan.INTERVAL:
+    if segment_end is SegmentEnd.INTERVAL:
         ids = segments.existing(max(0, first_ms) // interval_ms, last_ms // interval_ms)
     else:
         ids = segments.existing()
-    if span is SegmentSpan.UNTIL_NEXT:
+    if segment_end is SegmentEnd.UNTIL_NEXT:
         ids = [
             segment_id
             for segment_id, next_id in zip(ids, [*ids, None][1:], strict=True)
