@@ -283,6 +283,11 @@ def test_only_the_error_that_is_due_explains_a_failure(failure: str, is_due: boo
     assert not is_explained(plan, [], failure)
 
 
+def test_a_worker_that_spark_could_not_start_in_time_is_no_failure_of_the_query() -> None:
+    failure = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
+    assert is_explained(FaultPlan(1, (1,), ()), [], failure)
+
+
 def make_two(first: Callable[[], Contents]) -> Contents:
     return {"a": {1: 1}, **first()}
 

@@ -15,6 +15,8 @@ _DIED: Final = re.compile(
     r"Python worker exited unexpectedly|Python worker process has terminated|EOFException|Connection reset"
     r"|Broken pipe|SocketException|ClosedChannelException"
 )
+_NEVER_BEGAN: Final = re.compile(r"Python worker failed to connect back")
+"""Spark gives a new worker seconds to start, and a busy machine takes longer. It is no work of any plan."""
 
 
 def _ours(errors: str) -> re.Pattern[str]:
@@ -36,11 +38,11 @@ _KILLS: Final = (Effect.KILL_BEFORE, Effect.KILL_AFTER)
 
 
 def is_explained(plan: FaultPlan, firings: Iterable[Firing], failure: str) -> bool:
-    """Return whether one of the faults that struck since the query's start is why it failed.
+    """Return whether one of the faults that struck since the query's start is why it failed, or a worker never began.
 
     `failure` is the text of what it raised, with the traceback of the task.
     """
-    return any(_explains(plan, firing, failure) for firing in firings)
+    return _NEVER_BEGAN.search(failure) is not None or any(_explains(plan, firing, failure) for firing in firings)
 
 
 def _explains(plan: FaultPlan, firing: Firing, failure: str) -> bool:
