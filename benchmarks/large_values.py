@@ -32,7 +32,7 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.rescale import rescale
-from statestore.recovery.metadata.state_metadata import StateMetadata, new_state_id, read_metadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, new_state_id, read_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.datasource.change_feed import ChangeScan, ShardChanges
@@ -180,7 +180,7 @@ class Home:
         asked = StateMetadata(
             new_state_id(), 1, "key", (1,), self.topology.store_specs(), self.topology.to_json(), False
         )
-        return read_metadata(self.location) or settle_metadata(self.location, asked)
+        return read_metadata(self.location) or agree_on_metadata(self.location, asked)
 
     def state(self, recovery: RecoveryOptions | None = None) -> ShardedState:
         """Return what opens the shard, under the budget."""

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 DEFAULT_ROWS: Final = 10_000
 DEFAULT_BYTES: Final = 4 << 20
-"""Larger steps are hardly faster. What is done with one often holds it several times: as it is stored, taken apart, as
+"""Larger chunks are hardly faster. What is done with one often holds it several times: as it is stored, taken apart, as
 Arrow columns, encoded."""
 _MOST_TAKEN_AT_ONCE: Final = 64
 """Rows: looked at one by one they would take longer."""
@@ -29,7 +29,7 @@ def key_and_value_sizes(rows: Sequence[Any]) -> list[int]:
     return [len(row[0]) + (0 if row[1] is None else len(row[1])) for row in rows]
 
 
-def steps(
+def chunks(
     rows: Iterable[T],
     sizes_bytes: Callable[[list[T]], list[int]] = key_and_value_sizes,
     *,
@@ -38,30 +38,30 @@ def steps(
 ) -> Iterator[list[T]]:
     """Yield all rows in order, as many together as fit into both bounds; a larger row alone.
 
-    None is taken before it is asked for, and few more than fit: about as many bytes as a fourth of a step.
+    None is taken before it is asked for, and few more than fit: about as many bytes as a fourth of a chunk.
     """
     left = iter(rows)
-    step: list[T] = []
+    chunk: list[T] = []
     held_bytes, at_once = 0, 1
-    while taken := list(islice(left, min(at_once, max_rows - len(step)))):
+    while taken := list(islice(left, min(at_once, max_rows - len(chunk)))):
         sizes = sizes_bytes(taken)
         taken_bytes = sum(sizes)
         if held_bytes + taken_bytes <= max_bytes:
-            step += taken
+            chunk += taken
             held_bytes += taken_bytes
         else:
             for row, size in zip(taken, sizes, strict=True):
-                if step and held_bytes + size > max_bytes:
-                    yield step
-                    step, held_bytes = [], 0
-                step.append(row)
+                if chunk and held_bytes + size > max_bytes:
+                    yield chunk
+                    chunk, held_bytes = [], 0
+                chunk.append(row)
                 held_bytes += size
-        if len(step) >= max_rows or held_bytes >= max_bytes:
-            yield step
-            step, held_bytes = [], 0
+        if len(chunk) >= max_rows or held_bytes >= max_bytes:
+            yield chunk
+            chunk, held_bytes = [], 0
         at_once = min(2 * at_once, _MOST_TAKEN_AT_ONCE) if taken_bytes <= max_bytes // 8 else max(1, at_once // 2)
-    if step:
-        yield step
+    if chunk:
+        yield chunk
 
 
 def slices(sizes_bytes: Integers, max_bytes: int = DEFAULT_BYTES) -> Iterator[slice]:

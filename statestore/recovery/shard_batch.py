@@ -183,7 +183,7 @@ class ShardBatch:
         """
         written = self.delta.finish()
         if written is None:
-            return CommittedBatch(self.pointer.advance(None, end).read_back(), CommitFigures(self._restored))
+            return CommittedBatch(self.pointer.advance(None, end).read_back(), CommitFigures(self._restore_figures))
         state = self.state
         fences = RunFences(state.location, state.run, state.accept_older_checkpoint, state.recovery.retained)
         epoch = fences.hold(self.pointer)
@@ -192,7 +192,7 @@ class ShardBatch:
         step = SnapshotStep(state.location, state.local, shard_dir, state.recovery, self.pointer, epoch)
         committed, snapshot = step.take(committed, self.copy)
         delta = DeltaFigures(1, written.size_bytes)
-        figures = CommitFigures(self._restored, written.stores, delta, self.delta.spilled, snapshot)
+        figures = CommitFigures(self._restore_figures, written.stores, delta, self.delta.spilled, snapshot)
         return CommittedBatch(committed.read_back(), figures)
 
     def finish_upgrades(self, budget_ms: float) -> UpgradeFigures:
@@ -217,7 +217,7 @@ class ShardBatch:
         return UpgradeFigures(upgrade.entries_moved, upgrade.entries_left)
 
     @property
-    def _restored(self) -> RestoreFigures:
+    def _restore_figures(self) -> RestoreFigures:
         """What it took to open the batch."""
         restoring = None if self.copy is None else self.copy.restoring
         return RestoreFigures() if restoring is None else restoring.figures

@@ -20,7 +20,7 @@ from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.routing import routing_numbers
-from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, new_state_id, settle_metadata
+from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, agree_on_metadata, new_state_id
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.spark.blobs import BLOB
@@ -112,7 +112,7 @@ def stateful(
     settings = _settings(spark, shards, via)
     location = DurableLocation.of(state_location)
     asked = _new_metadata(topology, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
-    metadata = settle_metadata(location, asked, accept_topology_change=accept_topology_change)
+    metadata = agree_on_metadata(location, asked, accept_topology_change=accept_topology_change)
     state = ShardedState(
         metadata.state_id,
         location,

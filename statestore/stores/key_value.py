@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
@@ -78,7 +78,7 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
 
     def _values(self, pairs: Iterator[Pair]) -> Generator[Any, None, None]:
         decode_values = self._decode_values
-        for chunk in steps(pairs, max_rows=_VALUES_AT_ONCE):
+        for chunk in chunks(pairs, max_rows=_VALUES_AT_ONCE):
             try:
                 values = decode_values(chunk)
             except (FormatError, DeserializationError) as cause:

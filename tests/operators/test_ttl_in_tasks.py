@@ -9,7 +9,7 @@ from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topo
 from statestore.errors import TopologyError
 from statestore.processor.receivers import SourceRecord
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from task_batches import TaskBatches
 
 TTL_MS = 100
@@ -123,8 +123,8 @@ def test_a_store_is_given_a_time_to_live_when_it_has_entries(tmp_path: Path) -> 
         return StateMetadata("state-1", 1, "key", (0,), topology.store_specs(), topology.to_json())
 
     location = DurableLocation(tmp_path / "metadata")
-    settle_metadata(location, metadata(before))
-    accepted = settle_metadata(location, metadata(after), accept_topology_change=True)
+    agree_on_metadata(location, metadata(before))
+    accepted = agree_on_metadata(location, metadata(after), accept_topology_change=True)
     assert [spec.name for spec in accepted.stores] == ["s", "s-expiry"]
 
     batches.topology = after

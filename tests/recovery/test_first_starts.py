@@ -25,7 +25,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata import agreement
 from statestore.recovery.metadata import turn as turns
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
 from statestore.recovery.metadata.turn import turn
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
@@ -41,7 +41,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def starter(number: int) -> Callable[[DurableLocation], str]:
-    return lambda location: settle_metadata(location, replace(ASKED, state_id=f"started-{number}")).state_id
+    return lambda location: agree_on_metadata(location, replace(ASKED, state_id=f"started-{number}")).state_id
 
 
 def maker(number: int) -> Callable[[DurableLocation], str]:
@@ -109,7 +109,7 @@ def test_starts_at_once_on_a_state_that_a_tool_made() -> None:
     routings = [replace(ASKED, routing=(number,)) for number in range(2)]
 
     def start(asked: StateMetadata) -> Callable[[DurableLocation], str]:
-        return lambda location: str(settle_metadata(location, asked).routing)
+        return lambda location: str(agree_on_metadata(location, asked).routing)
 
     for state in Interleavings([start(asked) for asked in routings], files).states():
         taken = {end.value for end in state.ended if end is not None and end.error is None}
@@ -146,7 +146,7 @@ def test_a_tool_that_died_in_its_turn_is_named(tmp_path: Path) -> None:
     location.delete(left)
     with pytest.raises(TargetNotEmptyError, match="starting/00000000-00000003-accepted"):
         NewState.claim(location, ASKED, "something")
-    assert settle_metadata(location, ASKED).state_id == "golden", "what was accepted before may have been agreed on"
+    assert agree_on_metadata(location, ASKED).state_id == "golden", "what was accepted before may have been agreed on"
     assert len(location.names("starting")) == 4, "a start that is slow may record it again"
     with pytest.raises(TargetNotEmptyError):
         NewState.claim(location, ASKED, "something")
@@ -200,16 +200,16 @@ def test_what_a_slow_start_has_taken_back_is_found_by_the_next(tmp_path: Path) -
     taken_back = read_metadata(location)
     assert taken_back is not None
     changed = replace(taken_back, topology=(*TOPOLOGY, {**TOPOLOGY[0], "name": "more"}), generation=1)
-    assert settle_metadata(location, replace(changed, state_id="other")) == changed == read_metadata(location)
+    assert agree_on_metadata(location, replace(changed, state_id="other")) == changed == read_metadata(location)
     with pytest.raises(TopologyChangedError):
-        settle_metadata(location, taken_back)
+        agree_on_metadata(location, taken_back)
 
 
 def test_agreements_of_long_ago_are_forgotten(tmp_path: Path) -> None:
     location = DurableLocation(tmp_path)
     for number in range(20):
         asked = replace(ASKED, topology=({**TOPOLOGY[0], "name": f"source-{number}"},))
-        assert settle_metadata(location, asked, accept_topology_change=True).generation == number
+        assert agree_on_metadata(location, asked, accept_topology_change=True).generation == number
     assert {name.split("/")[1].split("-")[0] for name in location.names("starting")} == {
         f"{generation:08d}" for generation in range(4, 20)
     }
@@ -217,15 +217,15 @@ def test_agreements_of_long_ago_are_forgotten(tmp_path: Path) -> None:
 
 def test_what_another_start_has_left_is_no_hindrance_once_the_state_is_there(tmp_path: Path) -> None:
     location = DurableLocation(tmp_path)
-    settle_metadata(location, ASKED)
+    agree_on_metadata(location, ASKED)
     location.write("starting/abc", b"")
-    assert settle_metadata(location, replace(ASKED, state_id="other")) == ASKED
+    assert agree_on_metadata(location, replace(ASKED, state_id="other")) == ASKED
     assert read_metadata(location) == ASKED
 
 
 def test_a_run_does_not_enter_what_has_become_another_state(tmp_path: Path) -> None:
     shard = Shard(tmp_path)
-    settle_metadata(shard.state.location, replace(ASKED, state_id="other"))
+    agree_on_metadata(shard.state.location, replace(ASKED, state_id="other"))
     with pytest.raises(LocationMismatchError, match="holds state other"):
         shard.batch(shard.start(), {b"k": stored(b"1")})
     assert not list((tmp_path / "state").rglob("*.fence"))

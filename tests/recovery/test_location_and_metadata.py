@@ -21,7 +21,7 @@ from statestore.errors import (
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.ownership import claim
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, read_metadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
 
 SOURCE = {"type": "source", "name": "in", "topics": None}
 SINK = {"type": "sink", "name": "out", "topic": "out", "parents": ["in"]}
@@ -45,7 +45,7 @@ def test_a_relative_path_and_its_uri_are_the_same_place(tmp_path: Path, monkeypa
 def test_a_location_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(LocationNotWritableError, match=r"file/state.*state_location"):
-        settle_metadata(DurableLocation(tmp_path / "file" / "state"), ASKED)
+        agree_on_metadata(DurableLocation(tmp_path / "file" / "state"), ASKED)
 
 
 def test_an_unknown_scheme_is_named() -> None:
@@ -56,49 +56,49 @@ def test_an_unknown_scheme_is_named() -> None:
 
 
 def test_the_first_start_records_and_later_ones_keep_it(location: DurableLocation) -> None:
-    assert settle_metadata(location, ASKED) == ASKED
+    assert agree_on_metadata(location, ASKED) == ASKED
     again = replace(ASKED, state_id="id-2", routing=(7, 8))
-    assert settle_metadata(location, again) == ASKED
+    assert agree_on_metadata(location, again) == ASKED
     assert read_metadata(location) == ASKED
 
 
 def test_a_changed_shard_count_is_refused(location: DurableLocation) -> None:
-    settle_metadata(location, ASKED)
+    agree_on_metadata(location, ASKED)
     with pytest.raises(ShardCountChangedError, match=r"shards=4 .* 2 shards"):
-        settle_metadata(location, replace(ASKED, shards=4, routing=(0, 1, 2, 3)))
+        agree_on_metadata(location, replace(ASKED, shards=4, routing=(0, 1, 2, 3)))
     with pytest.raises(TopologyChangedError, match="placed by key"):
-        settle_metadata(location, replace(ASKED, shard_by="partition"))
+        agree_on_metadata(location, replace(ASKED, shard_by="partition"))
     assert read_metadata(location) == ASKED
 
 
 def test_a_changed_store_format_is_refused_even_if_changes_are_accepted(location: DurableLocation) -> None:
-    settle_metadata(location, ASKED)
+    agree_on_metadata(location, ASKED)
     plain = StoreSpec(TOTALS.name, TOTALS.kind, StoreFormat.PLAIN)
     with pytest.raises(
         StoreFormatError, match=r"totals.*timestamped with headers.*plain.*downgrade \S+ TARGET --to plain"
     ):
-        settle_metadata(location, replace(ASKED, stores=(plain,)), accept_topology_change=True)
+        agree_on_metadata(location, replace(ASKED, stores=(plain,)), accept_topology_change=True)
 
 
 def test_a_store_that_is_gone_is_refused_even_if_changes_are_accepted(location: DurableLocation) -> None:
-    settle_metadata(location, ASKED)
+    agree_on_metadata(location, ASKED)
     with pytest.raises(TopologyChangedError, match=r"store 'totals'.* is gone"):
-        settle_metadata(location, replace(ASKED, stores=()), accept_topology_change=True)
+        agree_on_metadata(location, replace(ASKED, stores=()), accept_topology_change=True)
 
 
 def test_a_changed_topology_is_refused_until_it_is_accepted(location: DurableLocation) -> None:
-    settle_metadata(location, ASKED)
+    agree_on_metadata(location, ASKED)
     changed = replace(
         ASKED,
         stores=(TOTALS, replace(TOTALS, name="counts")),
         topology=({**SOURCE, "name": "new"}, {**SINK, "topic": "elsewhere"}),
     )
     with pytest.raises(TopologyChangedError) as refused:
-        settle_metadata(location, changed)
+        agree_on_metadata(location, changed)
     for difference in ("source 'in' is gone", "source 'new' is new", "'out' was", "store 'counts' is new"):
         assert difference in str(refused.value)
     assert read_metadata(location) == ASKED
-    accepted = settle_metadata(location, changed, accept_topology_change=True)
+    accepted = agree_on_metadata(location, changed, accept_topology_change=True)
     assert accepted == replace(changed, generation=1) == read_metadata(location)
 
 

@@ -35,7 +35,7 @@ from statestore.recovery.making.logical_writes import LogicalWrite, logical_writ
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.tally import Tally
 from statestore.recovery.making.version_order import parts
-from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
 
 POINTER = CommitPointer("s", 3, 1, (DurableFile("shards/0003/deltas/x.arrow", 7, "00"),), 2, 99, {"w": 5})
 
@@ -172,9 +172,9 @@ def test_what_keys_are_made_of_is_recorded_for_states_that_did_not_know_it(tmp_p
     asked = StateMetadata("s", 1, "key", (0,), topology.store_specs(), topology.to_json())
     before = tuple({name: value for name, value in node.items() if name != "entry_keys"} for node in asked.topology)
     location = DurableLocation(tmp_path)
-    settle_metadata(location, replace(asked, topology=before))
+    agree_on_metadata(location, replace(asked, topology=before))
     assert set(record_keys(read_metadata(location))) == {"list-expiry", "map-expiry", "value-expiry"}
-    settle_metadata(location, asked)
+    agree_on_metadata(location, asked)
     assert read_metadata(location) == replace(asked, generation=1)
     assert set(record_keys(asked)) >= {"list", "map", "value", "timers", "list-expiry"}
 

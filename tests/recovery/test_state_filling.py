@@ -25,9 +25,9 @@ from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import (
     METADATA_NAME,
     StateMetadata,
+    agree_on_metadata,
     metadata_of_stores,
     read_metadata,
-    settle_metadata,
 )
 from statestore.recovery.shard_batch import ShardedState
 
@@ -70,7 +70,7 @@ def test_what_was_filled_is_the_state(location: DurableLocation, metadata: State
         replace(made, work_dir=str(tmp_path)).check(shard)
     assert read_metadata(location) is None, "it is no state yet"
     with pytest.raises(StateUnfinishedError, match="is being filled with a state made of a test"):
-        settle_metadata(location, StateMetadata("query", 3, "key", (7, 8, 9), STORES, (NODE,)))
+        agree_on_metadata(location, StateMetadata("query", 3, "key", (7, 8, 9), STORES, (NODE,)))
     made.complete(filled)
     assert read_metadata(location) == metadata
     assert not location.names(MARKER_NAME)
@@ -245,10 +245,10 @@ class TestFirstStart:
     def test_takes_the_state_and_records_the_rest(
         self, location: DurableLocation, made: StateMetadata, asked: StateMetadata
     ) -> None:
-        settled = settle_metadata(location, asked)
+        settled = agree_on_metadata(location, asked)
         assert settled == replace(asked, state_id=made.state_id, initial_state=True, generation=1)
         assert read_metadata(location) == settled
-        assert settle_metadata(location, replace(asked, routing=(1, 2, 3))) == settled, (
+        assert agree_on_metadata(location, replace(asked, routing=(1, 2, 3))) == settled, (
             "the second start changes nothing"
         )
 
@@ -257,33 +257,33 @@ class TestFirstStart:
         made = metadata_of_stores(legacy, 3, "key")
         NewState.claim(location, made, "a test").complete([])
         with pytest.raises(StoreFormatError, match=r"with_upgrade_through_timestamped\(\)"):
-            settle_metadata(location, replace(asked, stores=(TOTALS, WINDOWS)))
+            agree_on_metadata(location, replace(asked, stores=(TOTALS, WINDOWS)))
         allowed = tuple(replace(spec, through_timestamped=True) for spec in (TOTALS, WINDOWS))
-        settled = settle_metadata(location, replace(asked, stores=allowed))
+        settled = agree_on_metadata(location, replace(asked, stores=allowed))
         assert settled.stores == (TOTALS, WINDOWS)
-        assert settle_metadata(location, replace(asked, stores=(TOTALS, WINDOWS))) == settled, "said once is enough"
+        assert agree_on_metadata(location, replace(asked, stores=(TOTALS, WINDOWS))) == settled, "said once is enough"
 
     @pytest.mark.usefixtures("made")
     def test_is_refused_with_another_number_of_shards(self, location: DurableLocation, asked: StateMetadata) -> None:
         with pytest.raises(ShardCountChangedError):
-            settle_metadata(location, replace(asked, shards=4))
+            agree_on_metadata(location, replace(asked, shards=4))
         with pytest.raises(TopologyChangedError, match="placed by key, now by partition"):
-            settle_metadata(location, replace(asked, shard_by="partition"))
+            agree_on_metadata(location, replace(asked, shard_by="partition"))
 
     @pytest.mark.usefixtures("made")
     def test_is_refused_without_one_of_the_stores(self, location: DurableLocation, asked: StateMetadata) -> None:
         with pytest.raises(TopologyChangedError, match=r"'totals'.*is gone"):
-            settle_metadata(location, replace(asked, stores=STORES[1:]))
+            agree_on_metadata(location, replace(asked, stores=STORES[1:]))
         changed = replace(WINDOWS, window_size_ms=20_000)
         with pytest.raises(StoreFormatError, match="windows of 20000 ms"):
-            settle_metadata(location, replace(asked, stores=(STORES[0], changed, *STORES[2:])))
+            agree_on_metadata(location, replace(asked, stores=(STORES[0], changed, *STORES[2:])))
 
     def test_is_told_of_what_changes_afterwards(
         self, location: DurableLocation, made: StateMetadata, asked: StateMetadata
     ) -> None:
-        settle_metadata(location, asked)
+        agree_on_metadata(location, asked)
         with pytest.raises(TopologyChangedError):
-            settle_metadata(location, replace(asked, topology=(NODE, {**NODE, "name": "other"})))
+            agree_on_metadata(location, replace(asked, topology=(NODE, {**NODE, "name": "other"})))
         recorded = location.read(METADATA_NAME)
         assert recorded is not None
         assert made.state_id.encode() in recorded.to_pybytes()

@@ -310,7 +310,7 @@ MUTATIONS = (
     Mutation(
         "every start has its own identity",
         "metadata.state_metadata",
-        "settle_metadata",
+        "agree_on_metadata",
         "    recorded = read_metadata(location)\n",
         "    recorded = None\n",
     ),

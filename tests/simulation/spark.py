@@ -25,7 +25,7 @@ from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.shard_files import parse_delta_name
 from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.metadata.routing import routing_numbers
-from statestore.recovery.metadata.state_metadata import StateMetadata, new_state_id, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, new_state_id
 from statestore.recovery.shard_batch import ShardedState
 from tests.simulation.decisions import DRIVER, TASK, Effect
 from tests.simulation.machines import SimulatedLocalDirectory
@@ -175,7 +175,7 @@ class Driver:
         )
         recorded_before = self.oracle.recorded_generation
         try:
-            metadata = settle_metadata(location, asked, accept_topology_change=start.accept_change)
+            metadata = agree_on_metadata(location, asked, accept_topology_change=start.accept_change)
         except FAILURE as failure:
             self.oracle.judge_start(self, failure)
             raise

@@ -29,7 +29,7 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.shard_files import new_collection_name
-from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 
@@ -144,7 +144,7 @@ def write_lines(home: Path) -> None:
     """Write three versions of a run, two of one that went back to the first, one of its restart; and the pointers."""
     state = sharded_state(home)
     nodes = ({"type": "source", "name": "in", "topics": None},)
-    settle_metadata(state.location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
+    agree_on_metadata(state.location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
     pointers = [state.pointer(0, None)]
     for run, at, versions in (("first", 0, 3), ("back", 1, 2), ("restart", 5, 1)):
         running = replace(state, run=run, accept_older_checkpoint=run == "back", local=LocalDirectory(home / run))
@@ -166,7 +166,7 @@ def main(home: Path, *, snapshots: bool, header_bytes: bool) -> None:
         home, RecoveryOptions(snapshot_every_deltas=2 if snapshots else 50, snapshot_budget_ms=60_000)
     )
     nodes = ({"type": "source", "name": "in", "topics": None},)
-    settle_metadata(state.location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
+    agree_on_metadata(state.location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
     pointers = [state.pointer(0, None)]
     second = batch_of_lenient_headers if header_bytes else second_batch
     for operations in (first_batch, second, *([later_batch] * 4 if snapshots else [])):

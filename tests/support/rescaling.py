@@ -35,7 +35,7 @@ from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.rescale import committed_pointers, rescale
 from statestore.recovery.making.rescale_report import RescaleReport
 from statestore.recovery.metadata.routing import routing_numbers
-from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
 from statestore.recovery.shard_batch import ShardedState
 
 STRING = Serdes.string()
@@ -85,7 +85,7 @@ class States:
             self.topology.store_specs(),
             self.topology.to_json(),
         )
-        self.metadata = settle_metadata(self.location, asked)
+        self.metadata = agree_on_metadata(self.location, asked)
         self.state = self._opened(self.metadata, self.location)
 
     def shard_of(self, key: str) -> int:

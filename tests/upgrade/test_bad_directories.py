@@ -14,7 +14,7 @@ import pytest
 from kafka_streams_golden import load_fixture
 from shards import TOTALS, Shard, stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata
 from tool_runs import Ended, Tools, everything_below
 
 DATABASE = "rocksdb/store"
@@ -254,7 +254,7 @@ def test_another_kind_than_it_is(name: str, kind: str, said: str, tmp_path: Path
 
 def test_another_kind_than_is_recorded(tmp_path: Path, tools: Tools) -> None:
     shard = Shard(tmp_path)
-    settle_metadata(shard.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
+    agree_on_metadata(shard.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
     pointer = shard.batch(shard.start(), {b"k": stored(b"v")})
     (tmp_path / "pointers").write_text(shard.batch(pointer, {b"k": stored(b"v")}).to_json())
     location = [tmp_path / "state", "--pointers", tmp_path / "pointers"]

@@ -8,7 +8,7 @@ import pytest
 
 from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tool_runs import document_in
 from upgrade_tools.cli import main
@@ -20,7 +20,7 @@ TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 def shard(tmp_path: Path) -> Shard:
     options = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000)
     made = Shard(tmp_path, recovery=options)
-    settle_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
+    agree_on_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
     return made
 
 

@@ -11,7 +11,7 @@ from kafka_streams_golden import FIXTURES, load_fixture
 from rescaling import KEYS, States, every_kind
 from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.format.header_bytes import encode_headers
-from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tool_runs import Tools, everything_below
 
@@ -108,7 +108,7 @@ def test_an_application_is_all_its_tasks(tmp_path: Path, tools: Tools) -> None:
 @pytest.fixture
 def shard(tmp_path: Path) -> Shard:
     made = Shard(tmp_path)
-    settle_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
+    agree_on_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 from kafka_streams_golden import load_fixture
 from rescaling import KEYS, States, every_kind
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import METADATA_NAME, agree_on_metadata, read_metadata
 from tool_runs import document_in
 from upgrade_tools.cli import main
 
@@ -91,7 +91,7 @@ def test_what_is_not_there_is_said(states: States, capsys: pytest.CaptureFixture
     assert main(command(states)) == 4
     assert METADATA_NAME in capsys.readouterr().err
     (states.home / "pointers").unlink()
-    settle_metadata(states.location, states.metadata)
+    agree_on_metadata(states.location, states.metadata)
     assert main(command(states)) == 2
     assert "the commit pointers can't be read" in capsys.readouterr().err
 

@@ -16,7 +16,7 @@ from rescaling import KEYS, States, every_kind
 from shards import TOTALS, Shard, stored
 from statestore import Headers, ValueTimestampHeaders
 from statestore.format.header_bytes import encode_headers, parse_count
-from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from tool_runs import Tools, document_in, everything_below, kind_options
 
 Entry = dict[str, Any]
@@ -255,7 +255,7 @@ def test_a_copy_of_an_older_release_does_not_name_its_stores(states: States, too
 
 def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
     shard = Shard(tmp_path)
-    settle_metadata(shard.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), ()))
+    agree_on_metadata(shard.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), ()))
     pointer = shard.batch(shard.start(), {b"%06d" % number: stored(b"v" * 50) for number in range(20_000)})
     shard.batch(pointer, {b"end": stored(b"v")})
     command = [sys.executable, "-m", "upgrade_tools", "scan", str(shard.copy)]

@@ -10,7 +10,7 @@ from shards import TOTALS, Shard, stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.format.header_bytes import encode_headers
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from upgrade_tools.cli.exit_codes import ExitCode
 
 PAGE = ROOT / "docs/tools.md"
@@ -22,7 +22,7 @@ TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 def committed(home: Path, task: Path) -> tuple[CommitPointer, Path]:
     """A location that holds what the task's directory does, and its only delta."""
     shard = Shard(home)
-    settle_metadata(shard.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
+    agree_on_metadata(shard.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
     writes = {b"KEY": stored(b"1", 5, encode_headers([("tenant", b"eu")])), b"other": stored(b"2")}
     database = RocksDBDatabase(str(task / "rocksdb/totals"), ["keyValueWithTimestampAndHeaders"], compacting=False)
     database.family("keyValueWithTimestampAndHeaders").write(writes.items())

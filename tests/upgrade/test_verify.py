@@ -16,7 +16,7 @@ from statestore.format.versioned_row import SegmentRow, Version
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.metadata.state_metadata import StateMetadata, settle_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tool_runs import Tools, everything_below, kind_options
 
@@ -211,7 +211,7 @@ def test_a_location_s_entries_are_checked_if_it_is_known_what_is_committed(state
 def shard(tmp_path: Path) -> Shard:
     options = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000)
     made = Shard(tmp_path, recovery=options)
-    settle_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
+    agree_on_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
     return made
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.commit.changelog import ChangelogRecord, record_sizes
 from upgrade_tools.changelogs.cluster import Cluster
@@ -199,7 +199,7 @@ def _records_of(opened: OpenStore) -> StoreRecords:
 
 
 def _counted(records: Iterable[ChangelogRecord], on_records: OnRecords | None) -> Iterator[ChangelogRecord]:
-    for step in steps(records, record_sizes):
-        yield from step
+    for chunk in chunks(records, record_sizes):
+        yield from chunk
         if on_records is not None:
-            on_records(len(step))
+            on_records(len(chunk))

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY, RocksDBDatabase
 from statestore.bytestore.protocol import Change
 from statestore.recovery.commit.changelog import ChangelogRecord
@@ -33,8 +33,8 @@ def in_order_of_time(records: Iterable[ChangelogRecord], work_dir: str | None) -
             store = database.family(DEFAULT_FAMILY)
             rows = (_row(number, record) for number, record in enumerate(records))
             # A write is held in memory, and the records of a partition need not fit there.
-            for step in steps(rows, max_rows=_ROWS_PER_WRITE):
-                store.write(step)
+            for chunk in chunks(rows, max_rows=_ROWS_PER_WRITE):
+                store.write(chunk)
             yield (_record(key, row) for key, row in store.range(None, None))
         finally:
             database.close()

@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kafka_streams.layout import changelog_partition
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -171,7 +171,7 @@ class _Reader:
 
     def records(self) -> Iterator[LogRecord]:
         """Yield all records, then close the client."""
-        for messages in steps(chain.from_iterable(self.messages()), _sizes):
+        for messages in chunks(chain.from_iterable(self.messages()), _sizes):
             yield from self._decoded(messages)
 
     def messages(self) -> Iterator[list[Message[bytes, bytes]]]:

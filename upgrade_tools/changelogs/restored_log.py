@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore
@@ -39,8 +39,8 @@ class RestoredLog:
 
     def restore(self, records: Iterable[ChangelogRecord]) -> None:
         """Restore further records."""
-        for step in steps(records, record_sizes):
-            self._restorer.apply(step)
+        for chunk in chunks(records, record_sizes):
+            self._restorer.apply(chunk)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.kind_layout import KindLayout, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments, segment_of
@@ -77,15 +77,15 @@ def restore_store(
     """Restore an empty store from all records of a log. Raises ChangelogRecordError, ChangelogIncompleteError."""
     restored, offsets, restorer = RestoredStore(), OffsetCheck(log), Restorer(spec, store)
     layout = layout_of(spec)
-    for step in steps(records, _log_sizes, max_rows=_RECORDS_AT_ONCE):
-        for offset, record in step:
+    for chunk in chunks(records, _log_sizes, max_rows=_RECORDS_AT_ONCE):
+        for offset, record in chunk:
             offsets.see(offset)
             _check(layout, log, offset, record)
-        restorer.apply([record for _, record in step])
-        restored.records += len(step)
+        restorer.apply([record for _, record in chunk])
+        restored.records += len(chunk)
         restored.last_offset = offsets.last_offset
         if on_records is not None:
-            on_records(len(step))
+            on_records(len(chunk))
     offsets.finish()
     restored.stream_time_ms = restorer.stream_time_ms
     return restored

@@ -15,7 +15,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
@@ -167,10 +167,10 @@ class Comparison:
         tally = side.by_part.setdefault((name, part), Tally())
         plain = self._is_plain(name)
         writes = (_as_write(store.spec, keyed, None if plain else self._ignored) for keyed in _keyed(store))
-        for step in steps(writes, max_rows=_STEP):
-            total.add(step)
-            tally.add(step)
-            self._on_entries(len(step))
+        for chunk in chunks(writes, max_rows=_STEP):
+            total.add(chunk)
+            tally.add(chunk)
+            self._on_entries(len(chunk))
 
     def _is_plain(self, name: str) -> bool:
         """Whether stored values can be compared as they are."""

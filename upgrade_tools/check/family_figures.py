@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.families import FAMILIES
 from statestore.bytestore.kinds.segments import is_latest_key
 from statestore.bytestore.kinds.store_spec import StoreKind
@@ -49,10 +49,10 @@ class FamilyFigures:
         """Add what a database has in the family, reading so many entries at most; None is all. Raises FormatError."""
         pairs = store.range(None, None)
         read = 0
-        for step in steps(islice(pairs, at_most), max_rows=_STEP):
-            self._add(step)
-            read += len(step)
-            on_entries(len(step))
+        for chunk in chunks(islice(pairs, at_most), max_rows=_STEP):
+            self._add(chunk)
+            read += len(chunk)
+            on_entries(len(chunk))
         self.entries_read += read
         if at_most is None or read < at_most or next(pairs, None) is None:
             self.entries += read

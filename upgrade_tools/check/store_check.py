@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.bytestore.kinds.families import FAMILIES, older_formats
 from statestore.bytestore.kinds.kind_layout import layout_of
@@ -111,15 +111,15 @@ class StoreCheck:
 
     def _check_family(self, name: str, store: ByteStore, where: str, span: SegmentSpan | None) -> Iterator[int]:
         store_format = self._formats[name]
-        for step in steps(store.range(None, None), max_rows=_STEP):
+        for chunk in chunks(store.range(None, None), max_rows=_STEP):
             headers: list[tuple[bytes, bytes]] = []
-            for key, stored in step:
+            for key, stored in chunk:
                 try:
                     headers.extend((key, found) for found in self._check_pair(store_format, key, stored, span))
                 except FormatError as error:
                     self.problems.add(f"{where}, {name}: the entry {text_of(key)}: {error}")
             self._check_headers(headers, f"{where}, {name}")
-            yield len(step)
+            yield len(chunk)
 
     def _check_pair(
         self, store_format: StoreFormat, key: bytes, stored: bytes, span: SegmentSpan | None

@@ -24,7 +24,7 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statestore.bytestore.chunks import DEFAULT_ROWS, slices, steps
+from statestore.bytestore.chunks import DEFAULT_ROWS, chunks, slices
 from statestore.format.binary_columns import row_sizes
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.metadata.routing import MAX_SHARDS
@@ -202,7 +202,7 @@ def read_rows(path: Path, file_format: FileFormat) -> Iterator[pa.RecordBatch]:
     with open(path, "rb") as file:
         file.readline(_LINE_LIMIT_BYTES)
         read = 1
-        for lines in steps(_lines(file), lambda taken: list(map(len, taken)), max_rows=DEFAULT_ROWS):
+        for lines in chunks(_lines(file), lambda taken: list(map(len, taken)), max_rows=DEFAULT_ROWS):
             rows = [_row(line, path, number) for number, line in enumerate(lines, read + 1)]
             read += len(lines)
             yield _batch(rows, path, read)

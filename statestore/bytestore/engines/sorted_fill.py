@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 import rocksdict
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase, database_options, engine_errors
 from statestore.bytestore.protocol import Pair
 
@@ -43,7 +43,7 @@ class SortedFill:
         Raises StoreError if they are not in order, and LocalDiskFullError. All before a failure is kept, but for the
         last table.
         """
-        left = steps(pairs)
+        left = chunks(pairs)
         entries = 0
         for step in left:
             entries += self._put_table(step, left, on_entries)

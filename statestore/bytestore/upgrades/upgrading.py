@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Protocol, runtime_checkable
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.errors import FormatError, StoreClosedError, StoreError
@@ -178,7 +178,7 @@ class UpgradingByteStore:
         self._require_open()
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
         while self._older is not None:
-            found = next(steps(self._older.range(self._first_left, None), max_rows=_MOVED_AT_ONCE), [])
+            found = next(chunks(self._older.range(self._first_left, None), max_rows=_MOVED_AT_ONCE), [])
             moved = [(key, self._converted(key, value)) for key, value in found if self._newer.get(key) is None]
             self._database.write({self._older_name: [(key, None) for key, _ in found], self._newer_name: moved})
             self.entries_moved += len(moved)

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import Change
@@ -161,10 +161,10 @@ def logged_stores(
 def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
     """Yield keys, values, timestamps and header bytes of the changelog's records, a record batch at a time."""
     if isinstance(changelog, LastWrites) and changelog.spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
-        for writes in steps(changelog.writes.items(), _write_sizes, max_rows=_MAX_BATCH_ROWS):
+        for writes in chunks(changelog.writes.items(), _write_sizes, max_rows=_MAX_BATCH_ROWS):
             yield _columns_of_stored_values(writes)
         return
-    for records in steps(changelog, record_sizes, max_rows=_MAX_BATCH_ROWS):
+    for records in chunks(changelog, record_sizes, max_rows=_MAX_BATCH_ROWS):
         keys, values, timestamps, header_bytes = zip(*records, strict=True)
         yield [
             pa.array(keys, pa.binary()),

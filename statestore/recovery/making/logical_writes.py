@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -52,8 +52,8 @@ def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> It
     else:
         skipped = SEGMENT_ID_SIZE if spec.kind.is_segmented else 0
         writes = (logical_write((key[skipped:], stored, None)) for key, stored in store.range(None, None))
-    for step in steps(writes):
-        yield _with_shortest_sizes(spec.format, step)
+    for chunk in chunks(writes):
+        yield _with_shortest_sizes(spec.format, chunk)
 
 
 def _with_shortest_sizes(store_format: StoreFormat, writes: list[LogicalWrite]) -> list[LogicalWrite]:

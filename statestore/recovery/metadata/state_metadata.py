@@ -143,7 +143,7 @@ def read_metadata(location: DurableLocation) -> StateMetadata | None:
     return None if data is None else StateMetadata.from_json(data.to_pybytes(), location.path(METADATA_NAME))
 
 
-def settle_metadata(
+def agree_on_metadata(
     location: DurableLocation, asked: StateMetadata, *, accept_topology_change: bool = False
 ) -> StateMetadata:
     """Return the metadata to run with: `asked`, recorded, at the first start, else what is recorded.
@@ -162,14 +162,14 @@ def settle_metadata(
         if recorded is not None and may_be_agreed(location, generation):
             # What is recorded may be out of date: a start that was slow has recorded again what came before. So what
             # was accepted is asked for, and nothing new.
-            settled = recorded
+            wanted = recorded
         else:
-            settled = _settled(location, recorded, asked, accept_topology_change=accept_topology_change)
-            if settled == recorded:
+            wanted = _metadata_to_record(location, recorded, asked, accept_topology_change=accept_topology_change)
+            if wanted == recorded:
                 if not is_writable:
                     location.check_writable()
                 return recorded
-        content = replace(settled, generation=generation).to_json().encode()
+        content = replace(wanted, generation=generation).to_json().encode()
         agreed = agree(location, generation, content, partial(_is_changed, location, recorded))
         # If it was recorded meanwhile, or is what another start has asked for, that is looked at like any other.
         if agreed is not None:
@@ -188,7 +188,7 @@ def _is_changed(location: DurableLocation, recorded: StateMetadata | None) -> bo
     return found != recorded
 
 
-def _settled(
+def _metadata_to_record(
     location: DurableLocation, recorded: StateMetadata | None, asked: StateMetadata, *, accept_topology_change: bool
 ) -> StateMetadata:
     """Return what is to be recorded; it is what `recorded` is if nothing is to be changed."""

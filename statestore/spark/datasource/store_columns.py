@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from statestore.bytestore.chunks import steps
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kinds.entry_rows import stored_columns
 from statestore.bytestore.kinds.entry_scan import bounded_pairs
 from statestore.bytestore.kinds.kind_layout import layout_of
@@ -29,8 +29,8 @@ def entry_columns(
     and format.
     """
     layout = layout_of(spec)
-    for step in steps(bounded_pairs(layout, store, row_filter.bounds())):
-        columns = _kept(row_filter, layout.entry_columns(step))
+    for chunk in chunks(bounded_pairs(layout, store, row_filter.bounds())):
+        columns = _kept(row_filter, layout.entry_columns(chunk))
         stored = columns.pop("stored")
         values, timestamps_ms, header_bytes = stored_columns(spec.format, stored)
         columns |= {"value": values, "timestamp_ms": timestamps_ms, "headers": header_bytes}

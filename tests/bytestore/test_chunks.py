@@ -1,4 +1,4 @@
-"""Steps: all rows in order, and never too many of them at once."""
+"""Chunks: all rows in order, and never too many of them at once."""
 
 from collections.abc import Iterator
 
@@ -6,23 +6,23 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.bytestore.chunks import key_and_value_sizes, slices, steps
+from statestore.bytestore.chunks import chunks, key_and_value_sizes, slices
 
 ROWS = st.lists(st.tuples(st.binary(max_size=4), st.none() | st.binary(max_size=40)), max_size=400)
 
 
 @given(ROWS, st.integers(1, 200), st.integers(1, 2_000))
-def test_all_rows_come_in_order_and_steps_are_bounded(
+def test_all_rows_come_in_order_and_chunks_are_bounded(
     rows: list[tuple[bytes, bytes | None]], max_rows: int, max_bytes: int
 ) -> None:
-    found = list(steps(rows, max_rows=max_rows, max_bytes=max_bytes))
-    assert [row for step in found for row in step] == rows
-    assert all(step and len(step) <= max_rows for step in found)
-    sizes = [sum(key_and_value_sizes(step)) for step in found]
-    assert all(size <= max_bytes or len(step) == 1 for step, size in zip(found, sizes, strict=True))
+    found = list(chunks(rows, max_rows=max_rows, max_bytes=max_bytes))
+    assert [row for chunk in found for row in chunk] == rows
+    assert all(chunk and len(chunk) <= max_rows for chunk in found)
+    sizes = [sum(key_and_value_sizes(chunk)) for chunk in found]
+    assert all(size <= max_bytes or len(chunk) == 1 for chunk, size in zip(found, sizes, strict=True))
     # None is smaller than it must be.
-    for step, size, following in zip(found, sizes, found[1:], strict=False):
-        assert len(step) == max_rows or size + sum(key_and_value_sizes(following[:1])) > max_bytes or size >= max_bytes
+    for chunk, size, following in zip(found, sizes, found[1:], strict=False):
+        assert len(chunk) == max_rows or size + sum(key_and_value_sizes(following[:1])) > max_bytes or size >= max_bytes
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 80))
@@ -43,15 +43,15 @@ def test_large_rows_do_not_pile_up() -> None:
             most = max(most, held)
             yield b"%d" % number, bytes(1_000)
 
-    for step in steps(rows(), max_bytes=100_000):
-        held -= len(step)
+    for chunk in chunks(rows(), max_bytes=100_000):
+        held -= len(chunk)
     assert held == 0
     assert most <= 100 + 100 // 4
 
 
 def test_nothing_is_taken_before_it_is_asked_for() -> None:
     taken: list[int] = []
-    left = steps((taken.append(number) or number for number in range(10)), lambda step: [1] * len(step), max_rows=3)
+    left = chunks((taken.append(number) or number for number in range(10)), lambda chunk: [1] * len(chunk), max_rows=3)
     assert taken == []
     assert next(left) == [0, 1, 2]
     assert taken == [0, 1, 2]
