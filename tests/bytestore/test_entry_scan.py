@@ -73,7 +73,7 @@ def test_all_that_is_within_the_bounds_is_read(
     else:
         # Of logged keys: the times behind a shorter key may begin as the rest of the prefix does.
         place = SEGMENT_ID_SIZE if kind.is_segmented else 0
-        assert all(key.startswith(bounds.prefix, place) for key, _ in bounded_pairs(layout, store, bounds, span))
+        assert all(key.startswith(bounds.prefix, place) for key, _ in bounded_pairs(layout, store, bounds, segment_end))
 
 
 @pytest.mark.parametrize("kind", [StoreKind.WINDOW, StoreKind.SESSION])
