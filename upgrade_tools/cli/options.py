@@ -12,8 +12,8 @@ from statestore.bytestore.kinds.store_spec import checked_store_name
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StatePointersError
 from statestore.format.window_key import MAX_TIME_MS
-from statestore.recovery.commit.pointer import CommitPointer
-from upgrade_tools.location.pointers_file import parse_pointers, read_pointers_file
+from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
+from upgrade_tools.location.pointers_file import read_pointers_file
 from upgrade_tools.states import State, StateOptions, open_state
 
 _WHAT = "What to read"

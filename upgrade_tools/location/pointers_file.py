@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from statestore.errors import StatePointersError
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
 
 
 def read_pointers_file(location: str, file: str) -> list[CommitPointer]:
@@ -16,8 +16,3 @@ def read_pointers_file(location: str, file: str) -> list[CommitPointer]:
     except (OSError, UnicodeDecodeError) as cause:
         raise StatePointersError(location, problem=f"the commit pointers can't be read ({cause})") from cause
     return parse_pointers(text)
-
-
-def parse_pointers(text: str) -> list[CommitPointer]:
-    """Return the pointers in a text, one a line. Raises CommitPointerError."""
-    return [CommitPointer.from_json(line) for line in text.splitlines() if line.strip()]

@@ -1,1 +1,9 @@
-"""What a kind of store keeps, in which families, under which keys: `store_spec` first."""
+"""What a kind of store keeps where, and how all of them are read alike: `store_spec` first, then `kind_layout`.
+
+store_spec      what is recorded of a store; kind_names: its kind and format in one word
+kind_layout     the table of kinds: keys, times, segments, rows of versions. To add a kind, add its class there
+families, shard_layout
+                column families, of one store and of a shard's database
+segments        time segments; versioned_rows, version_intervals: rows of versions, written and read
+entry_scan      the pairs that may hold what is asked for; contents, entry_rows: entries of them, as rows of Arrow
+"""

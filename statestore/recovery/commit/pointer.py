@@ -264,6 +264,11 @@ def _snapshot_from_json(fields: list[object]) -> SnapshotRef:
     return SnapshotRef(whole_number(version, 1), manifest, str(delta), whole_number(since, 1))
 
 
+def parse_pointers(text: str) -> list[CommitPointer]:
+    """Return the pointers that `python -m statestore.spark pointers` prints, one a line. Raises CommitPointerError."""
+    return [CommitPointer.from_json(line) for line in text.splitlines() if line.strip()]
+
+
 def _file_from_json(recorded: list[object]) -> DurableFile:
     name, size_bytes, check = recorded
     return DurableFile(str(name), whole_number(size_bytes, 0), str(check))

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import DataSourceOptionError
-from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
 from statestore.recovery.metadata.state_metadata import ShardBy
 from statestore.stores.supplier import default_segment_interval_ms
 
@@ -148,7 +148,7 @@ def pointers_of(text_or_file: str) -> list[CommitPointer]:
             raise DataSourceOptionError(
                 "pointers", f"names a file that can't be read ({cause}); give it one, or the pointers themselves"
             ) from cause
-    return [CommitPointer.from_json(line) for line in text.splitlines() if line.strip()]
+    return parse_pointers(text)
 
 
 class _Options:
