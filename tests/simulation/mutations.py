@@ -267,8 +267,8 @@ MUTATIONS = (
     Mutation(
         "who has lost a location ends a state there",
         "making.new_state",
-        "complete_target",
-        "claimed is None or claimed.state_id != metadata.state_id or location.read(METADATA_NAME) is not None",
+        "NewState.complete",
+        "claimed is None or claimed.state_id != state_id or self.location.read(METADATA_NAME) is not None",
         "False",
     ),
     Mutation(
@@ -295,7 +295,7 @@ MUTATIONS = (
     Mutation(
         "a target that others have begun is not cleared",
         "making.new_state",
-        "claim_target",
+        "NewState.claim",
         "if left_behind is not None:",
         "if False:",
         "deltas of tools count for nothing, initial pointers are written again, and neither is named before",
