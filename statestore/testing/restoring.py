@@ -5,11 +5,11 @@ from __future__ import annotations
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
-from statestore.format.stored_value import restore_stored, upgrade_between
+from statestore.format.stored_value import upgrade_between
 from statestore.recovery.commit.changelog import restored_changes
+from statestore.recovery.restore.from_deltas import replay_versions
 from statestore.testing.topic_logs import StoreLog
 
 
@@ -24,15 +24,10 @@ def restore_store(log: StoreLog, spec: StoreSpec, store: ByteStore, offset: int,
         readable = written_as is spec.format or upgrade_between(written_as, spec.format) is not None
         source_format = written_as if readable else spec.format
         if layout.keeps_versions:
-            segments = Segments(pending, *spec.retention, stream_time_ms)
-            rows = VersionedRows(pending, segments)
-            for key, value, timestamp_ms, header_bytes in records:
-                stored = restore_stored(source_format, spec.format, value, timestamp_ms, header_bytes)
-                rows.put(key, stored, timestamp_ms)
-            stream_time_ms = segments.stream_time_ms
+            stream_time_ms = replay_versions(spec, pending, source_format, stream_time_ms, records)
             continue
         pending.write(restored_changes(spec, source_format, records))
-        stream_time_ms = max(stream_time_ms, *(layout.put_time_ms(record.key) for record in records))
+        stream_time_ms = max([stream_time_ms, *(layout.put_time_ms(record.key) for record in records)])
     if spec.kind.is_segmented:
         Segments(pending, *spec.retention).advance(stream_time_ms)
     pending.apply_to(store)
