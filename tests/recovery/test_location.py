@@ -3,7 +3,6 @@
 import errno
 import os
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,7 +15,7 @@ from power_loss import DiskThatLosesPower, PowerLost
 from statestore.errors import LocalDirectoryError, LocalDiskFullError, LocationError, LocationNotWritableError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
-from statestore.recovery.location.retrying import Retrying, is_transient
+from statestore.recovery.location.retrying import Retrying
 
 NAME = "shards/0001/deltas/x"
 
@@ -273,66 +272,3 @@ def test_a_location_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
         DurableLocation(tmp_path / "file" / "state").write("x", b"")
     with pytest.raises(LocationError, match="nonsense://x"):
         DurableLocation("nonsense://x/y").check_writable()
-
-
-TRANSIENT = [
-    "AWS Error SLOW_DOWN during PutObject operation: Please reduce your request rate.",
-    "AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body.",
-    "AWS Error UNKNOWN (HTTP status 429) during HeadObject operation: No response body.",
-    "AWS Error NETWORK_CONNECTION during ListObjectsV2 operation: curlCode: 28, Timeout was reached",
-    "google::cloud::Status(UNAVAILABLE: Retry policy exhausted)",
-]
-PERMANENT = [
-    "AWS Error ACCESS_DENIED during PutObject operation: Access Denied",
-    "AWS Error NO_SUCH_BUCKET during CreateMultipartUpload operation: The specified bucket does not exist",
-    "AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: No response body.",
-    "google::cloud::Status(PERMISSION_DENIED: no)",
-    "No space left on device",
-]
-
-
-@pytest.mark.parametrize(("text", "transient"), [*((t, True) for t in TRANSIENT), *((t, False) for t in PERMANENT)])
-def test_failures_are_classed_by_what_pyarrow_says(text: str, transient: bool) -> None:
-    assert is_transient(OSError(text)) is transient
-
-
-def test_waiting_grows_up_to_a_limit_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 0.0
-    waits: list[float] = []
-
-    def sleep(wait_s: float) -> None:
-        nonlocal now_s
-        waits.append(wait_s)
-        now_s += wait_s
-
-    monkeypatch.setattr("time.sleep", sleep)
-    monkeypatch.setattr("time.monotonic", lambda: now_s)
-    monkeypatch.setattr("random.uniform", lambda _, most: most)
-
-    def fail() -> None:
-        raise ConnectionResetError("gone")
-
-    with pytest.raises(ConnectionResetError):
-        Retrying(total_s=10, first_wait_s=0.5, longest_wait_s=3).call("it", fail)
-    assert waits == [0.5, 1, 2, 3, 3]
-    waits.clear()
-    with pytest.raises(ConnectionResetError):
-        Retrying(total_s=0).call("it", fail)
-    assert waits == []
-
-
-def test_only_what_is_transient_is_done_again() -> None:
-    def failing_with(errors: list[BaseException]) -> Callable[[], str]:
-        def operation() -> str:
-            if errors:
-                raise errors.pop(0)
-            return "done"
-
-        return operation
-
-    retrying = Retrying(first_wait_s=0.001)
-    assert retrying.call("it", failing_with([ConnectionResetError("1"), TimeoutError("2")])) == "done"
-    with pytest.raises(PermissionError):
-        retrying.call("it", failing_with([ConnectionResetError("1"), PermissionError("2")]))
-    with pytest.raises(ValueError, match="waits must grow"):
-        Retrying(first_wait_s=0)

@@ -1,4 +1,4 @@
-"""What rescaling is made of: initial pointers, what pointers carry over, record keys, and versions as puts."""
+"""What rescaling is made of: initial pointers, record keys, and versions as puts."""
 
 import json
 import random
@@ -28,9 +28,7 @@ from statestore.operators.timers import Timers, timer_store
 from statestore.processor.operator import Operator, OperatorStore
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.commit.punctuations import RecordedPunctuation
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.making.carried_over import carried_over, punctuations
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.tally import Tally
@@ -87,42 +85,6 @@ def test_an_initial_pointer_of_something_else_is_named(location: DurableLocation
     (tmp_path / initial_name(4)).rename(tmp_path / initial_name(3))
     with pytest.raises(DurableFileCorruptedError, match="is that of shard 4"):
         initial_pointer(location, "s", 3)
-
-
-def test_pointers_carry_over_what_is_not_in_stores() -> None:
-    old = [
-        CommitPointer("s", 0, skipped_records=2, stream_time_ms=50, store_times_ms={"w": 40, "v": -1}),
-        CommitPointer("s", 1, skipped_records=3, stream_time_ms=90, store_times_ms={"w": 80, "v": 7}),
-        CommitPointer("s", 2),
-    ]
-    files = [(POINTER.deltas[0],), ()]
-    first, second = carried_over(old, "new", files)
-    assert (first.state_id, first.shard, first.version, first.deltas) == ("new", 0, 1, files[0])
-    assert (second.shard, second.version, second.deltas) == (1, 0, ())
-    assert (first.skipped_records, second.skipped_records) == (5, 0)
-    assert first.stream_time_ms == second.stream_time_ms == 90
-    assert first.store_times_ms == second.store_times_ms == {"w": 40, "v": 7}
-
-
-def schedule(next_ms: int | None, interval_ms: int = 10) -> RecordedPunctuation:
-    return RecordedPunctuation("stream-time", interval_ms, None, next_ms)
-
-
-def test_a_schedule_is_due_when_it_first_is_and_cancelled_if_it_is_everywhere() -> None:
-    old = [
-        CommitPointer("s", 0, stream_time_ms=5, punctuations={"p": (schedule(30), schedule(None), schedule(None))}),
-        CommitPointer("s", 1, stream_time_ms=9, punctuations={"p": (schedule(20), schedule(70), schedule(None))}),
-        CommitPointer("s", 2),
-    ]
-    assert punctuations(old) == {"p": (schedule(20), schedule(70), schedule(None))}
-
-
-def test_of_different_schedules_those_of_the_latest_shard_count() -> None:
-    old = [
-        CommitPointer("s", 0, stream_time_ms=5, punctuations={"p": (schedule(1, 99),), "only-here": (schedule(4),)}),
-        CommitPointer("s", 1, stream_time_ms=9, punctuations={"p": (schedule(20), schedule(70))}),
-    ]
-    assert punctuations(old) == {"p": (schedule(20), schedule(70)), "only-here": (schedule(4),)}
 
 
 class PerKey(Idle):

@@ -1,0 +1,67 @@
+"""What the pointers of new shards carry over from those of the old ones, beside what is in stores: ADR 7."""
+
+from __future__ import annotations
+
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
+from statestore.recovery.commit.punctuations import RecordedPunctuation
+from statestore.recovery.making.carried_over import carried_over, punctuations, store_times
+
+DELTA = DurableFile("shards/0003/deltas/x.arrow", 7, "00")
+
+
+def test_pointers_carry_over_what_is_not_in_stores() -> None:
+    old = [
+        CommitPointer("s", 0, skipped_records=2, stream_time_ms=50, store_times_ms={"w": 40, "v": -1}),
+        CommitPointer("s", 1, skipped_records=3, stream_time_ms=90, store_times_ms={"w": 80, "v": 7}),
+        CommitPointer("s", 2),
+    ]
+    files = [(DELTA,), ()]
+    first, second = carried_over(old, "new", files)
+    assert (first.state_id, first.shard, first.version, first.deltas) == ("new", 0, 1, files[0])
+    assert (second.shard, second.version, second.deltas) == (1, 0, ())
+    assert (first.skipped_records, second.skipped_records) == (5, 0)
+    assert first.stream_time_ms == second.stream_time_ms == 90
+    assert first.store_times_ms == second.store_times_ms == {"w": 40, "v": 7}
+
+
+def schedule(next_ms: int | None, interval_ms: int = 10) -> RecordedPunctuation:
+    return RecordedPunctuation("stream-time", interval_ms, None, next_ms)
+
+
+def test_a_schedule_is_due_when_it_first_is_and_cancelled_if_it_is_everywhere() -> None:
+    old = [
+        CommitPointer("s", 0, stream_time_ms=5, punctuations={"p": (schedule(30), schedule(None), schedule(None))}),
+        CommitPointer("s", 1, stream_time_ms=9, punctuations={"p": (schedule(20), schedule(70), schedule(None))}),
+        CommitPointer("s", 2),
+    ]
+    assert punctuations(old) == {"p": (schedule(20), schedule(70), schedule(None))}
+
+
+def test_of_different_schedules_those_of_the_latest_shard_count() -> None:
+    old = [
+        CommitPointer("s", 0, stream_time_ms=5, punctuations={"p": (schedule(1, 99),), "only-here": (schedule(4),)}),
+        CommitPointer("s", 1, stream_time_ms=9, punctuations={"p": (schedule(20), schedule(70))}),
+    ]
+    assert punctuations(old) == {"p": (schedule(20), schedule(70)), "only-here": (schedule(4),)}
+
+
+def test_the_earliest_time_counts_so_that_nothing_live_expires() -> None:
+    old = [CommitPointer("s", shard, store_times_ms={"w": time_ms}) for shard, time_ms in enumerate((80, 0, 40, -1))]
+    assert store_times(old) == {"w": 0}
+    assert store_times(old[3:]) == {}, "nothing was put into it yet"
+
+
+def test_with_as_many_shards_each_goes_on_from_its_own() -> None:
+    snapshot = SnapshotRef(1, DELTA, "d", 1)
+    old = [
+        CommitPointer("s", 0, 9, (DELTA,), 2, 50, {"w": 40}, {"p": (schedule(30),)}, (snapshot,)),
+        CommitPointer("s", 1, 4, (), 3, 90, {"w": 80}, {"p": (schedule(20),)}),
+    ]
+    first, second = carried_over(old, "new", [(DELTA, DELTA), ()])
+    assert first == CommitPointer("new", 0, 2, (DELTA, DELTA), 2, 50, {"w": 40}, {"p": (schedule(30),)})
+    assert second == CommitPointer("new", 1, 0, (), 3, 90, {"w": 80}, {"p": (schedule(20),)})
+
+
+def test_skipped_records_are_counted_once() -> None:
+    old = [CommitPointer("s", shard, skipped_records=shard + 1) for shard in range(3)]
+    assert [pointer.skipped_records for pointer in carried_over(old, "new", [()] * 5)] == [6, 0, 0, 0, 0]
