@@ -31,7 +31,7 @@ from statestore.recovery.local import local_copy
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.commit.pointer import CommitPointer
 from tests.recovery.test_snapshots import EVERY_3, run_batches
-from tests.recovery.test_worst_moments import OTHER, with_stores
+from tests.recovery.test_kills_and_failed_calls import OTHER, with_stores
 
 home = Path(sys.argv[1])
 pointer = CommitPointer.from_json(sys.argv[2])
