@@ -22,7 +22,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 	--custom-compile-command "make lock" pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka test soak simulate check bench lock clean java jars
+.PHONY: help demo demo-kafka test test-fast durations soak simulate check bench lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,8 +37,16 @@ demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker 
 SHORT_LIVED_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 # A file's tests run in one process, so that what its fixtures start is started once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
 test: java $(INSTALLED) jars ## run all tests, in 2 processes; ARGS="-k name" or ARGS="-m 'not kafka'" runs some
-	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(PYTEST) --costs build/durations.json $(ARGS)
+
+test-fast: $(INSTALLED) ## run, at each save, what needs neither Spark nor Java nor Kafka and is not slow
+	@$(PYTEST) --fast $(ARGS)
+
+durations: $(INSTALLED) ## show what each folder, file and test took in the last make test; ARGS="--count 100"
+	@$(BIN)/python tests/support/durations.py $(ARGS)
 
 soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from SEED=s on; ARGS="--report file" as well
 	@$(WITH_JAVA) PYTHONPATH=tests/support:docs/examples:. $(BIN)/python -m statestore.testing.soak \

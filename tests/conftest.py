@@ -1,7 +1,38 @@
-"""What holds for all tests."""
+"""What holds for all tests, and what several folders ask for; `spark` is that of tests/spark."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+from statestore.testing.jars import broker_jars, java_command
+from statestore.testing.kafka_broker import KafkaBroker
+
+pytest_plugins = ["durations", "needs"]
 
 # A busy machine is no error: no example has a deadline, on any machine.
 settings.register_profile("without deadline", settings.get_profile(settings.get_current_profile_name()), deadline=None)
 settings.load_profile("without deadline")
+
+# Both its tasks that delete what is old would, in seconds, delete records with timestamps such as those of tests.
+NOTHING_IS_DELETED = {"log.initial.task.delay.ms": "3600000", "log.cleaner.backoff.ms": "3600000"}
+
+
+@pytest.fixture(scope="session")
+def java() -> str:
+    """The command of Java: whoever starts it asks for this, which marks a test."""
+    return java_command()
+
+
+@pytest.fixture(scope="session")
+def kafka(java: str) -> Path:
+    """The jars of a broker: whoever starts one of its own asks for this, which marks a test."""
+    return broker_jars()
+
+
+@pytest.fixture(scope="session")
+def broker(kafka: Path) -> Iterator[KafkaBroker]:
+    """A broker for all tests of a process: each names its topics, and groups, so that no other has them."""
+    with KafkaBroker(settings=NOTHING_IS_DELETED) as broker:
+        yield broker

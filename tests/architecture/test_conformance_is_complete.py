@@ -4,6 +4,8 @@ import importlib
 import inspect
 import pkgutil
 
+import pytest
+
 import statestore
 from statestore.bytestore.protocol import ByteStore
 from tests.bytestore.test_byte_store_conformance import ENGINES, InOneSegment
@@ -20,6 +22,7 @@ def implementations() -> set[str]:
     return found
 
 
+@pytest.mark.spark  # it imports every module
 def test_every_byte_store_is_listed(tmp_path) -> None:
     listed = set()
     for name, make in ENGINES.items():

@@ -17,17 +17,6 @@ import pytest
 import statestore
 import upgrade_tools
 
-MODULES = [
-    "statestore",
-    "upgrade_tools",
-    *(
-        module.name
-        for package in (statestore, upgrade_tools)
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        if not module.name.endswith(".__main__")  # which runs
-    ),
-]
-
 
 def documented_constants(module: ModuleType) -> Iterator[str]:
     """Yield the names that a module assigns at its top with a docstring below."""
@@ -48,9 +37,13 @@ def public(module: ModuleType) -> set[str]:
 
 @pytest.fixture(scope="module")
 def modules() -> dict[str, ModuleType]:
-    return {name: importlib.import_module(name) for name in MODULES}
+    names = ["statestore", "upgrade_tools"]
+    for package in (statestore, upgrade_tools):
+        names += [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    return {name: importlib.import_module(name) for name in names if not name.endswith(".__main__")}  # which runs
 
 
+@pytest.mark.spark  # it imports every module
 def test_lists_of_public_names_are_sorted_and_documented(modules: dict[str, ModuleType]) -> None:
     lists = {name: list(module.__all__) for name, module in modules.items() if hasattr(module, "__all__")}
     assert {"statestore", "statestore.spark", "statestore.testing", "upgrade_tools.states"} <= set(lists)
@@ -64,6 +57,7 @@ def test_lists_of_public_names_are_sorted_and_documented(modules: dict[str, Modu
             assert is_documented, f"{name}.{public_name} has no docstring"
 
 
+@pytest.mark.spark
 def test_a_package_offers_what_it_lists_and_no_more(modules: dict[str, ModuleType]) -> None:
     packages = [module for module in modules.values() if hasattr(module, "__path__")]
     assert len(packages) > 20

@@ -26,7 +26,7 @@ def contents(directory: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_reads_what_it_wrote(tmp_path: Path) -> None:
     requests = [request_for(name, tmp_path) for name in FIXTURES]
     before = contents(tmp_path)
@@ -35,7 +35,7 @@ def test_kafka_streams_reads_what_it_wrote(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_a_store_that_does_not_open_is_answered_with_its_errors(tmp_path: Path) -> None:
     # Kafka Streams refuses these; it opens the others, but may stumble over what it finds there later.
     refused = {
@@ -50,7 +50,7 @@ def test_a_store_that_does_not_open_is_answered_with_its_errors(tmp_path: Path) 
     assert [answer["error"] for answer in read] == [fact["result"]["error"] for fact in refused.values()]
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_a_request_names_the_store_and_its_parameters(tmp_path: Path) -> None:
     task = load_fixture("window").unpack(tmp_path)
     wide, another = read_with_kafka_streams(
@@ -60,7 +60,7 @@ def test_a_request_names_the_store_and_its_parameters(tmp_path: Path) -> None:
     assert (another["store"], another["entries"], another["committedOffset"]) == ("another", [], -4)  # unknown
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 @pytest.mark.parametrize(
     ("kind", "options", "problem"),
     [("kvs", {}, "unknown kind of store: kvs"), ("kv", {"retention": 1}, "retention=1")],
@@ -70,13 +70,13 @@ def test_a_request_without_sense_raises(kind: str, options: dict[str, int], prob
         read_with_kafka_streams([ReadRequest(tmp_path, kind, options=options)])
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_a_directory_that_is_not_there_raises(tmp_path: Path) -> None:
     with pytest.raises(JavaReaderError, match="no such directory"):
         read_with_kafka_streams([ReadRequest(tmp_path / "gone", "kv")])
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_a_java_without_compiler_is_told_from_other_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = java_command()
     runtime = tmp_path / "bin" / "java"

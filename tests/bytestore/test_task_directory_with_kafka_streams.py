@@ -68,7 +68,7 @@ def fill_versioned(spec: StoreSpec, store: ByteStore) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_reads_directories_that_we_made(tmp_path: Path) -> None:
     wanted, requests = [], []
     for number, kind in enumerate(KINDS):
@@ -98,7 +98,7 @@ def test_kafka_streams_reads_directories_that_we_made(tmp_path: Path) -> None:
     assert read_with_kafka_streams(requests) == wanted
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_goes_on_with_golden_directories_that_we_opened(tmp_path: Path) -> None:
     requests = []
     for name in FIXTURES:
@@ -111,7 +111,7 @@ def test_kafka_streams_goes_on_with_golden_directories_that_we_opened(tmp_path: 
     assert {name: answer for name, answer in read.items() if answer != load_fixture(name).logical} == {}
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_goes_on_with_golden_directories_that_we_changed(tmp_path: Path) -> None:
     wanted: dict[str, list[Any]] = {}
     requests = []
@@ -157,7 +157,7 @@ def change(spec: StoreSpec, store: ByteStore) -> None:
         store.put(segment_prefix(segment_id) + key, join_stored(spec.format, b"added", 20_000, encode_headers([])))
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_opens_what_a_killed_process_left(tmp_path: Path) -> None:
     # A copy of the files under an open database is what a process leaves that dies.
     spec = spec_of("headers-window")
@@ -170,7 +170,7 @@ def test_kafka_streams_opens_what_a_killed_process_left(tmp_path: Path) -> None:
         assert (answer["committedOffset"], answer["position"]) == (5, as_json(POSITION))
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_does_not_open_our_versioned_store_with_headers(tmp_path: Path) -> None:
     # No release has one, and it would take the rows for those of a store without headers.
     spec = replace(spec_of("versioned"), format=StoreFormat.WITH_HEADERS)

@@ -30,7 +30,12 @@ def named(page: Path) -> str:
 RUN = [page for page in PAGES if python_of(page) and named(page) not in FRAGMENTS]
 
 
-@pytest.mark.parametrize("page", RUN, ids=named)
+def marked(page: Path) -> Any:
+    imports_spark = any("statestore.spark" in block.text for block in python_of(page) if not block.needs_spark)
+    return pytest.param(page, id=named(page), marks=[pytest.mark.spark] if imports_spark else [])
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in RUN])
 def test_the_code_of_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology_test_driver: Callable[..., Any]
 ) -> None:

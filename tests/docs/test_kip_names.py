@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from functools import reduce
-from pkgutil import walk_packages
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -69,7 +69,11 @@ def test_every_name_with_headers_that_is_exported_is_in_the_table() -> None:
     assert with_headers - {"Header", "Headers"} <= ours
 
 
-PACKAGES = ["statestore", *(found.name for found in walk_packages(statestore.__path__, "statestore.") if found.ispkg)]
+PACKAGES = [
+    pytest.param(name, marks=[pytest.mark.spark] if name.startswith("statestore.spark") else [])
+    for path in sorted(Path(*statestore.__path__).rglob("__init__.py"))
+    for name in [".".join(path.relative_to(ROOT).parent.parts)]
+]
 DOCUMENTS = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md")))
 
 

@@ -43,7 +43,7 @@ def test_the_vectors_are_all_there() -> None:
     assert [len(GOLDEN[section]) for section in ("messages", "varlongs", "uvarints")] == [49, 256, 64]
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_writes_the_golden_bytes() -> None:
     class_path = f"{kafka_streams_jars()}/*"
     command = [java_command(), "-Xmx128m", "-cp", class_path, str(PROGRAM)]

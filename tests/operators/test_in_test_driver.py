@@ -2,25 +2,10 @@
 
 import json
 
-from customer_totals import customer_totals_topology
-from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Stores, Topology
+from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology
 from statestore.testing.topology_test_driver import TopologyTestDriver
 
 START_MS = 1_000
-
-
-def test_a_processor_that_is_handed_a_keys_rows() -> None:
-    with TopologyTestDriver(customer_totals_topology()) as driver:
-        orders = driver.create_input_topic("orders", key_serde=Serdes.string(), value_serde=Serdes.json())
-        totals = driver.create_output_topic("customer-totals", key_serde=Serdes.string(), value_serde=Serdes.json())
-        for number, amount in enumerate([3, 4, 5, 1]):
-            orders.pipe_input("ada", {"amount": amount}, timestamp_ms=number, headers=Headers([("n", b"%d" % number)]))
-        last = totals.read_records_to_list()[-1]
-        assert last.value == {"total": 13, "largest": [3, 4, 5], "items": {"item 0": 1, "item 1": 2, "item 2": 1}}
-        assert (last.key, last.timestamp_ms, last.headers) == ("ada", 3, Headers([("n", b"3")]))
-        held = driver.get_timestamped_key_value_store_with_headers("total")
-        assert held is not None
-        assert [(key, entry.value) for key, entry in held.all()] == [(b"ada", 13)]
 
 
 class Remember(Processor):

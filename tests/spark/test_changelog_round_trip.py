@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,8 +27,6 @@ from upgrade_tools.cli.entry_documents import entry_documents
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.errors import GroupOffsetsError
 from upgrade_tools.states import StateOptions, open_state
-
-pytestmark = [pytest.mark.java, pytest.mark.kafka]
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-changelogs.md"
 APPLICATION, TOPIC, PARTITIONS = "totals", "amounts", 2
@@ -82,12 +79,6 @@ class Journey:
     printed_offsets: dict[str, dict[str, int]]
     without_headers: Path
     commands_left: list[list[str]]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as broker:
-        yield broker
 
 
 @pytest.fixture(scope="module")

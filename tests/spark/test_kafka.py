@@ -1,4 +1,4 @@
-"""The main job with a real broker: from topic to topic through Spark's Kafka source and sink, under both drivers.
+"""The main job with a real broker: from topic to topic through Spark's Kafka source and sink.
 
 What must come out is folded from the orders that are in their topic, because Kafka sets their timestamps and offsets.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,16 +19,8 @@ from orders import Order, expected_totals, seeded_orders
 from statestore.spark import read_store
 from statestore.testing.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.kafka
-
 ORDERS = with_unusual_headers(seeded_orders(120))
 ORDERS_BEFORE_RESTART = 70
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as broker:
-        yield broker
 
 
 @dataclass(frozen=True)
@@ -40,13 +31,10 @@ class Job:
     at_the_end: Seen
 
 
-@pytest.fixture(scope="module", params=["transform_with_state", "apply_in_pandas_with_state"])
-def job(
-    request: pytest.FixtureRequest, spark: SparkSession, broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory
-) -> Job:
-    via = str(request.param)
-    name = via.replace("_", "-")
-    query = KafkaOrderQuery(spark, tmp_path_factory.mktemp(name), via, broker=broker, name=name, partitions=4)
+@pytest.fixture(scope="module")
+def job(spark: SparkSession, broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    home, via = tmp_path_factory.mktemp("job"), "apply_in_pandas_with_state"
+    query = KafkaOrderQuery(spark, home, via, broker=broker, name="orders-of-job", partitions=4)
     query.add(ORDERS[:ORDERS_BEFORE_RESTART])
     query.run()
     before_restart = query.seen()

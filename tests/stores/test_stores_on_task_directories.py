@@ -131,7 +131,7 @@ def shown_headers(headers: Headers) -> list[list[str | None]]:
     return [[key, None if value is None else value.hex()] for key, value in headers]
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_reads_what_typed_stores_wrote(tmp_path: Path) -> None:
     requests, wanted = [], []
     for kind, builder in builders().items():

@@ -132,6 +132,12 @@ class States:
         for shard in range(self.shards):
             self.run(shard, lambda stores: stores["rates"].put(key, value))
 
+    def write_pointers(self, name: str = "pointers") -> Path:
+        """Write what is committed into a file of `home`, as commands take it."""
+        file = self.home / name
+        file.write_text("".join(f"{pointer.to_json()}\n" for pointer in self.pointers.values()))
+        return file
+
     def contents(self) -> list[Contents]:
         """Return what each shard holds."""
         return [entries_of(self.state, self.pointer(shard)) for shard in range(self.shards)]

@@ -27,8 +27,6 @@ from twin_driver import FAILED, meaning_of_java, run_here
 from twin_topologies import TOPOLOGIES
 from wrong_topologies import WRONG_TOPOLOGIES
 
-pytestmark = pytest.mark.java
-
 SEEDS = range(100)
 
 HEADERS = [("drop", "x"), ("a", None), ("a", "1")]
@@ -171,7 +169,7 @@ Outcome = Callable[[Scenario], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def kafka_streams() -> Outcome:
+def kafka_streams(java: str) -> Outcome:
     """What Kafka Streams makes of a scenario."""
     scenarios = [draw_scenario(topology, seed) for topology in INPUTS for seed in SEEDS]
     scenarios += [*FIXED.values(), *DIFFERING.values()]

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -156,7 +156,7 @@ def test_without_java_nothing_is_resolved(jar_cache: Path, tmp_path: Path, monke
     assert list(jar_cache.iterdir()) == []
 
 
-@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka")
 def test_the_connector_has_the_pinned_token_provider() -> None:
     names = [jar.name for jar in connector_jars()]
     assert "spark-sql-kafka-0-10_2.13-4.2.0.jar" in names
@@ -164,19 +164,13 @@ def test_the_connector_has_the_pinned_token_provider() -> None:
     assert not [name for name in names if name.startswith(("hadoop", "scala-library", "spark-tags"))]
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_comes_with_its_test_driver_and_with_what_it_runs_on() -> None:
     names = {jar.name for jar in kafka_streams_jars().iterdir()}
     assert {f"kafka-{part}-{KAFKA_VERSION}.jar" for part in ("streams", "streams-test-utils", "clients")} <= names
     assert "rocksdbjni-10.1.3.jar" in names  # the one that wrote the golden directories
     assert sorted(name.rpartition("-")[0] for name in names if name.startswith("slf4j")) == ["slf4j-api", "slf4j-nop"]
     assert [name for name in names if name.startswith("jackson-databind-")]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as broker:
-        yield broker
 
 
 def process_group_exists(group: int) -> bool:
@@ -187,7 +181,6 @@ def process_group_exists(group: int) -> bool:
     return True
 
 
-@pytest.mark.kafka
 def test_a_topic_is_there_when_create_topic_returns(broker: KafkaBroker) -> None:
     broker.create_topic("orders", partitions=4, config={"cleanup.policy": "compact"})
     header, *partitions = broker.describe_topic("orders").strip().splitlines()
@@ -197,14 +190,13 @@ def test_a_topic_is_there_when_create_topic_returns(broker: KafkaBroker) -> None
     assert all("Leader: 1" in partition for partition in partitions)
 
 
-@pytest.mark.kafka
 def test_a_refused_topic_raises(broker: KafkaBroker) -> None:
     broker.create_topic("twice", partitions=1)
     with pytest.raises(KafkaBrokerError, match="already exists"):
         broker.create_topic("twice", partitions=1)
 
 
-@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka")
 def test_a_given_directory_keeps_topics_over_a_restart(tmp_path: Path) -> None:
     broker = KafkaBroker(tmp_path)
     with broker:
@@ -218,7 +210,7 @@ def test_a_given_directory_keeps_topics_over_a_restart(tmp_path: Path) -> None:
         assert "PartitionCount: 2" in broker.describe_topic("kept")
 
 
-@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka")
 def test_a_broker_that_does_not_start_raises_with_its_log() -> None:
     broker = KafkaBroker()
     host, port = broker.bootstrap_servers.split(":")
@@ -229,7 +221,7 @@ def test_a_broker_that_does_not_start_raises_with_its_log() -> None:
     assert broker.process_group is None
 
 
-@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka")
 def test_a_wrong_setting_raises_with_its_name() -> None:
     broker = KafkaBroker(settings={"log.retention.ms": "soon"})
     with pytest.raises(KafkaBrokerError, match=r"log\.retention\.ms"):
@@ -237,7 +229,7 @@ def test_a_wrong_setting_raises_with_its_name() -> None:
     assert broker.process_group is None
 
 
-@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka")
 def test_the_broker_goes_when_python_is_killed(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys; from statestore.testing.kafka_broker import KafkaBroker\n"

@@ -1,25 +1,18 @@
-"""An application whose changelogs the commands are tried on, and how they refuse."""
+"""An application whose changelogs the commands are tried on, the command line, and states to try it on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from changelog_application import Application, Refused
+from rescaling import KEYS, States, every_kind
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.testing.kafka_broker import KafkaBroker
+from tool_runs import Tools
 from upgrade_tools.cli.exit_codes import ExitCode
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    # Both its tasks that delete what is old would, in seconds, delete records with timestamps such as those here.
-    settings = {"log.initial.task.delay.ms": "3600000", "log.cleaner.backoff.ms": "3600000"}
-    with KafkaBroker(settings=settings) as broker:
-        yield broker
 
 
 @pytest.fixture
@@ -38,3 +31,25 @@ def refused(application: Application, capsys: pytest.CaptureFixture[str]) -> Ref
         return said
 
     return check
+
+
+@pytest.fixture
+def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
+    return Tools(capsys)
+
+
+@pytest.fixture
+def states(tmp_path: Path) -> States:
+    """A state of three shards with stores of every kind; what is committed of it is in home/pointers."""
+    made = States(tmp_path, every_kind(), 3)
+    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
+    made.write_pointers()
+    return made
+
+
+@pytest.fixture
+def rated_states(states: States) -> States:
+    """A state whose global store holds something, too."""
+    states.put_globally("rate", "1")
+    states.write_pointers()
+    return states

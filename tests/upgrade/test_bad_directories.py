@@ -23,11 +23,6 @@ TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 
 
 @pytest.fixture
-def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
-    return Tools(capsys)
-
-
-@pytest.fixture
 def task(tmp_path: Path) -> Path:
     return load_fixture("headers-kv").unpack(tmp_path / "source")
 

@@ -22,8 +22,6 @@ from tool_runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
 
-pytestmark = pytest.mark.kafka
-
 DELETE = {"cleanup.policy": "delete", "retention.ms": "-1"}
 WINDOW = "s:window:window-size-ms=10000,retention-ms=120000"
 

@@ -25,8 +25,6 @@ from upgrade_tools.changelogs.restoring import restore_task_directory
 from upgrade_tools.changelogs.topic_setup import existing_topic
 from upgrade_tools.cli.exit_codes import ExitCode
 
-pytestmark = pytest.mark.kafka
-
 FOR_EVER = {**WINDOWED, "retention.ms": "-1"}
 VERSIONED = {**COMPACT, "min.compaction.lag.ms": str(2**62)}
 HALF_A_CENTURY_MS = 50 * 365 * 24 * 3_600_000

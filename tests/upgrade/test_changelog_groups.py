@@ -19,13 +19,11 @@ from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.errors import ApplicationRunningError
 
-pytestmark = pytest.mark.kafka
-
 WAIT_S = 120
 WINDOW = "s:window:window-size-ms=10000,retention-ms=120000"
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_an_application_of_the_streams_protocol_is_seen_before_it_has_committed_anything(
     application: Application, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,7 +81,7 @@ def test_versions_are_restored_as_they_were_put(tmp_path: Path) -> None:
     assert families_of(dump_task_directory(tmp_path / "0_0")) == families_of(golden.raw)
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_opens_what_was_restored(tmp_path: Path) -> None:
     requests = []
     for name in RESTORED:

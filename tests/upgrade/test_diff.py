@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_streams_golden import load_fixture
-from rescaling import KEYS, States, every_kind
+from rescaling import KEYS, States
 from shards import Shard, stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.store_types import StoreType
@@ -26,11 +26,6 @@ from upgrade_tools.states.state import durable_spec
 
 FAMILY = "keyValueWithTimestampAndHeaders"
 HEADERS = encode_headers([("tenant", b"eu")])
-
-
-@pytest.fixture
-def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
-    return Tools(capsys)
 
 
 def rewrite(task: Path, entries: Mapping[bytes, bytes | None]) -> None:
@@ -148,19 +143,10 @@ def test_entries_in_other_segments_and_shards_are_matched_by_their_keys(tmp_path
     ]
 
 
-@pytest.fixture
-def states(tmp_path: Path) -> States:
-    made = States(tmp_path, every_kind(), 3)
-    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
-    made.put_globally("rate", "1")
-    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
-    return made
-
-
-def test_states_with_other_numbers_of_shards_can_be_equal(states: States, tools: Tools) -> None:
-    home = states.home
-    states.rescaled(5)
-    rescaled = states.opened()
+def test_states_with_other_numbers_of_shards_can_be_equal(rated_states: States, tools: Tools) -> None:
+    home = rated_states.home
+    rated_states.rescaled(5)
+    rescaled = rated_states.opened()
     made = [initial_pointer(rescaled.location, rescaled.metadata.state_id, shard) for shard in range(5)]
     (home / "made").write_text("".join(f"{pointer.to_json()}\n" for pointer in made))
     arguments = [home / "old", home / "new", "--pointers", home / "pointers", "--other-pointers", home / "made"]

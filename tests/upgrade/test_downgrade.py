@@ -10,7 +10,7 @@ import pytest
 from java_reader import ReadRequest, read_with_kafka_streams
 from kafka_streams_golden import load_fixture
 from migrations import documents_of, said_of, to_newest, tree
-from rescaling import KEYS, States, every_kind
+from rescaling import States
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StoreFormatError
@@ -61,7 +61,7 @@ def downgraded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-@pytest.mark.java
+@pytest.mark.usefixtures("java")
 def test_kafka_streams_opens_them_as_stores_of_the_older_format(downgraded: dict[str, Path]) -> None:
     readable = {
         name: kind for name, kind in OLDER.items() if kind is not StoreType.TS_WINDOW_DUP
@@ -86,14 +86,6 @@ def test_what_was_downgraded_is_upgraded_again(downgraded: dict[str, Path], tmp_
     migrate(request)
     entries = documents_of(tmp_path / "0_0", StateOptions(kind=StoreType.HEADERS_KV))
     assert entries == [{**entry, "headers": []} for entry in load_fixture("headers-kv").logical["entries"]]
-
-
-@pytest.fixture
-def states(tmp_path: Path) -> States:
-    made = States(tmp_path, every_kind(), 3)
-    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
-    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
-    return made
 
 
 def test_a_store_of_a_location_loses_its_headers_in_a_new_one(

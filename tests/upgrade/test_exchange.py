@@ -59,14 +59,6 @@ def writes_of(state: State) -> list[tuple[int, str, LogicalWrite]]:
     return found
 
 
-@pytest.fixture
-def states(tmp_path: Path) -> States:
-    made = States(tmp_path, every_kind(), 3)
-    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
-    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
-    return made
-
-
 def exported(states: States, name: str, *more: str) -> Path:
     """Export the state into a file of its home."""
     file = states.home / name

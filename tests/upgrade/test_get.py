@@ -6,7 +6,7 @@ import pytest
 
 from golden_state import BUILDERS
 from kafka_streams_golden import load_fixture
-from rescaling import KEYS, States, every_kind
+from rescaling import KEYS, States
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
 from statestore.format.due_key import EXPIRY_SUFFIX
 from statestore.recovery import shard_batch
@@ -20,11 +20,6 @@ NAMES = [
     "headers-session-from-plain",
     "old-versioned",
 ]
-
-
-@pytest.fixture
-def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
-    return Tools(capsys)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,17 +52,8 @@ def test_a_value_is_read_without_a_scan(tmp_path: Path, tools: Tools, monkeypatc
     assert "keyValueWithTimestampAndHeaders" not in scanned
 
 
-@pytest.fixture
-def states(tmp_path: Path) -> States:
-    made = States(tmp_path, every_kind(), 3)
-    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
-    made.put_globally("rate", "1")
-    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
-    return made
-
-
 def test_of_a_location_the_shard_of_the_key_is_restored_and_no_other(
-    states: States, tools: Tools, monkeypatch: pytest.MonkeyPatch
+    rated_states: States, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     restored: list[int] = []
     opened = shard_batch.ShardedState.open
@@ -77,11 +63,11 @@ def test_of_a_location_the_shard_of_the_key_is_restored_and_no_other(
         return opened(state, pointer)
 
     monkeypatch.setattr(shard_batch.ShardedState, "open", noted)
-    location = [states.home / "old", "--pointers", states.home / "pointers"]
+    location = [rated_states.home / "old", "--pointers", rated_states.home / "pointers"]
     for builder in BUILDERS:
         restored.clear()
         ended = tools("get", "--json", "--store", builder.name, *location, KEYS[7])
-        assert (ended.code, set(restored)) == (0, {states.shard_of(KEYS[7])}), builder.name
+        assert (ended.code, set(restored)) == (0, {rated_states.shard_of(KEYS[7])}), builder.name
         (key,) = {entry["key"] for entry in ended.document["entries"]}
         assert key == KEYS[7].encode().hex()
     restored.clear()
@@ -96,8 +82,8 @@ def test_of_a_location_the_shard_of_the_key_is_restored_and_no_other(
     assert "--all-parts" not in everywhere.err
 
 
-def test_versions_windows_and_sessions_are_lines(states: States, tools: Tools) -> None:
-    location = [states.home / "old", "--pointers", states.home / "pointers"]
+def test_versions_windows_and_sessions_are_lines(rated_states: States, tools: Tools) -> None:
+    location = [rated_states.home / "old", "--pointers", rated_states.home / "pointers"]
 
     def get(store: str) -> list[str]:
         return tools("get", "--store", store, *location, KEYS[0]).lines
@@ -111,8 +97,8 @@ def test_versions_windows_and_sessions_are_lines(states: States, tools: Tools) -
     assert get("versions") == ["key-0  valid [50, 53)  -> from 50", "key-0  valid [58, now)  -> again"]
 
 
-def test_a_key_that_the_library_made_is_found_where_its_record_s_key_is(states: States, tools: Tools) -> None:
-    location = [states.home / "old", "--pointers", states.home / "pointers"]
+def test_a_key_that_the_library_made_is_found_where_its_record_s_key_is(rated_states: States, tools: Tools) -> None:
+    location = [rated_states.home / "old", "--pointers", rated_states.home / "pointers"]
     expiry = f"expiring{EXPIRY_SUFFIX}"
     entries = tools("scan", "--json", "--store", expiry, *location).document["entries"]
     assert len(entries) == 2 * len(KEYS), "each key, and when it expires"

@@ -37,11 +37,6 @@ NOT_TOLD = {
 }
 
 
-@pytest.fixture
-def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
-    return Tools(capsys)
-
-
 def raw_counts(raw: list[dict[str, Any]]) -> dict[str, int]:
     """How many entries a golden directory has in each column family with data."""
     counts: dict[str, int] = {}
@@ -173,7 +168,7 @@ def test_a_location_says_what_is_committed_and_what_can_be_restored(shard: Shard
 def test_all_kinds_of_a_location_are_told_apart(tmp_path: Path, tools: Tools) -> None:
     states = States(tmp_path, every_kind(), 2)
     states.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
-    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in states.pointers.values()))
+    states.write_pointers()
     document = tools("inspect", "--json", "--all", tmp_path / "old", "--pointers", tmp_path / "pointers").document
     kinds = {store["name"]: store["kinds"] for store in document["stores"]}
     assert kinds["windows"] == ["headers-window-dup"]

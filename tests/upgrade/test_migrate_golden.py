@@ -71,7 +71,7 @@ def migrated_in_place(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 
 @pytest.fixture(scope="module")
 def read_by_kafka_streams(
-    all_migrated: dict[str, Migrated], migrated_in_place: dict[str, Path]
+    java: str, all_migrated: dict[str, Migrated], migrated_in_place: dict[str, Path]
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """What Kafka Streams finds in each of the task directories that were made, by golden directory."""
     tasks = [
@@ -87,7 +87,6 @@ def read_by_kafka_streams(
     return found
 
 
-@pytest.mark.java
 @pytest.mark.parametrize("name", FIXTURES)
 def test_kafka_streams_goes_on_with_it(
     name: str, all_migrated: dict[str, Migrated], read_by_kafka_streams: dict[str, dict[str, dict[str, Any]]]
@@ -98,7 +97,6 @@ def test_kafka_streams_goes_on_with_it(
         assert read_by_kafka_streams[name][how] == expected, how
 
 
-@pytest.mark.java
 @pytest.mark.parametrize("name", FIXTURES)
 def test_kafka_streams_finds_the_same_after_a_round_trip(
     name: str, all_migrated: dict[str, Migrated], read_by_kafka_streams: dict[str, dict[str, dict[str, Any]]]

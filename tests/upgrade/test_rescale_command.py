@@ -14,14 +14,6 @@ from tool_runs import document_in
 from upgrade_tools.cli import main
 
 
-@pytest.fixture
-def states(tmp_path: Path) -> States:
-    made = States(tmp_path, every_kind(), 3)
-    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
-    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
-    return made
-
-
 def command(states: States, *more: str, shards: str = "5") -> list[str]:
     home = states.home
     return [

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from kafka_streams_golden import FIXTURES, load_fixture
-from rescaling import KEYS, States, every_kind
+from rescaling import States
 from shards import TOTALS, Shard, stored
 from statestore import Headers, ValueTimestampHeaders
 from statestore.format.header_bytes import encode_headers, parse_count
@@ -20,11 +20,6 @@ from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_
 from tool_runs import Tools, document_in, everything_below, kind_options
 
 Entry = dict[str, Any]
-
-
-@pytest.fixture
-def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
-    return Tools(capsys)
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -208,18 +203,9 @@ def test_headers_that_nobody_looks_at_are_not_parsed(copy: Path, tools: Tools) -
     assert parse_count() > before + 1
 
 
-@pytest.fixture
-def states(tmp_path: Path) -> States:
-    made = States(tmp_path, every_kind(), 3)
-    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
-    made.put_globally("rate", "1")
-    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
-    return made
-
-
-def test_every_store_of_a_location_scans_as_it_reads(states: States, tools: Tools) -> None:
-    location = [states.home / "old", "--pointers", states.home / "pointers"]
-    contents = states.contents()
+def test_every_store_of_a_location_scans_as_it_reads(rated_states: States, tools: Tools) -> None:
+    location = [rated_states.home / "old", "--pointers", rated_states.home / "pointers"]
+    contents = rated_states.contents()
     for name in ("headed", "windows", "sessions", "headed-versions"):
         found = tools("scan", "--json", "--store", name, *location).document
         versions = [version for entry in found["entries"] for version in entry.get("versions", [entry])]
@@ -230,7 +216,7 @@ def test_every_store_of_a_location_scans_as_it_reads(states: States, tools: Tool
     assert sorted(entry["key"] for entry in one["entries"]) == sorted(e.key.hex() for e in contents[1]["plain"])
     limited = tools("scan", "--store", "plain", "--limit", "30", *location)
     assert len(limited.lines) == 30
-    without = tools("scan", "--store", "plain", states.home / "old")
+    without = tools("scan", "--store", "plain", rated_states.home / "old")
     assert without.code == 2
     assert "--checkpoint" in without.err
     several = tools("scan", *location)
@@ -238,10 +224,10 @@ def test_every_store_of_a_location_scans_as_it_reads(states: States, tools: Tool
     assert "--store" in several.err
 
 
-def test_a_copy_of_an_older_release_does_not_name_its_stores(states: States, tools: Tools) -> None:
-    copy = states.home / "local/old/state-old/shard-0000/copy-0"
+def test_a_copy_of_an_older_release_does_not_name_its_stores(rated_states: States, tools: Tools) -> None:
+    copy = rated_states.home / "local/old/state-old/shard-0000/copy-0"
     for _ in range(2):  # what a batch has put is in the copy once the next one has begun
-        states.run(0, lambda stores: stores["windows"].put("k", ValueTimestampHeaders("v", 140, Headers()), 140))
+        rated_states.run(0, lambda stores: stores["windows"].put("k", ValueTimestampHeaders("v", 140, Headers()), 140))
     since = ["scan", "--json", "--store", "windows", "--time-from", "60", copy]
     expected = tools(*since).document
     assert 0 < len(expected["entries"]) < len(tools(*since[:4], copy).document["entries"])
@@ -269,8 +255,8 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
         assert (scan.wait(60), said) == (1, "")
 
 
-def test_the_document_is_one_however_many_parts_there_are(states: States, tools: Tools) -> None:
-    location = [states.home / "old", "--pointers", states.home / "pointers"]
+def test_the_document_is_one_however_many_parts_there_are(rated_states: States, tools: Tools) -> None:
+    location = [rated_states.home / "old", "--pointers", rated_states.home / "pointers"]
     document = document_in(tools("scan", "--json", "--store", "rates", *location).out)
     assert document == {"kind": "kv", "store": "rates", "entries": document["entries"]}
     assert {entry["key"] for entry in document["entries"]} == {b"rate".hex()}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_streams_golden import FIXTURES, load_fixture
-from rescaling import KEYS, States, every_kind
+from rescaling import KEYS, States
 from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.segments import segment_prefix
@@ -22,11 +22,6 @@ from tool_runs import Tools, everything_below, kind_options
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 HEADERS_FAMILY = "keyValueWithTimestampAndHeaders"
-
-
-@pytest.fixture
-def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
-    return Tools(capsys)
 
 
 def put(database: Path, entries: Mapping[str, Mapping[bytes, bytes]]) -> None:
@@ -183,14 +178,6 @@ def test_a_table_that_is_gone_is_named_and_the_other_parts_are_checked(
     (problem,) = ended.document["problems"]
     assert "No such file" in problem
     assert sum(ended.document["stores"][0]["entries"].values()) == 7
-
-
-@pytest.fixture
-def states(tmp_path: Path) -> States:
-    made = States(tmp_path, every_kind(), 2)
-    made.put_everywhere({key: 50 + number for number, key in enumerate(KEYS)})
-    (tmp_path / "pointers").write_text("".join(f"{pointer.to_json()}\n" for pointer in made.pointers.values()))
-    return made
 
 
 def test_a_location_s_entries_are_checked_if_it_is_known_what_is_committed(states: States, tools: Tools) -> None:

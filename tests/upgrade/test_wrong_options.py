@@ -17,9 +17,9 @@ RESTORE = ("changelog", "restore", "b", "new", "--application-id", "a", "--store
 
 
 @pytest.fixture
-def tools(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+def tools(tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     monkeypatch.chdir(tmp_path)
-    return Tools(capsys)
+    return tools
 
 
 def refused(tools: Tools, arguments: Sequence[str], said: str, home: Path) -> bool:

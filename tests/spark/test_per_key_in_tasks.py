@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from customer_totals import customer_totals_topology
 from per_key_processors import Doing, headers, record, run, topology_of, values
 from statestore import ExpiredTimer, Headers, KeyContext, Processor, Record, Serdes, StatefulProcessorHandle
 from statestore.errors import InputError, OutputFrameError, ProcessorError, StateHandleError
 from statestore.format.header_bytes import encode_headers
 from statestore.operators import per_key
 from statestore.spark import HeaderStatefulProcessor
+from statestore.testing import TopologyTestDriver
 from task_batches import TaskBatches
 
 
@@ -381,3 +383,17 @@ def test_a_topology_says_what_its_operator_needs_and_what_its_keys_are_made_of()
     assert needed in topology.describe().to_mermaid()
     made_of = {"total": "value", "seen": "list", "per-key-timers": "timers"}
     assert topology.processors["per-key"].entry_keys == made_of, "of one that was given up it is not known"
+
+
+def test_each_record_is_a_batch_in_a_test_driver() -> None:
+    with TopologyTestDriver(customer_totals_topology()) as driver:
+        orders = driver.create_input_topic("orders", key_serde=Serdes.string(), value_serde=Serdes.json())
+        totals = driver.create_output_topic("customer-totals", key_serde=Serdes.string(), value_serde=Serdes.json())
+        for number, amount in enumerate([3, 4, 5, 1]):
+            orders.pipe_input("ada", {"amount": amount}, timestamp_ms=number, headers=Headers([("n", b"%d" % number)]))
+        last = totals.read_records_to_list()[-1]
+        assert last.value == {"total": 13, "largest": [3, 4, 5], "items": {"item 0": 1, "item 1": 2, "item 2": 1}}
+        assert (last.key, last.timestamp_ms, last.headers) == ("ada", 3, Headers([("n", b"3")]))
+        held = driver.get_timestamped_key_value_store_with_headers("total")
+        assert held is not None
+        assert [(key, entry.value) for key, entry in held.all()] == [(b"ada", 13)]

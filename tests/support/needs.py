@@ -1,0 +1,96 @@
+"""What a test needs beside Python, marked from the fixtures that it asks for and the folder that it is in.
+
+A test that starts Java without saying so fails, wherever it runs: else what is marked would not be all. With --fast,
+nothing runs that needs Spark, Java or Kafka, or that is slow, and pyspark can't be imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from statestore.errors import HarnessError
+
+SPARK_FOLDER = Path(__file__).parents[1] / "spark"
+MARKS_OF_FIXTURES = {
+    "spark": ("spark", "java"),
+    "broker": ("java", "kafka"),
+    "kafka": ("java", "kafka"),
+    "java": ("java",),
+}
+LEFT_OUT = ("spark", "java", "kafka", "slow")
+"""The marks of tests that --fast leaves out."""
+JAVA_PROGRAMS = {"java", "spark-submit"}
+
+
+class UnmarkedNeedError(HarnessError):
+    """A test does what it is not marked for."""
+
+    def __init__(self, act: str, mark: str) -> None:
+        super().__init__(
+            f"this test is to {act}, and is not marked {mark}: it asks for none of the fixtures that mark it, see "
+            f"{Path(__file__).name}"
+        )
+        self.act = act
+        self.mark = mark
+
+
+class Guard:
+    """Refuses what the running test is not marked for. Python can't remove an audit hook: it is there to the end."""
+
+    def __init__(self, *, refuses_pyspark: bool) -> None:
+        self._refuses_pyspark = refuses_pyspark
+        self._may_start_java = True
+        sys.addaudithook(self._refuse)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._may_start_java = item.get_closest_marker("java") is not None
+        try:
+            return (yield)
+        finally:
+            self._may_start_java = True
+
+    def _refuse(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event == "subprocess.Popen" and not self._may_start_java and is_java(str(arguments[0])):
+            raise UnmarkedNeedError(f"start {arguments[0]}", "java")
+        if event == "import" and self._refuses_pyspark and str(arguments[0]).partition(".")[0] == "pyspark":
+            raise UnmarkedNeedError(f"import {arguments[0]}", "spark")
+
+
+def is_java(program: str) -> bool:
+    """Return whether it is Java itself, or a script of Spark's that starts it; a test's own stand-in is a script."""
+    path = Path(program)
+    if path.name not in JAVA_PROGRAMS:
+        return False
+    return path.name != "java" or not path.exists() or path.read_bytes()[:2] != b"#!"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out what needs Spark, Java or Kafka, or is slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Guard(refuses_pyspark=config.getoption("--fast")))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    # Not only deselected: to collect them imports pyspark.
+    return True if config.getoption("--fast") and collection_path == SPARK_FOLDER else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        needs = {"spark": ("spark", "java")} if SPARK_FOLDER in item.path.parents else {}
+        for name in getattr(item, "fixturenames", ()):
+            needs[name] = MARKS_OF_FIXTURES.get(name, ())
+        for mark in dict.fromkeys(mark for marks in needs.values() for mark in marks):
+            item.add_marker(mark)
+    if config.getoption("--fast"):
+        left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in LEFT_OUT)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
