@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from needs import SLOW
+from needs import TESTS as FOLDER
+
 TESTS = """
 import importlib, subprocess, pytest
 
@@ -74,3 +77,7 @@ def test_who_needs_what_it_does_not_ask_for_fails(
     assert {name for name, outcome in found.items() if outcome == "FAILED"} == failed
     every = {line.split("(")[0].removeprefix("def ") for line in TESTS.splitlines() if line.startswith("def test_")}
     assert every - set(found) == left_out
+
+
+def test_what_is_named_as_slow_is_there() -> None:
+    assert [name for name in SLOW if not (FOLDER / name).exists()] == []

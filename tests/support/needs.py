@@ -14,7 +14,28 @@ import pytest
 
 from statestore.errors import HarnessError
 
-SPARK_FOLDER = Path(__file__).parents[1] / "spark"
+TESTS = Path(__file__).parents[1]
+SPARK_FOLDER = TESTS / "spark"
+SLOW = (
+    "docs/test_documentation_code.py",
+    "model",
+    "recovery/test_first_starts.py",
+    "recovery/test_forks.py",
+    "recovery/test_golden_state.py",
+    "recovery/test_histories.py",
+    "recovery/test_kills_and_failed_calls.py",
+    "recovery/test_location_gcs.py",
+    "recovery/test_location_s3.py",
+    "recovery/test_replay_after_kill.py",
+    "recovery/test_rescale.py",
+    "recovery/test_rescale_golden.py",
+    "simulation",
+    "stores/test_expiring.py",
+    "testing/test_faults_runner.py",
+    "testing/test_pytest_plugin.py",
+    "upgrade",
+)
+"""Folders and files that take seconds of processor time, as `make durations` shows it: processes, servers, models."""
 MARKS_OF_FIXTURES = {
     "spark": ("spark", "java"),
     "broker": ("java", "kafka"),
@@ -85,9 +106,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        needs = {"spark": ("spark", "java")} if SPARK_FOLDER in item.path.parents else {}
+        needs: dict[str, tuple[str, ...]] = {"spark": ("spark", "java")} if SPARK_FOLDER in item.path.parents else {}
         for name in getattr(item, "fixturenames", ()):
             needs[name] = MARKS_OF_FIXTURES.get(name, ())
+        if any(slow in (item.path, *item.path.parents) for slow in (TESTS / name for name in SLOW)):
+            item.add_marker("slow")
         for mark in dict.fromkeys(mark for marks in needs.values() for mark in marks):
             item.add_marker(mark)
     if config.getoption("--fast"):
