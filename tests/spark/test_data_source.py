@@ -29,6 +29,7 @@ from statestore.spark import (
 
 ORDERS = seeded_orders(150)
 BATCHES = [ORDERS[start : start + 50] for start in range(0, 150, 50)]
+APPLY = "apply_in_pandas_with_state"  # starts faster
 
 
 class Ran:
@@ -48,19 +49,19 @@ class Ran:
         return read_store(self.spark, store, checkpoint_location=self.checkpoint, state_location=self.location)
 
 
-def run(spark: SparkSession, home: Path, batches: list[int], shards: int = SHARDS, **options: object) -> Ran:
+def run(spark: SparkSession, home: Path, batches: list[int], shards: int = SHARDS, via: str = APPLY) -> Ran:
     (home / "input").mkdir(parents=True)
-    query = OrderQuery(spark, home, "transform_with_state")
+    query = OrderQuery(spark, home, via)
     for batch in batches:
         query.add(BATCHES[batch])
-    query.run(every_kind_topology(), shards=shards, **options)
+    query.run(every_kind_topology(), shards=shards)
     register_data_source(spark)
     return Ran(query)
 
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return run(spark, tmp_path_factory.mktemp("ran"), [0, 1, 2])
+    return run(spark, tmp_path_factory.mktemp("ran"), [0, 1, 2], via="transform_with_state")
 
 
 @pytest.mark.parametrize("store", ["versions", "windows"])

@@ -147,6 +147,7 @@ def content(query: OrderQuery, store: str) -> Content:
     return found
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 @pytest.mark.slow
 def test_every_kind_of_store_holds_what_it_should(order_query: OrderQuery) -> None:
     for number, batch in enumerate(BATCHES):
@@ -226,6 +227,7 @@ def test_one_restart_upgrades_a_store_to_headers(order_query: OrderQuery, lost: 
     assert content(order_query, "totals") == wanted
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_store_that_is_not_logged_is_refused(order_query: OrderQuery) -> None:
     made = totals_topology(with_headers=True)
     made.store_builders["totals"] = made.store_builders["totals"].with_logging_disabled()

@@ -1,6 +1,6 @@
-"""Exactly once, first proof: attempts that fail at the worst moments change nothing, under both drivers.
+"""Exactly once, first proof: attempts that fail at the worst moments change nothing.
 
-Which checkpoint a query is started from is judged by the same code under both, and tried under one.
+Each driver has a task that is done again and a query that is started again; all else is judged by the same code.
 
 Each fault strikes a given number of times, counted in files, because it strikes in processes that die of it. The
 session retries a failed task once; a fault that strikes twice fails the query, which is then started again.
@@ -111,48 +111,51 @@ def late(spark: SparkSession, tmp_path: Path, via: str) -> OrderQueryThatFailsLa
     return OrderQueryThatFailsLate(spark, tmp_path, via)
 
 
+@pytest.mark.parametrize("via", ["transform_with_state"])
 def test_a_retried_task_after_its_delta_was_written(late: OrderQueryThatFailsLate) -> None:
-    for batch in BATCHES:
+    for batch in BATCHES[:3]:
         late.add(batch)
     late.run_failing(times=1)
     assert orphans(late) > 0, "the fault did not strike after a delta"
-    assert late.totals() == expected_totals(ORDERS)
+    assert late.totals() == expected_totals(ORDERS[:90])
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_restarted_query_after_deltas_were_written(late: OrderQueryThatFailsLate) -> None:
     for batch in BATCHES[:2]:
         late.add(batch)
     late.run()
-    for batch in BATCHES[2:]:
-        late.add(batch)
+    late.add(BATCHES[2])
     with pytest.raises(StreamingQueryException, match="failed after the delta was written"):
         late.run_failing(times=1000)
     assert orphans(late) > 0
     assert late.totals() == expected_totals(ORDERS[:60]), "the failed batch must not show"
     late.run()
-    assert late.totals() == expected_totals(ORDERS)
+    assert late.totals() == expected_totals(ORDERS[:90])
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_worker_killed_in_mid_batch_and_retried(order_query: OrderQuery) -> None:
-    for batch in BATCHES:
+    for batch in BATCHES[:3]:
         order_query.add(batch)
     order_query.run(killing_topology(order_query.home / "strikes", times=1))
     assert len(list((order_query.home / "strikes").iterdir())) == 1
-    assert order_query.totals() == expected_totals(ORDERS)
+    assert order_query.totals() == expected_totals(ORDERS[:90])
 
 
+@pytest.mark.parametrize("via", ["transform_with_state"])
 def test_a_worker_killed_until_the_query_fails_and_is_restarted(order_query: OrderQuery) -> None:
     order_query.add(BATCHES[0])
     order_query.run()
-    for batch in BATCHES[1:]:
+    for batch in BATCHES[1:3]:
         order_query.add(batch)
     with pytest.raises(StreamingQueryException):
         order_query.run(killing_topology(order_query.home / "strikes", times=1000))
     order_query.run()
-    assert order_query.totals() == expected_totals(ORDERS)
+    assert order_query.totals() == expected_totals(ORDERS[:90])
 
 
-@pytest.mark.parametrize("via", ["transform_with_state"])
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_restart_from_an_older_checkpoint(order_query: OrderQuery) -> None:
     home = order_query.home
     for batch in BATCHES[:2]:

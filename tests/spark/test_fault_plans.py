@@ -12,7 +12,7 @@ import pytest
 from documentation import ROOT
 from statestore.testing.faults import Effect, FaultPlan, Point
 
-FIRST_SEED, PLANS = 299, 10
+FIRST_SEED, PLANS = 908, 7
 
 
 @pytest.mark.slow

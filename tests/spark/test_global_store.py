@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from pyspark.sql import functions as f
 
 from orders import START_MS, Order
@@ -60,6 +61,7 @@ def rate(amount: int, offset: int) -> Order:
     return Order("everyone", amount, 0, offset, START_MS, [("rate", b"%d" % amount)])
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_every_shard_sees_the_whole_topic_before_its_records(order_query: OrderQuery) -> None:
     for batch in (orders(0), [*orders(10), rate(3, 0), rate(5, 1)], orders(20)):
         order_query.add(batch)

@@ -70,6 +70,7 @@ def by_key(results: Results) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_moved_processor_puts_out_what_it_did_and_headers_too(
     order_query: OrderQuery, results_of_spark: Results
 ) -> None:
@@ -128,6 +129,7 @@ class Reminding(HeaderStatefulProcessor):
         yield pd.DataFrame({"value": [["fired", expired_timer.expiry_time_ms - START_MS, list(self.amounts.get())]]})
 
 
+@pytest.mark.parametrize("via", ["transform_with_state"])
 def test_timers_and_expiry_go_on_after_a_restart(order_query: OrderQuery, tmp_path: Path) -> None:
     topology = per_key_topology(
         Reminding,
@@ -173,6 +175,7 @@ class Late(HeaderStatefulProcessor):
         self.seen.clear()
 
 
+@pytest.mark.parametrize("via", ["transform_with_state"])
 @pytest.mark.slow
 def test_timers_by_the_wall_clock_fire_once_without_more_records(order_query: OrderQuery) -> None:
     topology = per_key_topology(

@@ -81,6 +81,7 @@ def told(row: Any) -> tuple[int, ...]:
     return tuple(Serdes.json().deserialize(bytes(row.value)))
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_stream_time_goes_on_across_batches_and_restarts(order_query: OrderQuery) -> None:
     times_s = [0, 4, 11, 12, 35, 36, 41]
     for time_s in times_s:
@@ -179,6 +180,7 @@ def test_the_wall_clock_ticks_without_data_in_every_shard_and_after_a_restart(or
     assert records == 2
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_the_wall_clock_can_not_be_added_to_a_query_that_began_without(order_query: OrderQuery) -> None:
     order_query.add(orders(0))
     order_query.run(topology(StreamTicking), shards=1)

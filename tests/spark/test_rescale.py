@@ -22,12 +22,10 @@ ORDERS = seeded_orders(160)
 MORE_SHARDS = 5
 
 
-@pytest.fixture(scope="module", params=["transform_with_state", "apply_in_pandas_with_state"])
-def stopped_for_all(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> OrderQuery:
+@pytest.fixture(scope="module")
+def stopped_for_all(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> OrderQuery:
     """A query of three shards that has processed half of the orders."""
-    query = OrderQuery(spark, tmp_path_factory.mktemp("stopped"), request.param)
+    query = OrderQuery(spark, tmp_path_factory.mktemp("stopped"), "apply_in_pandas_with_state")
     query.add(ORDERS[:40])
     query.add(ORDERS[40:80])
     query.run()

@@ -25,7 +25,7 @@ LEGACY = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)
 
 @pytest.fixture
 def query(spark: SparkSession, tmp_path: Path) -> OrderQuery:
-    return OrderQuery(spark, tmp_path / "new", "transform_with_state")
+    return OrderQuery(spark, tmp_path / "new", "apply_in_pandas_with_state")
 
 
 def write_application(home: Path, orders: list[Order]) -> None:
@@ -59,7 +59,7 @@ def test_a_query_goes_on_from_a_kafka_streams_directory(query: OrderQuery, tmp_p
 def test_a_query_goes_on_from_an_earlier_batch(
     query: OrderQuery, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = OrderQuery(spark, tmp_path / "old", "transform_with_state")
+    first = OrderQuery(spark, tmp_path / "old", "apply_in_pandas_with_state")
     for begin in (0, 40, 80):
         first.add(ORDERS[begin : begin + 40])
     first.run()
@@ -79,7 +79,7 @@ def test_a_query_goes_on_from_an_earlier_batch(
 
 
 def test_a_query_goes_on_from_an_exported_file(query: OrderQuery, spark: SparkSession, tmp_path: Path) -> None:
-    first = OrderQuery(spark, tmp_path / "old", "transform_with_state")
+    first = OrderQuery(spark, tmp_path / "old", "apply_in_pandas_with_state")
     first.add(ORDERS[:60])
     first.run()
     file, old = str(tmp_path / "totals.parquet"), str(tmp_path / "old")

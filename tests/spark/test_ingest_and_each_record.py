@@ -24,6 +24,7 @@ def from_eu_with_a_hop(record: BytesRecord) -> BytesRecord | None:
     return record if tenant is not None and tenant.value == b"eu" else None
 
 
+@pytest.mark.parametrize("via", ["transform_with_state"])
 def test_the_ingest_hook_sees_every_record_before_the_topology(order_query: OrderQuery) -> None:
     order_query.add(ORDERS)
     order_query.run(on_ingest=from_eu_with_a_hop)
@@ -41,6 +42,7 @@ def run(writer: object, home: Path) -> None:
     query.awaitTermination()
 
 
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_callback_gets_each_record_of_the_source_and_of_the_result(
     spark: SparkSession, tmp_path: Path, via: str
 ) -> None:
