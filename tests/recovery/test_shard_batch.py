@@ -197,7 +197,7 @@ def test_a_tombstone_carries_the_deleting_record(shard: Shard) -> None:
                 "key": b"a",
                 "value": None,
                 "timestamp": 77,
-                "headers": [{"key": "why", "value": b"deleted"}],
+                "header_bytes": encode_headers([("why", b"deleted")]),
             }
         ]
     assert shard.content(deleted) == {}
