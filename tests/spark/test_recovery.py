@@ -53,7 +53,7 @@ def pointers_of(query: OrderQuery) -> list[CommitPointer]:
     return [CommitPointer.from_json(row.pointer) for row in rows]
 
 
-@pytest.mark.parametrize("via", ["transform_with_state"])
+@pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_query_makes_snapshots_collects_garbage_and_is_restored_from_them(order_query: OrderQuery) -> None:
     heard = order_query.home / "heard"
     heard.mkdir()
