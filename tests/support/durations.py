@@ -39,29 +39,49 @@ class Cost:
         )
 
 
-def cpu_of_tree_s() -> float:
-    """Return the processor time of this process and those below it, also of the ones that have ended, in seconds."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system + sum(_cpu_of_living("self"))
+@dataclass(frozen=True)
+class Process:
+    """The processor time of a living process, and of those that it has started and waited for, in seconds."""
+
+    parent: str
+    own_s: float
+    waited_for_s: float
 
 
-def _cpu_of_living(process: str) -> Iterator[float]:
-    """Yield the processor time of each process below one. Without /proc there is none to see until it has ended."""
+def processes_below(pid: str) -> Iterator[tuple[str, Process]]:
+    """Yield a process and those below it. Without /proc there are none."""
     ticks = os.sysconf("SC_CLK_TCK")
-    for child in _children(process):
-        try:
-            # Behind the name, which may hold anything: state is field 3; user, system and both of ended children 14-17.
-            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        yield sum(int(field) for field in fields[11:15]) / ticks
-        yield from _cpu_of_living(child)
-
-
-def _children(process: str) -> Iterator[str]:
-    for children in Path(f"/proc/{process}/task").glob("*/children"):
+    try:
+        # Behind the name, which may hold anything, field 3 comes first: the parent is 4, times are 14 to 17.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended meanwhile
+        return
+    user, system, user_waited_for, system_waited_for = (int(field) / ticks for field in fields[11:15])
+    yield pid, Process(fields[1], user + system, user_waited_for + system_waited_for)
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # that thread has ended meanwhile; what it started belongs to another now
-            yield from children.read_text().split()
+            for child in children.read_text().split():
+                yield from processes_below(child)
+
+
+def spent_s(before: dict[str, Process], now: dict[str, Process]) -> float:
+    """Return the processor time between two looks at a tree of processes.
+
+    What has ended is in the time that its parent has waited for, if the parent waits, with what was seen of it before.
+    """
+    nothing = Process("", 0.0, 0.0)
+    ended_s: dict[str, float] = defaultdict(float)
+    for pid in before.keys() - now.keys():
+        parent = before[pid].parent
+        while parent in before and parent not in now:
+            parent = before[parent].parent
+        ended_s[parent] += before[pid].own_s + before[pid].waited_for_s
+    total_s = 0.0
+    for pid, process in now.items():
+        earlier = before.get(pid, nothing)
+        total_s += process.own_s - earlier.own_s
+        total_s += max(0.0, process.waited_for_s - earlier.waited_for_s - ended_s[pid])
+    return total_s
 
 
 class Measuring:
@@ -69,7 +89,7 @@ class Measuring:
 
     def __init__(self) -> None:
         self.jvms = 0
-        self._cpu_s = cpu_of_tree_s()
+        self._processes = self._look()
         sys.addaudithook(self._count_jvm)
 
     def _count_jvm(self, event: str, arguments: tuple[object, ...]) -> None:
@@ -77,15 +97,19 @@ class Measuring:
             self.jvms += 1
 
     def pytest_runtest_logstart(self) -> None:
-        self._cpu_s, self.jvms = max(self._cpu_s, cpu_of_tree_s()), 0
+        self._processes, self.jvms = self._look(), 0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Iterator[None]:
         report = yield
-        now_s = max(self._cpu_s, cpu_of_tree_s())  # less if a process could not be seen at this moment
-        report.cpu_s, report.jvms = now_s - self._cpu_s, self.jvms
-        self._cpu_s, self.jvms = now_s, 0
+        now = self._look()
+        report.cpu_s, report.jvms = spent_s(self._processes, now), self.jvms
+        self._processes, self.jvms = now, 0
         return report
+
+    @staticmethod
+    def _look() -> dict[str, Process]:
+        return dict(processes_below(str(os.getpid())))
 
 
 class Recording:
