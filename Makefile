@@ -46,11 +46,11 @@ test-fast: $(INSTALLED) ## run, at each save, what needs neither Spark nor Java 
 	@$(PYTEST) --fast $(ARGS)
 
 durations: $(INSTALLED) ## show what each folder, file and test took in the last make test; ARGS="--count 100"
-	@$(BIN)/python tests/support/durations.py $(ARGS)
+	@$(BIN)/python -m tests.support.durations $(ARGS)
 
 soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from SEED=s on; ARGS="--report file" as well
-	@$(WITH_JAVA) PYTHONPATH=tests/support:docs/examples:. $(BIN)/python -m statestore.testing.soak \
-		--query soak_query:queries --runs $(RUNS) --seed $(SEED) --again "make soak RUNS=1 SEED={seed}" $(ARGS)
+	@$(WITH_JAVA) PYTHONPATH=docs/examples:. $(BIN)/python -m statestore.testing.soak \
+		--query tests.support.soak.query:queries --runs $(RUNS) --seed $(SEED) --again "make soak RUNS=1 SEED={seed}" $(ARGS)
 
 simulate: $(INSTALLED) ## run the protocol under a seeded scheduler, without Spark: RUNS=n plans, from SEED=s on; ARGS as well
 	@$(BIN)/python -m tests.simulation --runs $(RUNS) --seed $(SEED) $(ARGS)

@@ -9,7 +9,7 @@ from hypothesis import settings
 from statestore.testing.jars import broker_jars, java_command
 from statestore.testing.kafka_broker import KafkaBroker
 
-pytest_plugins = ["durations", "needs"]
+pytest_plugins = ["tests.support.durations", "tests.support.needs"]
 
 # A busy machine is no error: no example has a deadline, on any machine.
 settings.register_profile("without deadline", settings.get_profile(settings.get_current_profile_name()), deadline=None)

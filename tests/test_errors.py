@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from documentation import ROOT
 from statestore import errors
+from tests.support.documentation import ROOT
 from upgrade_tools import errors as tool_errors
 
 LIBRARY = ROOT / "statestore"

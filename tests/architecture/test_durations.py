@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from durations import Cost, Process, by, spent_s
+from tests.support.durations import Cost, Process, by, spent_s
 
 BEFORE = {"1": Process("0", 5.0, 1.0), "2": Process("1", 3.0, 0.5), "3": Process("2", 2.0, 0.0)}
 

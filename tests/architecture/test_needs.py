@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from needs import SLOW
-from needs import TESTS as FOLDER
+from tests.support.needs import SLOW
+from tests.support.needs import TESTS as FOLDER
 
 TESTS = """
 import importlib, subprocess, pytest
@@ -49,10 +49,10 @@ def test_a_script_that_stands_in_for_java(tmp_path):
 
 def outcomes(directory: Path, *options: str) -> dict[str, str]:
     (directory / "test_it.py").write_text(TESTS)
-    support = Path(__file__).parents[1] / "support"
-    command = [sys.executable, "-m", "pytest", "-p", "needs", "-p", "no:cacheprovider", "-rA", *options, "test_it.py"]
+    plugin = "tests.support.needs"
+    command = [sys.executable, "-m", "pytest", "-p", plugin, "-p", "no:cacheprovider", "-rA", *options, "test_it.py"]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=directory, env={"PYTHONPATH": f"{support}:{':'.join(sys.path)}"}
+        command, capture_output=True, text=True, cwd=directory, env={"PYTHONPATH": ":".join(sys.path)}
     )
     lines = [line.split(" - ")[0].split() for line in done.stdout.splitlines() if "test_it.py::test_" in line]
     return {line[1].partition("::")[2]: line[0] for line in lines if line[0] in ("PASSED", "FAILED")}

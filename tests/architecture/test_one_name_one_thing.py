@@ -4,7 +4,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
-from documentation import ROOT
+from tests.support.documentation import ROOT
 
 PACKAGES = ("statestore", "upgrade_tools")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_streams_golden import FIXTURES, dump_task_directory, facts, load_fixture
+from tests.support.golden.kafka_streams import FIXTURES, dump_task_directory, facts, load_fixture
 
 
 def test_all_fixtures_are_there() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from java_reader import JavaCompilerMissingError, JavaReaderError, ReadRequest, read_with_kafka_streams
-from kafka_streams_golden import FIXTURES, facts, load_fixture
 from statestore.testing.jars import java_command
+from tests.support.golden.kafka_streams import FIXTURES, facts, load_fixture
+from tests.support.java.reader import JavaCompilerMissingError, JavaReaderError, ReadRequest, read_with_kafka_streams
 
 PARAMETERS = ("applicationId", "retentionMs", "windowSizeMs", "segmentIntervalMs", "historyRetentionMs")
 OPENED = re.compile(r"directory (?P<name>\S+) opened as (?P<kind>\S+)$")

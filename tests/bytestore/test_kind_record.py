@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafka_streams_golden import load_fixture
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StoreError, StoreFormatError
-from task_directories import APPLICATION, families, spec_of, tree
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.golden.task_directories import APPLICATION, families, spec_of, tree
 
 
 def opened(task: Path, spec: StoreSpec) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_streams_golden import FIXTURES, load_fixture
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.errors import StoreFormatError
-from task_directories import APPLICATION, families, logical_entries, spec_of, tree
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
+from tests.support.golden.task_directories import APPLICATION, families, logical_entries, spec_of, tree
 
 HALF_UPGRADED = [name for name in FIXTURES if "-from-" in name]
 

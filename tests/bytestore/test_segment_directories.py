@@ -18,7 +18,7 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.protocol import Pair
 from statestore.errors import StoreClosedError, StoreError
-from task_directories import APPLICATION, SEGMENT_MS, families, spec_of
+from tests.support.golden.task_directories import APPLICATION, SEGMENT_MS, families, spec_of
 
 SPEC = spec_of("session")
 

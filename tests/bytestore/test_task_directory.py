@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kafka_streams_golden import FIXTURES, dump_task_directory, facts, load_fixture
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
@@ -26,7 +25,8 @@ from statestore.errors import (
     UnknownColumnFamilyError,
     UnknownEntryError,
 )
-from task_directories import APPLICATION, as_json, families, logical_entries, spec_of, tree
+from tests.support.golden.kafka_streams import FIXTURES, dump_task_directory, facts, load_fixture
+from tests.support.golden.task_directories import APPLICATION, as_json, families, logical_entries, spec_of, tree
 
 OLD = [name for name in FIXTURES if name.startswith("old-")]
 HALF_UPGRADED = [name for name in FIXTURES if "-from-" in name]
@@ -344,7 +344,7 @@ KILLED = """
 import os, signal, sys
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from task_directories import spec_of
+from tests.support.golden.task_directories import spec_of
 
 directory = TaskDirectory(sys.argv[1], "golden")
 plain = directory.open_store(spec_of("kv", "plain"))

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from java_reader import ReadRequest, read_with_kafka_streams
-from kafka_streams_golden import FIXTURES, load_fixture
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -20,7 +18,9 @@ from statestore.format.session_key import encode_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.format.window_key import encode_window_key
-from task_directories import APPLICATION, KINDS, SEGMENT_MS, as_json, logical_entries, spec_of
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
+from tests.support.golden.task_directories import APPLICATION, KINDS, SEGMENT_MS, as_json, logical_entries, spec_of
+from tests.support.java.reader import ReadRequest, read_with_kafka_streams
 
 POSITION = {"in": {0: 41, 3: 7}, "other.topic-1": {12: 9_000_000_000}}
 PLAIN_KEYS = [b"", b"a", b"a\0", b"\xff" * 9]

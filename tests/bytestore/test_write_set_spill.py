@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from spilling import run_on_small_disk, small_space
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.upgrading import UpgradingByteStore, upgradable
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
 from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
 from statestore.errors import StoreClosedError
+from tests.support.recovery.spilling import run_on_small_disk, small_space
 
 LIMIT_BYTES = 50 * (ENTRY_BYTES + 10)
 
@@ -193,7 +193,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, committed: ByteSt
 FILL = """
 import sys
 from pathlib import Path
-from spilling import small_space
+from tests.support.recovery.spilling import small_space
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
 from statestore.errors import LocalDiskFullError

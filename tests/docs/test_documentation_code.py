@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from documentation import PAGES, ROOT, PageError, blocks_of, broken_links, needs_spark, python_of, run_page
+from tests.support.documentation import (
+    PAGES,
+    ROOT,
+    PageError,
+    blocks_of,
+    broken_links,
+    needs_spark,
+    python_of,
+    run_page,
+)
 
 COOKBOOK = ROOT / "docs" / "cookbook"
 FRAGMENTS = {

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 import statestore
-from documentation import ROOT
+from tests.support.documentation import ROOT
 
 PAGE = ROOT / "docs" / "kip-1271.md"
 ROW = re.compile(

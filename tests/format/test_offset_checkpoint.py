@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_streams_golden import FIXTURES, load_fixture
 from statestore.errors import FormatError
 from statestore.format.offset_checkpoint import TopicPartition, decode_offset_checkpoint, encode_offset_checkpoint
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 
 OLD = [name for name in FIXTURES if name.startswith("old-")]
 TOPICS = st.text("abc.-_é", min_size=1, max_size=4)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_streams_golden import FIXTURES, load_fixture
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError
 from statestore.format.position import (
     OFFSET_UNKNOWN,
@@ -20,6 +19,7 @@ from statestore.format.position import (
     encode_position,
     merge_positions,
 )
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VECTORS = [

@@ -15,7 +15,7 @@ from statestore import ResultOrder, VersionedRecordWithHeaders, Windowed
 from statestore.format.session_key import encode_session_key
 from statestore.format.window_key import MAX_TIME_MS, encode_window_key
 from tests.conformance.stacks import RETENTION_MS, SEGMENT_MS, WINDOW_MS, Entry
-from version_history import Found, VersionHistory
+from tests.support.soak.version_history import Found, VersionHistory
 
 # One begins another, so that windows and sessions interleave; times span several retentions.
 KEYS = [b"", b"k", b"k\x00", b"k\x00\x00\x00\x00\x00\x00\x00\x14", b"l", b"\xff", b"\xff\xff"]

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from spilling import small_space
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES
 from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
+from tests.support.recovery.spilling import small_space
 
 KEYS = st.binary(max_size=2)  # short, so that they collide
 VALUES = st.one_of(st.none(), st.binary(max_size=3))

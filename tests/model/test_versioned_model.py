@@ -14,7 +14,7 @@ from statestore.format.window_key import MAX_TIME_MS
 from tests.conformance.stacks import HEADERS, VERSIONED
 from tests.model.machines import SETTINGS, StoreMachine
 from tests.model.models import VersionedModel, found
-from version_history import VersionHistory
+from tests.support.soak.version_history import VersionHistory
 
 
 class VersionedMachine(StoreMachine):

@@ -10,7 +10,7 @@ from statestore.errors import TopologyError
 from statestore.processor.receivers import SourceRecord
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
-from task_batches import TaskBatches
+from tests.support.spark.task_batches import TaskBatches
 
 TTL_MS = 100
 

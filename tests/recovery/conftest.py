@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard
+from tests.support.recovery.shards import Shard
 
 
 @pytest.fixture

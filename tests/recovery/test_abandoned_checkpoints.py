@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard, stored, wait_for_uploads
 from statestore.errors import CheckpointAbandonedError, CheckpointBehindError, VersionCollectedError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.run_fences import RunFences
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.snapshots.garbage import collect_garbage
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
 OPTIONS = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=2)
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from shards import TOTALS, stored
-from spilling import small_space
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import DurableFileCorruptedError, LocalDirectoryError, LocalDiskFullError
@@ -28,6 +26,8 @@ from statestore.recovery.commit.delta import (
     encode_delta,
 )
 from statestore.recovery.commit.pointer import digest
+from tests.support.recovery.shards import TOTALS, stored
+from tests.support.recovery.spilling import small_space
 
 INFO = DeltaInfo("state-1", 3, 7)
 VERSIONS = StoreSpec("versions", StoreKind.VERSIONED, StoreFormat.WITH_HEADERS, 10_000, 1_000)

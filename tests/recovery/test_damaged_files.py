@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard, stored, wait_for_uploads
 from statestore.errors import (
     DurableFileCorruptedError,
     DurableFileMissingError,
@@ -18,6 +17,7 @@ from statestore.errors import (
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
 OPTIONS = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000)
 MANY = {b"%05d" % number: stored(b"v" * 50) for number in range(2_000)}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard, stored, wait_for_uploads
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
 EVERY_2 = RecoveryOptions(snapshot_every_deltas=2, snapshot_budget_ms=60_000, retained_versions=1)
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_like import HdfsLikeLocation
-from shards import Shard, stored
 from statestore.errors import (
     AttemptOutdatedError,
     CheckpointAbandonedError,
@@ -20,6 +18,8 @@ from statestore.recovery.fences.fence import read_fences
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.shard_files import delta_directory, parse_delta_name, parse_fence_name
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery.hdfs_like import HdfsLikeLocation
+from tests.support.recovery.shards import Shard, stored
 
 
 @pytest.fixture(params=[DurableLocation, HdfsLikeLocation])

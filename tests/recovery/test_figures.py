@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from shards import TOTALS, LoggedBatch, Shard, stored, wait_for_uploads
-from spilling import SMALL
 from statestore import Headers
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
@@ -33,6 +31,8 @@ from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery.shards import TOTALS, LoggedBatch, Shard, stored, wait_for_uploads
+from tests.support.recovery.spilling import SMALL
 
 TRACE = Headers([("trace-id", b"0123456789abcdef"), ("tenant", None)])
 TRACE_BYTES = TRACE.to_bytes()

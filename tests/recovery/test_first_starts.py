@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from interleavings import Interleavings
-from shards import TOTALS, Shard, stored
 from statestore.errors import (
     LocationBusyError,
     LocationMismatchError,
@@ -27,6 +25,8 @@ from statestore.recovery.metadata import agreement
 from statestore.recovery.metadata import turn as turns
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
 from statestore.recovery.metadata.turn import turn
+from tests.support.recovery.interleavings import Interleavings
+from tests.support.recovery.shards import TOTALS, Shard, stored
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 GOLDEN = Path(__file__).parents[1] / "golden" / "agreement-1"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard, stored
 from statestore.recovery.local.file_lock import FileLock
+from tests.support.recovery.shards import Shard, stored
 
 FORKS = 17
 """One more than a shard may have copies."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard, stored, wait_for_uploads
 from statestore.errors import DurableFileMissingError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -15,6 +14,7 @@ from statestore.recovery.location.local_disk import partial_name
 from statestore.recovery.location.shard_files import new_delta_name
 from statestore.recovery.snapshots.garbage import collect_garbage, find_garbage
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
 RETAINED = 6
 OPTIONS = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=RETAINED)

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from golden_state import LENIENT, sharded_state
-from shards import Shard, stored
 from statestore.bytestore.kinds.contents import stored_entries
 from statestore.errors import CommitPointerError
 from statestore.format.header_bytes import encode_headers
@@ -18,6 +16,8 @@ from statestore.recovery.fences.history import Histories
 from statestore.recovery.fences.run_fences import head_written
 from statestore.recovery.location.shard_files import delta_directory, parse_collection_name
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tests.support.golden.state import LENIENT, sharded_state
+from tests.support.recovery.shards import Shard, stored
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "state-1"
 FIRST = {

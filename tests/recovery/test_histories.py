@@ -7,7 +7,6 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleavings import Ended, Files, Interleavings, Operation, perform
 from statestore.errors import (
     CheckpointAbandonedError,
     CheckpointBehindError,
@@ -24,6 +23,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_files import DurableEntry
 from statestore.recovery.location.shard_files import Written, new_delta_name, parse_fence_name
 from statestore.recovery.snapshots.garbage import collect_garbage
+from tests.support.recovery.interleavings import Ended, Files, Interleavings, Operation, perform
 
 
 class MemoryLocation(DurableLocation):

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from shards import TOTALS, Shard, stored
 from statestore.errors import (
     CommitPointerError,
     DurableFileCorruptedError,
@@ -40,6 +39,7 @@ from statestore.recovery.metadata.state_metadata import (
     read_metadata,
 )
 from statestore.recovery.snapshots.planned import PlannedSnapshot, UploadPlan
+from tests.support.recovery.shards import TOTALS, Shard, stored
 
 HOSTILE: list[Any] = ["../..", "/etc", "", ".", "..", "a/b", "a\\b", "a\0b", "a\nb", "x" * 129, "~", "ä", 7, None]
 METADATA = StateMetadata("state-1", 1, "key", (0,), (TOTALS,), ())

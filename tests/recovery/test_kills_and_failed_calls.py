@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local import local_copy
@@ -21,12 +20,13 @@ from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.planned import PlannedSnapshot
 from statestore.recovery.snapshots.upload import SnapshotUpload
 from tests.recovery.test_snapshots import EVERY_3, content_after, rewrite_manifest, run_batches
+from tests.support.recovery.shards import TOTALS, Shard, stored, wait_for_uploads
 
 OTHER = dataclasses.replace(TOTALS, name="other")
 PREAMBLE = """
 import dataclasses, os, sys
 from pathlib import Path
-from shards import TOTALS, Shard, stored
+from tests.support.recovery.shards import TOTALS, Shard, stored
 from statestore.recovery.local import local_copy
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.commit.pointer import CommitPointer

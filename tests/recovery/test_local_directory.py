@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard, stored
 from statestore.errors import LocalDirectoryError
 from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
+from tests.support.recovery.shards import Shard, stored
 
 
 @pytest.fixture

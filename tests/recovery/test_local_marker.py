@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from golden_tool_made import TOTALS, WINDOWS
-from shards import Shard, stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.errors import FormatError
 from statestore.recovery.local import local_copy
 from statestore.recovery.local.marker import LocalMarker, read_marker, write_marker
+from tests.support.golden.tool_made import TOTALS, WINDOWS
+from tests.support.recovery.shards import Shard, stored
 
 CHAIN = ["", "d1", "d2", "d3"]
 

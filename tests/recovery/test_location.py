@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from hdfs_like import HdfsLikeLocation
-from power_loss import DiskThatLosesPower, PowerLost
 from statestore.errors import LocalDirectoryError, LocalDiskFullError, LocationError, LocationNotWritableError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location.retrying import Retrying
+from tests.support.recovery.hdfs_like import HdfsLikeLocation
+from tests.support.recovery.power_loss import DiskThatLosesPower, PowerLost
 
 NAME = "shards/0001/deltas/x"
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_like import HdfsLikeLocation
-from shards import TOTALS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import (
     DurableFileCorruptedError,
@@ -22,6 +20,8 @@ from statestore.format.store_format import StoreFormat
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
+from tests.support.recovery.hdfs_like import HdfsLikeLocation
+from tests.support.recovery.shards import TOTALS
 
 SOURCE = {"type": "source", "name": "in", "topics": None}
 SINK = {"type": "sink", "name": "out", "topic": "out", "parents": ["in"]}

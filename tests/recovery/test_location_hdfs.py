@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_like import Died, HdfsLikeLocation
 from statestore.errors import LocationError, LocationInUseError, LocationNotWritableError
 from statestore.recovery.location import DurableLocation, Retrying
 from statestore.recovery.metadata.ownership import claim
+from tests.support.recovery.hdfs_like import Died, HdfsLikeLocation
 
 NAME = "statestore.json"
 QUICK = Retrying(total_s=5, first_wait_s=0.001)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard, stored
 from statestore.errors import LocationError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
+from tests.support.recovery.shards import Shard, stored
 
 OPERATIONS: dict[str, Callable[[DurableLocation, str], object]] = {
     "read": DurableLocation.read,

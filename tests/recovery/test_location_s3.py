@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from s3_server import S3, Fault, at_rate, no_faults, running_s3, times
-from shards import Shard, stored, wait_for_uploads
 from statestore.errors import LocationError, LocationNotWritableError
 from statestore.recovery.location import DurableLocation, Retrying
 from statestore.recovery.location.durable_files import Content
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery.s3_server import S3, Fault, at_rate, no_faults, running_s3, times
+from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
 LARGE = os.urandom(21 << 20)
 """Three parts of an upload, three chunks of a download."""

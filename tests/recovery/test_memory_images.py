@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from shards import LoggedBatch, Shard, stored
-from spilling import SMALL
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local import memory_copy
 from statestore.recovery.local.local_directory import LocalDirectory
+from tests.support.recovery.shards import LoggedBatch, Shard, stored
+from tests.support.recovery.spilling import SMALL
 
 MIB = 1 << 20
 SHARDS = 8

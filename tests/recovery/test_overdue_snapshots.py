@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from shards import Shard, stored, wait_for_uploads
 from statestore.errors import SnapshotOverdueError
 from statestore.recovery.commit.figures import CommitFigures
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.recovery.test_snapshots import NoRoomForSnapshots, content_after
+from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
 LIMITED = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=0, warn_after_deltas=6, stop_after_deltas=10)
 

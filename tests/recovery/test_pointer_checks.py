@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shards import Shard, stored
 from statestore.errors import CommitPointerError, UnreadableCommitError
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.commit.punctuations import RecordedPunctuation
+from tests.support.recovery.shards import Shard, stored
 
 RETAINED = 100
 

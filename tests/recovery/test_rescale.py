@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rescaling import KEYS, Contents, States, every_kind
 from statestore.errors import (
     KeyPlacementError,
     NewStateError,
@@ -16,6 +15,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import MARKER_NAME, NewState
 from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
+from tests.support.recovery.rescaling import KEYS, Contents, States, every_kind
 
 GLOBAL = "rates"
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from golden_rescaled import KEYS
-from rescaling import Contents, States, every_kind
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tests.support.golden.rescaled import KEYS
+from tests.support.recovery.rescaling import Contents, States, every_kind
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "rescaled-1"
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rescaling import KEYS, Idle, States
 from statestore import Serdes, Topology
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.segments import Segments
@@ -34,6 +33,7 @@ from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.tally import Tally
 from statestore.recovery.making.version_order import parts
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
+from tests.support.recovery.rescaling import KEYS, Idle, States
 
 POINTER = CommitPointer("s", 3, 1, (DurableFile("shards/0003/deltas/x.arrow", 7, "00"),), 2, 99, {"w": 5})
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from shards import TOTALS, Shard, stored
 from statestore.errors import (
     CommitPointerError,
     DurableFileCorruptedError,
@@ -22,6 +21,7 @@ from statestore.recovery.commit.figures import CommitFigures
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 from statestore.recovery.shard_batch import ShardBatch
+from tests.support.recovery.shards import TOTALS, Shard, stored
 
 
 def three_batches(shard: Shard) -> CommitPointer:

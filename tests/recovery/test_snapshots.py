@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from shards import Shard, stored, wait_for_uploads
 from statestore.errors import (
     DurableFileCorruptedError,
     DurableFileMissingError,
@@ -25,6 +24,7 @@ from statestore.recovery.commit.pointer import CommitPointer, DurableFile, diges
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.planned import PlannedSnapshot
+from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
 EVERY_3 = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=4)
 
@@ -220,7 +220,7 @@ def test_batches_go_on_while_no_snapshot_can_be_written_and_the_same_one_is_take
 UPLOAD_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from shards import Shard, wait_for_uploads
+from tests.support.recovery.shards import Shard, wait_for_uploads
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.snapshots.planned import PlannedSnapshot
 from statestore.recovery.commit.pointer import CommitPointer

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from shards import LoggedBatch, Shard, stored
-from spilling import SMALL, run_on_small_disk
 from statestore import Headers, Serdes, Stores
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.errors import LocalDirectoryError, SpilledDeltaCorruptedError
@@ -16,6 +14,8 @@ from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
+from tests.support.recovery.shards import LoggedBatch, Shard, stored
+from tests.support.recovery.spilling import SMALL, run_on_small_disk
 
 VALUE = b"v" * 1_000
 MANY = 3 * SMALL.pending_bytes // len(VALUE)
@@ -146,8 +146,8 @@ FILL = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from shards import Shard, stored
-from spilling import SMALL
+from tests.support.recovery.shards import Shard, stored
+from tests.support.recovery.spilling import SMALL
 from statestore.errors import LocalDiskFullError
 from statestore.recovery.local.local_directory import LocalDirectory
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from golden_tool_made import HEADERS, STORES, TOTALS, WINDOWS, filling_of, writes_of
 from statestore.errors import (
     FormatError,
     ShardCountChangedError,
@@ -30,6 +29,7 @@ from statestore.recovery.metadata.state_metadata import (
     read_metadata,
 )
 from statestore.recovery.shard_batch import ShardedState
+from tests.support.golden.tool_made import HEADERS, STORES, TOTALS, WINDOWS, filling_of, writes_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tool-made-1"
 NODE = {"name": "node", "type": "processor", "parents": [], "stores": [spec.name for spec in STORES]}

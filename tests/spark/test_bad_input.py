@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from orders import RunningTotal, expected_totals, running_total_topology, seeded_orders
-from queries import OrderQuery
 from statestore import Processor, Record, Serdes, Stores, Topology
 from statestore.errors import (
     InputError,
@@ -25,6 +24,7 @@ from statestore.errors import (
 )
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import read_pointers, read_store, stateful
+from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(60)
 # What a query is given is checked by the same code under both; where they differ, tests are run under both.

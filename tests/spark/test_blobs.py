@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spilling import SMALL
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
 from statestore.format.header_bytes import encode_headers, parse_count
@@ -19,6 +18,7 @@ from statestore.spark.blobs import BlobSpool, encode_blob, output_blob
 from statestore.spark.pack import Pack
 from statestore.spark.record_order import records_in_order
 from statestore.spark.unpack import unpack
+from tests.support.recovery.spilling import SMALL
 
 SHARDS = 3
 ROUTING = (11, 5, 8)

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from page_commands import PageCommands
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import stateful
 from statestore.testing.kafka_broker import KafkaBroker
-from totals_application import Amount, Model, run_in_kafka_streams, send, topology
+from tests.support.kafka.totals_application import Amount, Model, run_in_kafka_streams, send, topology
+from tests.support.tools.page_commands import PageCommands
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.cli import main
 from upgrade_tools.cli.entry_documents import entry_documents

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from documentation import PAGES, ROOT, blocks_of, needs_spark, run_page
-from queries import KAFKA_ROWS
 from statestore import Serdes
+from tests.support.documentation import PAGES, ROOT, blocks_of, needs_spark, run_page
+from tests.support.spark.queries import KAFKA_ROWS
 
 COOKBOOK = ROOT / "docs" / "cookbook"
 MINUTE_MS = 60_000

@@ -11,9 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from every_kind import STORES, WINDOW_MS, builders, entries, every_kind_topology
 from orders import START_MS, expected_totals, seeded_orders
-from queries import SHARDS, OrderQuery
 from statestore.errors import InputSchemaError, RecoveryError, StateStoreError, TargetNotEmptyError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
@@ -26,6 +24,8 @@ from statestore.spark import (
     register_data_source,
     write_initial_state,
 )
+from tests.support.spark.every_kind import STORES, WINDOW_MS, builders, entries, every_kind_topology
+from tests.support.spark.queries import SHARDS, OrderQuery
 
 ORDERS = seeded_orders(150)
 BATCHES = [ORDERS[start : start + 50] for start in range(0, 150, 50)]

@@ -30,7 +30,7 @@ from statestore.spark.datasource.change_feed import shard_changes
 from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
 from statestore.spark.datasource.options import ReadOptions, WriteOptions
 from statestore.spark.datasource.source import HeaderStateDataSource
-from store_rows import (
+from tests.support.spark.store_rows import (
     options_of,
     seeded_rows,
     write,

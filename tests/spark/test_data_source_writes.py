@@ -21,7 +21,7 @@ from statestore.errors import (
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark.datasource.writer import StateWriter
-from store_rows import (
+from tests.support.spark.store_rows import (
     ROW_SCHEMA,
     ROW_TYPES,
     SHARDS,

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from orders import Order, seeded_orders
-from queries import OrderQuery
 from statestore import (
     AggregationWithHeaders,
     Headers,
@@ -24,6 +23,7 @@ from statestore import (
 )
 from statestore.errors import StoreFormatError, TopologyError
 from statestore.spark import read_store
+from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(120)
 BATCHES = [ORDERS[start : start + 40] for start in range(0, 120, 40)]

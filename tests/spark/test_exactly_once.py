@@ -21,10 +21,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from orders import RunningTotal, expected_totals, running_total_topology, seeded_orders
-from queries import OrderQuery
 from statestore import Record, Topology
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import read_pointers, stateful
+from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(150)
 BATCHES = [ORDERS[start : start + 30] for start in range(0, 150, 30)]

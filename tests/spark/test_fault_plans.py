@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from documentation import ROOT
 from statestore.testing.faults import Effect, FaultPlan, Point
+from tests.support.documentation import ROOT
 
 FIRST_SEED, PLANS = 908, 7
 
 
 @pytest.mark.slow
 def test_the_fixed_set_of_plans_loses_nothing(tmp_path: Path) -> None:
-    search = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support"), str(ROOT / "docs" / "examples")])
-    command = [sys.executable, "-m", "statestore.testing.soak", "--query", "soak_query:queries"]
+    search = os.pathsep.join([str(ROOT), str(ROOT / "docs" / "examples")])
+    command = [sys.executable, "-m", "statestore.testing.soak", "--query", "tests.support.soak.query:queries"]
     done = subprocess.run(
         [*command, "--runs", str(PLANS), "--seed", str(FIRST_SEED), "--directory", str(tmp_path)],
         env={**os.environ, "PYTHONPATH": search},

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from orders import Order, running_total_topology, seeded_orders, write_orders
-from queries import KAFKA_ROWS, SHARDS
 from statestore import Headers
 from statestore.format.partitioner import partition_column
 from statestore.recovery.commit.figures import (
@@ -27,6 +26,7 @@ from statestore.recovery.commit.figures import (
 )
 from statestore.spark import BatchFigures, StateStoreListener, batch_figures, stateful
 from statestore.spark.figures import RecordFigures
+from tests.support.spark.queries import KAFKA_ROWS, SHARDS
 
 VIAS = ("transform_with_state", "apply_in_pandas_with_state")
 ORDERS = seeded_orders(100)

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import functions as f
 
 from orders import START_MS, Order
-from queries import OrderQuery
 from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.spark import read_store
+from tests.support.spark.queries import OrderQuery
 
 CUSTOMERS = ["ada", "bjarne", "chen", "dolores", "emeka", "fatima", "grace", "hiro"]
 

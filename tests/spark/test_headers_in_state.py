@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from orders import Order, expected_totals, seeded_orders
-from queries import SECOND_CHECKPOINT_FORMAT, SHARDS, OrderQuery, spark_settings
 from statestore import Serdes
 from statestore.errors import RecoveryError
 from statestore.spark import read_pointers
+from tests.support.spark.queries import SECOND_CHECKPOINT_FORMAT, SHARDS, OrderQuery, spark_settings
 
 
 def test_each_record_comes_out_once_and_headers_survive_state_and_a_lost_disk(order_query: OrderQuery) -> None:

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orders import Order, expected_totals, running_total_topology, seeded_orders
-from queries import SHARDS, OrderQuery
 from statestore import ConsumerRecord, ProducerRecord, Serdes
 from statestore.errors import InputError
 from statestore.processor.ingest import BytesRecord
 from statestore.spark import for_each_record, stateful
+from tests.support.spark.queries import SHARDS, OrderQuery
 
 ORDERS = seeded_orders(60)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_records import KafkaOrderQuery, Seen, with_unusual_headers
 from kafka_running_total import expected_results, results_by_customer
 from orders import Order, expected_totals, seeded_orders
 from statestore.spark import read_store
 from statestore.testing.kafka_broker import KafkaBroker
+from tests.support.kafka.records import KafkaOrderQuery, Seen, with_unusual_headers
 
 ORDERS = with_unusual_headers(seeded_orders(120))
 ORDERS_BEFORE_RESTART = 70

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster_faults import DELTA, PROCESS, SNAPSHOT_FILE, SNAPSHOT_MANIFEST
-from cluster_jobs import OrderJob, expected_contents
-from clusters import Application, SharedApplication, make_spark_home
 from orders import seeded_orders
+from tests.support.clusters.clusters import Application, SharedApplication, make_spark_home
+from tests.support.clusters.faults import DELTA, PROCESS, SNAPSHOT_FILE, SNAPSHOT_MANIFEST
+from tests.support.clusters.jobs import OrderJob, expected_contents
 
 pytestmark = pytest.mark.slow
 

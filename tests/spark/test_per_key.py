@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 import customer_totals
 import customer_totals_in_spark
 from orders import START_MS, Order, seeded_orders
-from queries import OrderQuery
 from statestore import ExpiredTimer, KeyContext, Serdes, StatefulProcessorHandle
 from statestore.spark import HeaderStatefulProcessor, per_key_topology, read_store, stateful
+from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(60)
 PATIENCE_S = 120

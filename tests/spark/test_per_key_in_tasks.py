@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 
 from customer_totals import customer_totals_topology
-from per_key_processors import Doing, headers, record, run, topology_of, values
 from statestore import ExpiredTimer, Headers, KeyContext, Processor, Record, Serdes, StatefulProcessorHandle
 from statestore.errors import InputError, OutputFrameError, ProcessorError, StateHandleError
 from statestore.format.header_bytes import encode_headers
 from statestore.operators import per_key
 from statestore.spark import HeaderStatefulProcessor
 from statestore.testing import TopologyTestDriver
-from task_batches import TaskBatches
+from tests.support.spark.per_key_processors import Doing, headers, record, run, topology_of, values
+from tests.support.spark.task_batches import TaskBatches
 
 
 def test_rows_are_handed_over_by_key_in_order(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from per_key_processors import Doing, record, run, topology_of, values
 from statestore import ExpiredTimer, Headers, KeyContext, Serdes, StatefulProcessorHandle
 from statestore.spark import HeaderStatefulProcessor
-from task_batches import TaskBatches
+from tests.support.spark.per_key_processors import Doing, record, run, topology_of, values
+from tests.support.spark.task_batches import TaskBatches
 
 
 class Reminding(HeaderStatefulProcessor):

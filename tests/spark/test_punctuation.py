@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import DataFrame
 
 from orders import START_MS, Order
-from queries import OrderQuery
 from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology, ValueAndTimestamp
 from statestore.errors import TopologyChangedError
 from statestore.spark import read_store, stateful
+from tests.support.spark.queries import OrderQuery
 
 TICK_MS = 10_000
 WALL_CLOCK_TICK_MS = 400

@@ -11,9 +11,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from orders import running_total_topology, seeded_orders
-from queries import OrderQuery
 from statestore.spark import stateful
 from statestore.spark.query_settings import settings_in
+from tests.support.spark.queries import OrderQuery
 
 APPLY = "apply_in_pandas_with_state"  # starts faster
 PARTITIONS = "spark.sql.shuffle.partitions"

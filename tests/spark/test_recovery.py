@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from orders import expected_totals, running_total_topology, seeded_orders
-from queries import OrderQuery
 from statestore import RecoveryOptions, Stores, Topology
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import read_pointers
+from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(160)
 BATCHES = [ORDERS[start : start + 12] for start in range(0, 160, 12)]

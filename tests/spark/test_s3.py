@@ -7,9 +7,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from orders import expected_totals, seeded_orders
-from queries import OrderQuery
-from s3_server import S3, Fault, at_rate, no_faults, running_s3, times
 from statestore.recovery.location import DurableLocation
+from tests.support.recovery.s3_server import S3, Fault, at_rate, no_faults, running_s3, times
+from tests.support.spark.queries import OrderQuery
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spilling import run_on_small_disk
 from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
 from statestore.processor.task import OnDeserializationError
@@ -24,6 +23,7 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.spark import shard_call as shard_call_module
 from statestore.spark.blobs import INPUT, decode_blob, encode_blob
 from statestore.spark.shard_call import ShardCall, ShardResult
+from tests.support.recovery.spilling import run_on_small_disk
 
 BYTES = Serdes.bytes()
 

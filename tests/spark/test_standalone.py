@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster_faults import DELTA, PROCESS
-from cluster_jobs import OrderJob, expected_contents
-from clusters import SharedApplication, StandaloneCluster
 from orders import seeded_orders
-from processes import ProcessSession, wait_until
-from queries import SECOND_CHECKPOINT_FORMAT
+from tests.support.clusters.clusters import SharedApplication, StandaloneCluster
+from tests.support.clusters.faults import DELTA, PROCESS
+from tests.support.clusters.jobs import OrderJob, expected_contents
+from tests.support.clusters.processes import ProcessSession, wait_until
+from tests.support.spark.queries import SECOND_CHECKPOINT_FORMAT
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from orders import Order, seeded_orders
-from queries import OrderQuery
 from statestore import (
     Headers,
     Processor,
@@ -20,6 +19,7 @@ from statestore import (
 )
 from statestore.spark import read_store
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.spark.queries import OrderQuery
 
 TEXT, INT = Serdes.string(), Serdes.int64()
 TICK_MS = 7_000

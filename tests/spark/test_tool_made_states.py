@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orders import Order, expected_totals, seeded_orders
-from queries import SHARDS, OrderQuery
 from statestore import Serdes
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -17,6 +16,7 @@ from statestore.format.partitioner import partition_column
 from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp import encode_value_timestamp
 from statestore.spark import __main__ as spark_command_line
+from tests.support.spark.queries import SHARDS, OrderQuery
 from upgrade_tools.cli import main
 
 ORDERS = seeded_orders(120)

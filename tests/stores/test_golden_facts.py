@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from golden_replay import (
+from statestore.bytestore.engines.rocksdb import RocksDBDatabase
+from statestore.bytestore.kinds.segments import segment_of
+from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.format.serde import Serdes
+from statestore.format.store_format import StoreFormat
+from statestore.headers import Headers
+from statestore.processor.context import TaskRecordContext
+from statestore.recovery.commit.changelog import EveryWrite, restored_changes
+from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
+from statestore.stores.stores import Stores
+from tests.support.golden.kafka_streams import facts, load_fixture
+from tests.support.golden.replay import (
     STORE,
     Engine,
     OnRocksDB,
@@ -23,17 +34,6 @@ from golden_replay import (
     spec_of,
     versions_of,
 )
-from kafka_streams_golden import facts, load_fixture
-from statestore.bytestore.engines.rocksdb import RocksDBDatabase
-from statestore.bytestore.kinds.segments import segment_of
-from statestore.bytestore.kinds.shard_layout import column_family
-from statestore.format.serde import Serdes
-from statestore.format.store_format import StoreFormat
-from statestore.headers import Headers
-from statestore.processor.context import TaskRecordContext
-from statestore.recovery.commit.changelog import EveryWrite, restored_changes
-from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
-from statestore.stores.stores import Stores
 
 Fact = dict[str, Any]
 NEW, TIMED, PLAIN = "keyValueWithTimestampAndHeaders", "keyValueWithTimestamp", "default"

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from golden_replay import (
+from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.processor.context import TaskRecordContext
+from statestore.recovery.commit.changelog import EveryWrite
+from statestore.stores.iterator import Windowed
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
+from tests.support.golden.replay import (
     ENGINES,
     Engine,
     OnWriteSet,
@@ -25,11 +30,6 @@ from golden_replay import (
     spec_of,
     versions_of,
 )
-from kafka_streams_golden import FIXTURES, load_fixture
-from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.processor.context import TaskRecordContext
-from statestore.recovery.commit.changelog import EveryWrite
-from statestore.stores.iterator import Windowed
 
 REPLAYABLE = [name for name in FIXTURES if not name.startswith("old-")]
 UPGRADED = [name for name in REPLAYABLE if "-from-" in name]

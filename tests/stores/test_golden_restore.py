@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from golden_replay import ENGINES, Engine, Families, families_of, family_of, records_of, spec_of
-from kafka_streams_golden import FIXTURES, Fixture, load_fixture
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -24,6 +22,8 @@ from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.restore.from_deltas import CommittedStore, restore
+from tests.support.golden.kafka_streams import FIXTURES, Fixture, load_fixture
+from tests.support.golden.replay import ENGINES, Engine, Families, families_of, family_of, records_of, spec_of
 
 RESTORED = [name for name in FIXTURES if load_fixture(name).restored is not None]
 VERSIONED = "versioned"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from driver_topologies import KINDS, chain, forward
 from statestore import StoreBuilder
 from statestore.testing import TopologyTestDriver
+from tests.support.driver_topologies import KINDS, chain, forward
 
 
 def made() -> StoreBuilder[Any]:

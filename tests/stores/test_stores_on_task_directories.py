@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from java_reader import ReadRequest, read_with_kafka_streams
 from statestore import (
     AggregationWithHeaders,
     Headers,
@@ -19,7 +18,8 @@ from statestore import (
     Windowed,
 )
 from statestore.stores.builder import StoreBuilder
-from task_directories import APPLICATION, HISTORY_MS, KINDS, RETENTION_MS, SEGMENT_MS, WINDOW_MS
+from tests.support.golden.task_directories import APPLICATION, HISTORY_MS, KINDS, RETENTION_MS, SEGMENT_MS, WINDOW_MS
+from tests.support.java.reader import ReadRequest, read_with_kafka_streams
 
 BYTES = Serdes.bytes()
 HEADERS = Headers([("trace", b"\x00\xff"), ("trace", None), ("ключ", b"")])

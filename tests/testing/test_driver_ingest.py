@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from driver_topologies import chain, input_of, output_of, storing
 from statestore import Serdes, Topology
 from statestore.errors import DriverFailedError, ProcessorError
 from statestore.processor.ingest import BytesRecord
 from statestore.testing import TopologyTestDriver
+from tests.support.driver_topologies import chain, input_of, output_of, storing
 
 TEXT = Serdes.string()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from java_driver import (
+from tests.support.java.driver import (
     Scenario,
     advance,
     advance_time,
@@ -22,10 +22,10 @@ from java_driver import (
     read_one,
     run_with_kafka_streams,
 )
-from random_scenarios import INPUTS, draw_graph, draw_scenario
-from twin_driver import FAILED, meaning_of_java, run_here
-from twin_topologies import TOPOLOGIES
-from wrong_topologies import WRONG_TOPOLOGIES
+from tests.support.twins.driver import FAILED, meaning_of_java, run_here
+from tests.support.twins.random_scenarios import INPUTS, draw_graph, draw_scenario
+from tests.support.twins.topologies import TOPOLOGIES
+from tests.support.twins.wrong_topologies import WRONG_TOPOLOGIES
 
 SEEDS = range(100)
 

@@ -11,7 +11,6 @@ from typing import BinaryIO
 import pyarrow as pa
 import pytest
 
-from fold_query import FoldQuery
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase
 from statestore.bytestore.protocol import Change
 from statestore.errors import LocationError
@@ -34,6 +33,7 @@ from statestore.testing.faults.journal import Firing
 from statestore.testing.faults.judgement import is_explained
 from statestore.testing.faults.local_state import FaultyDatabase
 from statestore.testing.faults.runner import differences
+from tests.support.soak.fold_query import FoldQuery
 
 POWER_LOSSES = [
     FaultPlan(seed, (2, 2), (Fault(Point.BETWEEN_RUNS, Effect.POWER_LOSS, amount=seed),)) for seed in range(12)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from fold_query import FoldQuery
 from statestore.testing.faults import Contents, MakeQuery
 from statestore.testing.soak import main, soak
+from tests.support.soak.fold_query import FoldQuery
 
 
 class LosesSeedThree(FoldQuery):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from driver_topologies import chain, input_of, output_of, storing
 from statestore.errors import DriverClosedError
 from statestore.testing import TopologyTestDriver
 from statestore.testing.pytest_plugin import topology_test_driver as plugin_fixture
+from tests.support.driver_topologies import chain, input_of, output_of, storing
 
 MakeDriver = Callable[..., TopologyTestDriver]
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fault_records import GAP_MS, START_MS, TTL_MS, WINDOW_MS, Reading, expected_contents, seeded_batches
-from soak_topology import KEY, topology
 from statestore import ResultOrder, Serdes, Windowed
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.soak.records import GAP_MS, START_MS, TTL_MS, WINDOW_MS, Reading, expected_contents, seeded_batches
+from tests.support.soak.topology import KEY, topology
 
 BORDERS_MS = (0, GAP_MS, WINDOW_MS, WINDOW_MS + GAP_MS, TTL_MS)
 TIMES_MS = [START_MS + border_ms + step_ms for border_ms in BORDERS_MS for step_ms in (-1, 0, 1)]

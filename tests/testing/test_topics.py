@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from driver_topologies import TEXT, chain, forward, input_of, output_of
 from statestore import Headers, Record, Serdes, Topology
 from statestore.errors import (
     DeserializationError,
@@ -21,6 +20,7 @@ from statestore.errors import (
     UnknownTopicError,
 )
 from statestore.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
+from tests.support.driver_topologies import TEXT, chain, forward, input_of, output_of
 
 HEADERS = Headers([("h", b"1"), ("h", None), ("", b"")])
 

@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from driver_topologies import (
+from statestore import (
+    Headers,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    Stores,
+    Topology,
+    ValueTimestampHeaders,
+)
+from statestore.format.header_bytes import parse_count
+from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.driver_topologies import (
     INT64,
     KINDS,
     TEXT,
@@ -21,18 +33,6 @@ from driver_topologies import (
     storing,
     with_global_store,
 )
-from statestore import (
-    Headers,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    Stores,
-    Topology,
-    ValueTimestampHeaders,
-)
-from statestore.format.header_bytes import parse_count
-from statestore.testing import TestRecord, TopologyTestDriver
 
 HEADERS = Headers([("h", b"1")])
 STREAM, WALL = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME

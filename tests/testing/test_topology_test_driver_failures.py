@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from driver_topologies import BYTES, INT64, KINDS, TEXT, chain, changelog_of, forward, input_of, output_of, storing
 from statestore import (
     Headers,
     Processor,
@@ -29,6 +28,18 @@ from statestore.errors import (
     TopologyError,
 )
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.driver_topologies import (
+    BYTES,
+    INT64,
+    KINDS,
+    TEXT,
+    chain,
+    changelog_of,
+    forward,
+    input_of,
+    output_of,
+    storing,
+)
 
 HEADERS = Headers([("h", b"1")])
 WALL = PunctuationType.WALL_CLOCK_TIME

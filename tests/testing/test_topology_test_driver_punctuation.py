@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from driver_topologies import KINDS, TEXT, chain, changelog_of, forward, input_of, output_of
 from statestore import (
     Headers,
     ProcessorContext,
@@ -13,6 +12,7 @@ from statestore import (
     Topology,
 )
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.driver_topologies import KINDS, TEXT, chain, changelog_of, forward, input_of, output_of
 
 HEADERS = Headers([("h", b"1")])
 STREAM, WALL = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME

@@ -7,7 +7,21 @@ from typing import Any
 
 import pytest
 
-from driver_topologies import (
+from statestore import (
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    Stores,
+    Topology,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+)
+from statestore.errors import (
+    StoreFormatError,
+    TopologyError,
+)
+from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.driver_topologies import (
     HEADERS,
     KINDS,
     NONE,
@@ -24,20 +38,6 @@ from driver_topologies import (
     output_of,
     storing,
 )
-from statestore import (
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    Stores,
-    Topology,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
-)
-from statestore.errors import (
-    StoreFormatError,
-    TopologyError,
-)
-from statestore.testing import TestRecord, TopologyTestDriver
 
 STEPS = [(older, newer) for older, newers in UPGRADES.items() for newer in newers]
 

@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from driver_topologies import (
+from statestore import (
+    Headers,
+    ValueTimestampHeaders,
+)
+from statestore.bytestore.kinds.families import FAMILIES
+from statestore.errors import (
+    IncompleteChangelogError,
+    LocalStateLockedError,
+    RecoveryError,
+    StoreFormatError,
+)
+from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.driver_topologies import (
     BYTES,
     HEADERS,
     KINDS,
@@ -26,20 +38,8 @@ from driver_topologies import (
     storing,
     with_global_store,
 )
-from golden_replay import builder_of, content_of
-from kafka_streams_golden import dump_task_directory, load_fixture
-from statestore import (
-    Headers,
-    ValueTimestampHeaders,
-)
-from statestore.bytestore.kinds.families import FAMILIES
-from statestore.errors import (
-    IncompleteChangelogError,
-    LocalStateLockedError,
-    RecoveryError,
-    StoreFormatError,
-)
-from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.golden.kafka_streams import dump_task_directory, load_fixture
+from tests.support.golden.replay import builder_of, content_of
 
 STEPS = [(older, newer) for older, newers in UPGRADES.items() for newer in newers]
 

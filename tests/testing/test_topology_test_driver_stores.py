@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from driver_topologies import KINDS, TEXT, changelog_of, input_of, storing
 from statestore import (
     AggregationWithHeaders,
     Headers,
@@ -19,6 +18,7 @@ from statestore import (
     Windowed,
 )
 from statestore.testing import TopologyTestDriver
+from tests.support.driver_topologies import KINDS, TEXT, changelog_of, input_of, storing
 
 HEADERS = Headers([("h", b"1")])
 NONE = Headers()

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from changelog_application import Application, Refused
-from rescaling import KEYS, States, every_kind
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.testing.kafka_broker import KafkaBroker
-from tool_runs import Tools
+from tests.support.kafka.changelog_application import Application, Refused
+from tests.support.recovery.rescaling import KEYS, States, every_kind
+from tests.support.tools.runs import Tools
 from upgrade_tools.cli.exit_codes import ExitCode
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_streams_golden import load_fixture
-from shards import TOTALS, Shard, stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata
-from tool_runs import Ended, Tools, everything_below
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.recovery.shards import TOTALS, Shard, stored
+from tests.support.tools.runs import Ended, Tools, everything_below
 
 DATABASE = "rocksdb/store"
 NOBODY = 65_534

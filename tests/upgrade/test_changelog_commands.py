@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.cimpl import murmur2
 
-from changelog_application import COMPACT, WINDOWED, Application, Message, Refused
-from kafka_streams_golden import load_fixture
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import MARKER_NAME
 from statestore.recovery.metadata.state_metadata import read_metadata
-from tool_runs import document_in
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.kafka.changelog_application import COMPACT, WINDOWED, Application, Message, Refused
+from tests.support.tools.runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
 

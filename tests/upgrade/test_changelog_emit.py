@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from changelog_application import COMPACT, WINDOWED, Application, Message, Refused
-from golden_replay import records_of, spec_of
-from kafka_streams_golden import load_fixture
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.header_bytes import parse_headers
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.changelog import ChangelogRecord
-from tool_runs import document_in
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.golden.replay import records_of, spec_of
+from tests.support.kafka.changelog_application import COMPACT, WINDOWED, Application, Message, Refused
+from tests.support.tools.runs import document_in
 from upgrade_tools.changelogs.logs import LogRecord, PartitionLog
 from upgrade_tools.changelogs.restoring import restore_task_directory
 from upgrade_tools.changelogs.topic_setup import existing_topic

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from changelog_application import WINDOWED, Application, Message
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
-from totals_application import Amount, run_in_kafka_streams, send
+from tests.support.kafka.changelog_application import WINDOWED, Application, Message
+from tests.support.kafka.totals_application import Amount, run_in_kafka_streams, send
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.errors import ApplicationRunningError

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from golden_replay import families_of, family_of, records_of, spec_of
-from java_reader import ReadRequest, read_with_kafka_streams
-from kafka_streams_golden import FIXTURES, Fixture, dump_task_directory, load_fixture
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DirectoryInUseError, TargetNotEmptyError
@@ -18,6 +15,9 @@ from statestore.format.header_bytes import encode_headers
 from statestore.format.stored_value import split_stored
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.changelog import ChangelogRecord
+from tests.support.golden.kafka_streams import FIXTURES, Fixture, dump_task_directory, load_fixture
+from tests.support.golden.replay import families_of, family_of, records_of, spec_of
+from tests.support.java.reader import ReadRequest, read_with_kafka_streams
 from upgrade_tools.changelogs import restoring
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.in_order_of_time import in_order_of_time

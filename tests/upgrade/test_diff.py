@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafka_streams_golden import load_fixture
-from rescaling import KEYS, States
-from shards import Shard, stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.header_bytes import encode_headers
@@ -20,7 +17,10 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import logical_writes
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
-from tool_runs import Tools, document_in, everything_below, kind_options
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.recovery.rescaling import KEYS, States
+from tests.support.recovery.shards import Shard, stored
+from tests.support.tools.runs import Tools, document_in, everything_below, kind_options
 from upgrade_tools.states import StateOptions, open_state
 from upgrade_tools.states.state import durable_spec
 

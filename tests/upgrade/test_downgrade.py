@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from java_reader import ReadRequest, read_with_kafka_streams
-from kafka_streams_golden import load_fixture
-from migrations import documents_of, said_of, to_newest, tree
-from rescaling import States
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StoreFormatError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
-from tool_runs import document_in
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.java.reader import ReadRequest, read_with_kafka_streams
+from tests.support.recovery.rescaling import States
+from tests.support.tools.migrations import documents_of, said_of, to_newest, tree
+from tests.support.tools.runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, downgrade, migrate

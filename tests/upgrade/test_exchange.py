@@ -10,9 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from golden_state import HEADERS
-from kafka_streams_golden import FIXTURES, load_fixture
-from rescaling import KEYS, States, every_kind
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -24,7 +21,10 @@ from statestore.format.window_key import encode_window_key, split_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.metadata.state_metadata import read_metadata
-from tool_runs import document_in
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
+from tests.support.golden.state import HEADERS
+from tests.support.recovery.rescaling import KEYS, States, every_kind
+from tests.support.tools.runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.errors import RowFileExistsError
 from upgrade_tools.rows import files as row_files

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
-from tool_runs import document_in
+from tests.support.recovery.shards import TOTALS, Shard, stored, wait_for_uploads
+from tests.support.tools.runs import document_in
 from upgrade_tools.cli import main
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from golden_state import BUILDERS
-from kafka_streams_golden import load_fixture
-from rescaling import KEYS, States
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
 from statestore.format.due_key import EXPIRY_SUFFIX
 from statestore.recovery import shard_batch
-from tool_runs import Tools, everything_below, kind_options
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.golden.state import BUILDERS
+from tests.support.recovery.rescaling import KEYS, States
+from tests.support.tools.runs import Tools, everything_below, kind_options
 
 NAMES = [
     "headers-kv",

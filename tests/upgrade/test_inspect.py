@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafka_streams_golden import FIXTURES, load_fixture
-from rescaling import KEYS, States, every_kind
-from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.format.header_bytes import encode_headers
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
-from tool_runs import Tools, everything_below
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
+from tests.support.recovery.rescaling import KEYS, States, every_kind
+from tests.support.recovery.shards import TOTALS, Shard, stored, wait_for_uploads
+from tests.support.tools.runs import Tools, everything_below
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 DATA_FAMILY = {

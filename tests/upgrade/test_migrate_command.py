@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_streams_golden import load_fixture
-from migrations import tree
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.store_format import StoreFormat
-from tool_runs import document_in
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.tools.migrations import tree
+from tests.support.tools.runs import document_in
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.states import StateOptions

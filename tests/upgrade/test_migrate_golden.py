@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from java_reader import ReadRequest, read_with_kafka_streams
-from kafka_streams_golden import FIXTURES, load_fixture
-from migrations import NEWEST, documents_of, in_format_of, kind_of, said_of, to_newest, tree
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.position import OFFSET_UNKNOWN
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
+from tests.support.java.reader import ReadRequest, read_with_kafka_streams
+from tests.support.tools.migrations import NEWEST, documents_of, in_format_of, kind_of, said_of, to_newest, tree
 from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetLayout, migrate
 from upgrade_tools.migration.journal import TaskJournal, forget_journal
 from upgrade_tools.states import StateOptions

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from killed_migrations import Killer
 from statestore.bytestore.engines.rocksdb import list_families
 from statestore.bytestore.engines.sorted_fill import SortedFill
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
@@ -21,6 +20,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tests.support.tools.killed_migrations import Killer
 from upgrade_tools.cli.entry_documents import Document, entry_documents
 from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.migration import MigrationRequest, TargetFormat, migrate

@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 
-from kafka_streams_golden import load_fixture
-from lock_holders import database_opened_elsewhere, file_locked_elsewhere
-from migrations import documents_of, said_of, to_newest, tree
 from statestore.bytestore.engines.sorted_fill import SortedFill
 from statestore.bytestore.kafka_streams.layout import segments_directory
 from statestore.bytestore.kinds.store_types import StoreType
@@ -29,6 +26,9 @@ from statestore.errors import (
     StoreFormatError,
     UnknownColumnFamilyError,
 )
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.tools.lock_holders import database_opened_elsewhere, file_locked_elsewhere
+from tests.support.tools.migrations import documents_of, said_of, to_newest, tree
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
 from upgrade_tools.errors import (
     MigrationCheckError,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kafka_streams_golden import load_fixture
-from migrations import documents_of, tree
 from statestore.errors import DirectoryInUseError, TargetNotEmptyError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.routing import MAX_SHARDS
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.tools.migrations import documents_of, tree
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
 from upgrade_tools.errors import MigrationRefusedError

@@ -10,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from migrations import tree
-from rescaling import KEYS, States, every_kind
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import Segments, segment_prefix
@@ -28,6 +26,8 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tests.support.recovery.rescaling import KEYS, States, every_kind
+from tests.support.tools.migrations import tree
 from upgrade_tools.cli.entry_documents import Document, entry_documents
 from upgrade_tools.errors import MigrationRefusedError, UnknownKindError, UnknownLayoutError
 from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetFormat, TargetLayout, migrate

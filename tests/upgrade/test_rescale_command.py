@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_streams_golden import load_fixture
-from rescaling import KEYS, States, every_kind
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, agree_on_metadata, read_metadata
-from tool_runs import document_in
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.recovery.rescaling import KEYS, States, every_kind
+from tests.support.tools.runs import document_in
 from upgrade_tools.cli import main
 
 

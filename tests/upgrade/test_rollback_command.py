@@ -2,10 +2,10 @@
 
 import pytest
 
-from rescaling import KEYS, States
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
-from tool_runs import document_in
+from tests.support.recovery.rescaling import KEYS, States
+from tests.support.tools.runs import document_in
 from upgrade_tools.cli import main
 
 

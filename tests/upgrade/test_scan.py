@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kafka_streams_golden import FIXTURES, load_fixture
-from rescaling import States
-from shards import TOTALS, Shard, stored
 from statestore import Headers, ValueTimestampHeaders
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
-from tool_runs import Tools, document_in, everything_below, kind_options
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
+from tests.support.recovery.rescaling import States
+from tests.support.recovery.shards import TOTALS, Shard, stored
+from tests.support.tools.runs import Tools, document_in, everything_below, kind_options
 
 Entry = dict[str, Any]
 

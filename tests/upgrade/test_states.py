@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_streams_golden import load_fixture
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.store_format import StoreFormat
+from tests.support.golden.kafka_streams import load_fixture
 from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.states import StateOptions, open_state
 

@@ -3,14 +3,14 @@
 import re
 from pathlib import Path
 
-from documentation import ROOT
-from kafka_streams_golden import load_fixture
-from page_commands import PageCommands
-from shards import TOTALS, Shard, stored
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.format.header_bytes import encode_headers
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
+from tests.support.documentation import ROOT
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.recovery.shards import TOTALS, Shard, stored
+from tests.support.tools.page_commands import PageCommands
 from upgrade_tools.cli.exit_codes import ExitCode
 
 PAGE = ROOT / "docs/tools.md"

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kafka_streams_golden import FIXTURES, load_fixture
-from rescaling import KEYS, States
-from shards import TOTALS, Shard, stored, wait_for_uploads
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.format.versioned_row import SegmentRow, Version
@@ -18,7 +15,10 @@ from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
-from tool_runs import Tools, everything_below, kind_options
+from tests.support.golden.kafka_streams import FIXTURES, load_fixture
+from tests.support.recovery.rescaling import KEYS, States
+from tests.support.recovery.shards import TOTALS, Shard, stored, wait_for_uploads
+from tests.support.tools.runs import Tools, everything_below, kind_options
 
 TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 HEADERS_FAMILY = "keyValueWithTimestampAndHeaders"

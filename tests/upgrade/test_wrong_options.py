@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_streams_golden import load_fixture
-from tool_runs import Tools
+from tests.support.golden.kafka_streams import load_fixture
+from tests.support.tools.runs import Tools
 from upgrade_tools.cli.checking import diff, verify
 
 TOO_LARGE = str(2**63)

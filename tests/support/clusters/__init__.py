@@ -1,0 +1,1 @@
+"""Spark as a cluster of processes, and the jobs that run there."""

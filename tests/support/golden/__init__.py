@@ -1,0 +1,1 @@
+"""States and directories that were written once, and what is in them."""

@@ -1,0 +1,1 @@
+"""Programs that run with the real jars of Kafka Streams."""

@@ -1,0 +1,57 @@
+"""Runs the Java programs of tests/java from their source, on the jars of Kafka Streams."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from statestore.errors import HarnessError
+from statestore.testing.jars import SHORT_LIVED_JVM, java_command, kafka_streams_jars
+
+PROGRAMS = Path(__file__).parents[2] / "java"
+
+# What is longest by far, the scenarios of the test driver, takes half a minute.
+TIMEOUT_S = 300
+
+
+class JavaCompilerMissingError(HarnessError):
+    """This Java runs programs, but can't start one from its source."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"{command} has no module jdk.compiler, so it is a runtime only: install a JDK, version 17 or 21 (Debian: "
+            "openjdk-17-jdk-headless), and let JAVA_HOME name it, or put it on PATH"
+        )
+        self.command = command
+
+
+class JavaProgramError(HarnessError):
+    """A program as a whole failed, not what it was asked for; `output` is what it said on stderr."""
+
+    def __init__(self, program: Path, status: int, *, output: str) -> None:
+        super().__init__(f"{program.name} ended with status {status}:\n{output}")
+        self.program = program
+        self.status = status
+        self.output = output
+
+
+def run_java_program(program: Path, *arguments: str, lines: str) -> str:
+    """Return what `program` prints on standard output when it is given `lines` on standard input.
+
+    Its temporary directory goes with it, whatever happens: Kafka's native libraries are in it, and state directories.
+
+    Raises JavaNotFoundError, JavaCompilerMissingError, JarsUnavailableError, or JavaProgramError.
+    """
+    java = java_command()
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [java, f"-Djava.io.tmpdir={scratch}", *SHORT_LIVED_JVM, "-cp", f"{kafka_streams_jars()}/*"]
+        command += [str(program), *arguments]
+        done = subprocess.run(
+            command, input=lines, capture_output=True, encoding="utf-8", timeout=TIMEOUT_S, check=False
+        )
+    if done.returncode != 0:
+        if "jdk.compiler" in done.stderr:
+            raise JavaCompilerMissingError(java)
+        raise JavaProgramError(program, done.returncode, output=done.stderr.strip())
+    return done.stdout

@@ -1,0 +1,1 @@
+"""Records in topics, and Kafka Streams applications that read and write them."""

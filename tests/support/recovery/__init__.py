@@ -1,0 +1,1 @@
+"""Shards without Spark, and locations that behave as others do."""

@@ -1,0 +1,1 @@
+"""The query that `make soak` runs, and what must come of its input."""

@@ -1,0 +1,1 @@
+"""Queries, their input, and the worker that has the library loaded."""
