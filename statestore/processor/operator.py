@@ -19,7 +19,10 @@ class OperatorStore:
 
     builder: StoreBuilder[Any]
     entry_keys: str | None = None
-    """What the library makes its keys of, as it is recorded: tools find the record's key by it. None is not known."""
+    """What the library makes its keys of, one word of `recovery.making.record_keys`: tools find the record's key by it.
+
+    None is not known: then who rescales the state must say it, with `key_of`.
+    """
 
 
 @dataclass(frozen=True)

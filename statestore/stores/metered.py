@@ -53,7 +53,7 @@ def measure_operations(store: S, store_format: StoreFormat, metrics: StoreMetric
         if hasattr(store, operation):
             timed = _time_operation(metrics, sensor, getattr(store, operation))
             setattr(store, operation, _with_record_latency(store, metrics, timed) if operation in _PUTS else timed)
-    if store_format in (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS):
+    if store_format.has_headers:
         store.watch_stored(lambda stored: _count_headers(metrics, store_format, stored))
     return store
 

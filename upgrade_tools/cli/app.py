@@ -1,4 +1,4 @@
-"""The application: its commands, in groups, and how each of them ends."""
+"""The application: its groups of commands, and how each command ends. A command is a function of its group's module."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from upgrade_tools.migration.plan import StorePlan
 
 _FIRST: Final = bytes(4)
 """How the key of a window ends in a store that retains no duplicates: with the number 0."""
-_WITH_TIMESTAMP: Final = (StoreFormat.TIMESTAMPED, StoreFormat.TIMESTAMPED_WITH_HEADERS)
 
 
 def converted_pairs(plan: StorePlan, pairs: Iterator[Pair], timestamp_ms: int | None) -> Iterator[Pair]:
@@ -72,7 +71,7 @@ def _conversion(present: StoreFormat, wanted: StoreFormat) -> Callable[[bytes | 
 
 def timestamp_filler(store_format: StoreFormat, timestamp_ms: int | None) -> Callable[[bytes], bytes] | None:
     """Return what gives a value `timestamp_ms` whose timestamp is unknown; None if there is nothing to do."""
-    if timestamp_ms is None or store_format not in _WITH_TIMESTAMP:
+    if timestamp_ms is None or not store_format.has_timestamp:
         return None
 
     def stamp(stored: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """What a kind of store keeps where, and how all of them are read alike: `store_spec` first, then `kind_layout`.
 
-store_spec      what is recorded of a store; kind_names: its kind and format in one word
+store_spec      what is recorded of a store; store_types: its kind and format in one word
 kind_layout     the table of kinds: keys, times, segments, rows of versions. To add a kind, add its class there
 families, shard_layout
                 column families, of one store and of a shard's database

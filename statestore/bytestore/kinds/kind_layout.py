@@ -8,7 +8,8 @@ An entry of a key-value, window or session store is one pair of the store's byte
 has a row of its own, and each segment has a row of all that ended in it. Whoever reads a store by `entries` or
 `entry_columns` need not know. A put is a logged key, a stored value, and of a version from when it is valid.
 
-To add a kind: its class here, and its row in LAYOUTS.
+To add a kind: its class here and its row in LAYOUTS, then a row in each other table by kind, which a test finds:
+`tests/architecture/test_kinds_of_stores.py`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from statestore.format.stored_value import restore_stored, split_stored
 
 _LOGGED_WRITE_BYTES: Final = 200
 """What a LoggedWrite takes beside its header bytes: the tuple, its timestamp and a bytes object."""
-_WITH_HEADERS = (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS)
+_WITH_HEADERS: Final = frozenset(known for known in StoreFormat if known.has_headers)
 
 
 class ChangelogRecord(NamedTuple):

@@ -57,7 +57,7 @@ def logical_writes(spec: StoreSpec, store: ByteStore, stream_time_ms: int) -> It
 
 
 def _with_shortest_sizes(store_format: StoreFormat, writes: list[LogicalWrite]) -> list[LogicalWrite]:
-    if store_format not in (StoreFormat.TIMESTAMPED_WITH_HEADERS, StoreFormat.WITH_HEADERS):
+    if not store_format.has_headers:
         return writes
     return [
         write
