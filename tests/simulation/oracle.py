@@ -29,7 +29,7 @@ from statestore.errors import (
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.manifest import Manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
-from statestore.recovery.fences.fence import read_fences
+from statestore.recovery.fences.fence import Fence, read_fences
 from statestore.recovery.location.shard_files import Written, delta_directory, parse_delta_name, parse_fence_name
 from statestore.recovery.making.rescale_report import RescaleReport
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
@@ -273,8 +273,7 @@ class Oracle:
                     continue
                 given_up = any(
                     fence.epoch > delta.epoch
-                    and fence.from_version is not None
-                    and fence.from_version < version
+                    and self._is_without(fence, other, shard, version)
                     and ((shard, fence.run) in self.entered or fence.epoch in writers)
                     for fence in fences
                 )
@@ -285,6 +284,15 @@ class Oracle:
                     f"in {mine.name}, which is at {len(chain)}"
                 )
         return None
+
+    def _is_without(self, fence: Fence, checkpoint: Checkpoint, shard: int, version: int) -> bool:
+        """Return whether who left a fence went on without a version that a checkpoint has committed."""
+        if fence.from_version is None or fence.from_version < version:
+            return fence.from_version is not None
+        # As far on, but on another line.
+        return bool(fence.head) and parse_delta_name(fence.head) != self._delta_of(
+            checkpoint, shard, fence.from_version
+        )
 
     def may_refuse(self, shard: int, driver: Driver) -> bool:
         """Return whether another copy of the checkpoint was at work in a shard after this one, or has been ahead."""
