@@ -39,9 +39,9 @@ MUTATIONS = (
     Mutation(
         "fences are not looked at",
         "fences.run_fences",
-        "RunFences.hold",
-        'max(_fence_names(names), default=FenceName(0, "")) > FenceName(epoch, self.run)',
-        "False",
+        "RunFences._enter",
+        'max(_fence_names(names), default=FenceName(0, "")) <= FenceName(epoch, self.run)',
+        "True",
     ),
     Mutation(
         "a batch that was committed without it is not looked at",

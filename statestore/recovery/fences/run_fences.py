@@ -67,17 +67,8 @@ class RunFences:
         LocationError if there is no epoch left, and LocationMismatchError if the location is another state's by now.
         """
         head = head_written(pointer)
-        names = self._names(pointer)
-        epoch = self._epoch(names)
         known: dict[str, Fence] = {}
-        while epoch is None or _is_shared(names, epoch, self.run):
-            left = self._leave_fence(pointer, head, names, known)
-            names = self._names(pointer)
-            # Another attempt of this run may have left a later one meanwhile.
-            epoch = max(left, self._epoch(names) or 0)
-        if max(_fence_names(names), default=FenceName(0, "")) > FenceName(epoch, self.run):
-            newest = read_fences(self.location, names)[-1]
-            raise RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=newest.describe())
+        epoch, names = self._enter(pointer, head, known)
         found = max((written for written in _deltas(names) if written.epoch == epoch), default=head)
         if found.version > pointer.version + 1:
             raise AttemptOutdatedError(
@@ -87,6 +78,26 @@ class RunFences:
             # Nothing of its own is committed yet. What was there before its fence may have been written meanwhile.
             self._check_entry(pointer, head, names, known, epoch)
         return epoch
+
+    def _enter(self, pointer: CommitPointer, head: Written, known: dict[str, Fence]) -> tuple[int, list[str]]:
+        """Return the run's epoch, of which a fence is there, and the files that were there with it."""
+        names, left = self._names(pointer), 0
+        refusal: RunFencedError | None = None
+        while True:
+            # Another attempt of this run may have left a later one meanwhile.
+            epoch = max(left, self._epoch(names) or 0)
+            if epoch == 0 or _is_shared(names, epoch, self.run):
+                left = self._leave_fence(pointer, head, names, known)
+            elif max(_fence_names(names), default=FenceName(0, "")) <= FenceName(epoch, self.run):
+                return epoch, names
+            elif refusal is not None:
+                raise refusal
+            else:
+                newest = read_fences(self.location, names)[-1]
+                refusal = RunFencedError(str(self.location), shard=pointer.shard, run=self.run, by=newest.describe())
+                # Of two runs that took one epoch this may be the one to take another, and its other attempt has: so it
+                # looks once more, when all is there to refuse at once.
+            names = self._names(pointer)
 
     def _names(self, pointer: CommitPointer) -> list[str]:
         return self.location.names(delta_directory(pointer.shard))
