@@ -17,6 +17,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import Document
+from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
 from upgrade_tools.cli.progress import phase_bars
 from upgrade_tools.states.store_argument import parse_stores
@@ -79,10 +80,10 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    group.command("restore")(restore)
-    group.command("to-state")(to_state)
-    group.command("emit")(emit)
-    group.command("offsets")(offsets)
+    add_command(group, "restore", None, restore)
+    add_command(group, "to-state", None, to_state)
+    add_command(group, "emit", None, emit)
+    add_command(group, "offsets", None, offsets)
     app.add_typer(group, name="changelog", rich_help_panel="Kafka")
 
 
@@ -172,14 +173,11 @@ def emit(
     where: o.Where,
     servers: Servers,
     application_id: ApplicationId,
-    store: o.StoreOption = None,
-    kind: o.KindOption = None,
-    window_size_ms: o.WindowSizeOption = None,
-    retention_ms: o.RetentionOption = None,
-    segment_interval_ms: o.SegmentIntervalOption = None,
+    *,
+    of_store: o.StoreGroup,
+    spans: o.SpanGroup,
     subtopology: o.SubtopologyOption = None,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
+    committed: o.CommittedGroup,
     append: Annotated[
         bool, typer.Option("--append", help="Add what is different to topics that have records already.")
     ] = False,
@@ -196,18 +194,7 @@ def emit(
     cluster = _cluster(servers, client_config)
     from upgrade_tools.changelogs.emitting import Emission, logged_specs
 
-    state = o.state_at(
-        where,
-        store=store,
-        kind=kind,
-        window_size_ms=window_size_ms,
-        retention_ms=retention_ms,
-        segment_interval_ms=segment_interval_ms,
-        subtopology=subtopology,
-        pointers=pointers,
-        checkpoint=checkpoint,
-        work_dir=work_dir,
-    )
+    state = o.state_at(where, committed, of_store, spans, subtopology=subtopology, work_dir=work_dir)
     specs = logged_specs(state)
     with _progress(("checking", None), ("writing", None)) as (checked, advance):
         emission = Emission(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +17,7 @@ from upgrade_tools.cli import options as o
 from upgrade_tools.cli.difference_output import difference_json, difference_line, summary_lines
 from upgrade_tools.cli.documents import check_document, comparison_document
 from upgrade_tools.cli.exit_codes import ExitCode
+from upgrade_tools.cli.option_groups import OptionGroup, add_command
 from upgrade_tools.cli.output import print_json, results, say
 from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.states import State
@@ -47,10 +49,56 @@ IgnoreHeadersOption = Annotated[bool, typer.Option("--ignore-headers", help="Lea
 IgnoreTimestampsOption = Annotated[bool, typer.Option("--ignore-timestamps", help="Leave timestamps out of account.")]
 
 
+@dataclass(frozen=True)
+class BothGroup(OptionGroup):
+    """What is said of two states, and of what is compared of them."""
+
+    store: o.StoreOption = None
+    kind: o.KindOption = None
+    window_size_ms: o.WindowSizeOption = None
+    segment_interval_ms: o.SegmentIntervalOption = None
+    subtopology: o.SubtopologyOption = None
+    pointers: o.PointersOption = None
+    checkpoint: o.CheckpointOption = None
+    other_kind: OtherKindOption = None
+    other_subtopology: OtherSubtopologyOption = None
+    other_pointers: OtherPointersOption = None
+    other_checkpoint: OtherCheckpointOption = None
+    ignore_headers: IgnoreHeadersOption = False
+    ignore_timestamps: IgnoreTimestampsOption = False
+    work_dir: o.WorkDirOption = None
+
+    def first(self, path: str) -> State:
+        """Return the one that all is said of."""
+        committed = o.CommittedGroup(self.pointers, self.checkpoint)
+        return self._state(path, committed, kind=self.kind, subtopology=self.subtopology)
+
+    def other(self, path: str) -> State:
+        """Return the one that it is compared with."""
+        committed = o.CommittedGroup(self.other_pointers, self.other_checkpoint)
+        return self._state(path, committed, kind=self.other_kind, subtopology=self.other_subtopology)
+
+    @property
+    def ignored(self) -> Ignored:
+        """What is left out of account."""
+        return Ignored(self.ignore_headers, self.ignore_timestamps)
+
+    def _state(self, path: str, committed: o.CommittedGroup, **own: Any) -> State:
+        return o.state_at(
+            path,
+            committed,
+            store=self.store,
+            window_size_ms=self.window_size_ms,
+            segment_interval_ms=self.segment_interval_ms,
+            work_dir=self.work_dir,
+            **own,
+        )
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("verify", rich_help_panel=_GROUP)(verify)
-    app.command("diff", rich_help_panel=_GROUP)(diff)
+    add_command(app, "verify", _GROUP, verify)
+    add_command(app, "diff", _GROUP, diff)
 
 
 def verify(
@@ -59,88 +107,35 @@ def verify(
         str | None,
         typer.Argument(metavar="[OTHER]", help="Another state, which must hold the same.", callback=o.not_empty),
     ] = None,
-    store: o.StoreOption = None,
-    kind: o.KindOption = None,
-    window_size_ms: o.WindowSizeOption = None,
-    segment_interval_ms: o.SegmentIntervalOption = None,
-    subtopology: o.SubtopologyOption = None,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
-    other_kind: OtherKindOption = None,
-    other_subtopology: OtherSubtopologyOption = None,
-    other_pointers: OtherPointersOption = None,
-    other_checkpoint: OtherCheckpointOption = None,
-    ignore_headers: IgnoreHeadersOption = False,
-    ignore_timestamps: IgnoreTimestampsOption = False,
-    work_dir: o.WorkDirOption = None,
+    *,
+    of_both: BothGroup,
     as_json: o.JsonOption = False,
 ) -> int:
     """Read all there is, and name what is wrong: files, checksums, entries, indexes; or compare two states.
 
     Of a state location entries are read if it is said what is committed.
     """
-    shared = {
-        "store": store,
-        "window_size_ms": window_size_ms,
-        "segment_interval_ms": segment_interval_ms,
-        "work_dir": work_dir,
-    }
-    state = o.state_at(where, kind=kind, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, **shared)
+    state = of_both.first(where)
     if other is None:
         return _verify_one(state, as_json)
-    against = o.state_at(
-        other,
-        kind=other_kind,
-        subtopology=other_subtopology,
-        pointers=other_pointers,
-        checkpoint=other_checkpoint,
-        **shared,
-    )
-    return _verify_two(state, against, Ignored(ignore_headers, ignore_timestamps), as_json)
+    return _verify_two(state, of_both.other(other), of_both.ignored, as_json)
 
 
 def diff(
     where: o.Where,
     other: Other,
+    *,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, max=sys.maxsize, help="So many differences at most.")
     ] = None,
-    store: o.StoreOption = None,
-    kind: o.KindOption = None,
-    window_size_ms: o.WindowSizeOption = None,
-    segment_interval_ms: o.SegmentIntervalOption = None,
-    subtopology: o.SubtopologyOption = None,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
-    other_kind: OtherKindOption = None,
-    other_subtopology: OtherSubtopologyOption = None,
-    other_pointers: OtherPointersOption = None,
-    other_checkpoint: OtherCheckpointOption = None,
-    ignore_headers: IgnoreHeadersOption = False,
-    ignore_timestamps: IgnoreTimestampsOption = False,
-    work_dir: o.WorkDirOption = None,
+    of_both: BothGroup,
     as_json: o.JsonOption = False,
 ) -> int:
     """Print the entries in which two states differ: - is in the first alone, + in the other alone, ~ has changed.
 
     With --json each is a line. Ends with 0 if there are none.
     """
-    shared = {
-        "store": store,
-        "window_size_ms": window_size_ms,
-        "segment_interval_ms": segment_interval_ms,
-        "work_dir": work_dir,
-    }
-    first = o.state_at(where, kind=kind, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, **shared)
-    second = o.state_at(
-        other,
-        kind=other_kind,
-        subtopology=other_subtopology,
-        pointers=other_pointers,
-        checkpoint=other_checkpoint,
-        **shared,
-    )
-    comparison = _counted(first, second, Ignored(ignore_headers, ignore_timestamps))
+    comparison = _counted(of_both.first(where), of_both.other(other), of_both.ignored)
     for sign, where_alone, names in zip("-+", ("first", "other"), comparison.only_in, strict=True):
         for name in names:
             if as_json:

@@ -10,6 +10,7 @@ import typer
 from statestore.recovery.location import DurableLocation
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import exchange_document, rescale_document
+from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.output import errors, print_json, progress_bar, results, say
 from upgrade_tools.cli.progress import entry_bar, phase_bars
 from upgrade_tools.errors import UnknownKindError
@@ -25,23 +26,20 @@ FormatOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("export", rich_help_panel=_GROUP)(export)
-    app.command("import", rich_help_panel=_GROUP)(import_)
-    app.command("rollback", rich_help_panel=_GROUP)(rollback)
+    add_command(app, "export", _GROUP, export)
+    add_command(app, "import", _GROUP, import_)
+    add_command(app, "rollback", _GROUP, rollback)
 
 
 def export(
     where: o.Where,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A new file, .parquet or .jsonl.", callback=o.not_empty)],
+    *,
     file_format: FormatOption = None,
-    store: o.StoreOption = None,
-    kind: o.KindOption = None,
-    window_size_ms: o.WindowSizeOption = None,
-    retention_ms: o.RetentionOption = None,
-    segment_interval_ms: o.SegmentIntervalOption = None,
+    of_store: o.StoreGroup,
+    spans: o.SpanGroup,
     subtopology: o.SubtopologyOption = None,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
+    committed: o.CommittedGroup,
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
@@ -50,18 +48,7 @@ def export(
     A row is an entry; of versioned stores a version, or a tombstone, whose value is null.
     """
     path = Path(file)
-    state = o.state_at(
-        where,
-        store=store,
-        kind=kind,
-        window_size_ms=window_size_ms,
-        retention_ms=retention_ms,
-        segment_interval_ms=segment_interval_ms,
-        subtopology=subtopology,
-        pointers=pointers,
-        checkpoint=checkpoint,
-        work_dir=work_dir,
-    )
+    state = o.state_at(where, committed, of_store, spans, subtopology=subtopology, work_dir=work_dir)
     with entry_bar("exporting", state) as advance:
         done = export_state(state, path, _format_of(path, file_format), advance)
     _show(done, "exported to", as_json)
@@ -70,6 +57,7 @@ def export(
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, help="A file that `export` wrote.")],
     location: Annotated[str, typer.Argument(help="Path or URI of an empty location.", callback=o.not_empty)],
+    *,
     file_format: FormatOption = None,
     shards: Annotated[
         int | None,
@@ -79,14 +67,13 @@ def import_(
             "(default: they stay in the shards or partitions that they are from).",
         ),
     ] = None,
-    retention_ms: o.RetentionOption = None,
-    segment_interval_ms: o.SegmentIntervalOption = None,
+    spans: o.SpanGroup,
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
     """Make a state location of an exported file, and check it. A query that starts on it goes on from there."""
     chosen = _format_of(file, file_format)
-    options = ImportOptions(shards, retention_ms, segment_interval_ms, work_dir)
+    options = ImportOptions(shards, spans.retention_ms, spans.segment_interval_ms, work_dir)
     with phase_bars(row_count(file, chosen)) as advance:
         done = import_state(file, chosen, DurableLocation(location), options, advance)
     _show(done, "imported into", as_json)

@@ -11,6 +11,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import garbage_document, rescale_document
+from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.output import errors, print_json, results, say
 from upgrade_tools.location.garbage import collect_location
 from upgrade_tools.location.rescale import rescale_location
@@ -22,14 +23,13 @@ Location = Annotated[str, typer.Argument(help="Path or URI of a state location."
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("gc", rich_help_panel="State locations")(gc)
-    app.command("rescale", rich_help_panel="State locations")(rescale)
+    add_command(app, "gc", "State locations", gc)
+    add_command(app, "rescale", "State locations", rescale)
 
 
 def gc(
     location: Location,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
+    committed: o.CommittedGroup,
     retained_versions: Annotated[
         int,
         typer.Option(
@@ -44,7 +44,7 @@ def gc(
     console = results()
     found = collect_location(
         location,
-        _pointers(location, pointers, checkpoint),
+        _pointers(location, committed),
         retained_versions=retained_versions,
         remove=remove,
         on_file=None if as_json else lambda file: say(console, f"{file.size_bytes:>12}  {file.name}  {file.reason}"),
@@ -61,8 +61,7 @@ def rescale(
     source: o.From,
     target: o.To,
     shards: Annotated[int, typer.Option(min=1, help="The new number of shards.")],
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
+    committed: o.CommittedGroup,
     work_dir: o.WorkDirOption = None,
     trust_keys: Annotated[
         bool, typer.Option("--trust-keys", help="Believe that stores' keys are those of records (one old shard).")
@@ -75,7 +74,7 @@ def rescale(
         source,
         target,
         shards=shards,
-        recorded=_pointers(source, pointers, checkpoint),
+        recorded=_pointers(source, committed),
         work_dir=work_dir,
         trust_keys=trust_keys,
         dry_run=dry_run,
@@ -88,12 +87,12 @@ def rescale(
             say(results(), line)
 
 
-def _pointers(location: str, pointers: str | None, checkpoint: str | None) -> list[CommitPointer]:
+def _pointers(location: str, committed: o.CommittedGroup) -> list[CommitPointer]:
     """Return what was said to be committed, or what a tool has made, if no query was started on it yet.
 
     Raises StatePointersError, UnknownLayoutError.
     """
-    found = o.read_pointers(location, pointers, checkpoint)
+    found = committed.read(location)
     if found is not None:
         return found
     state = DurableLocation(location)

@@ -15,6 +15,7 @@ from upgrade_tools.cli.documents import inspection_document
 from upgrade_tools.cli.entry_output import print_entries
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.inspect_report import print_report
+from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.output import errors, print_json, results, say
 from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.location.deltas import read_delta
@@ -25,14 +26,15 @@ _GROUP = "Look"
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("inspect", rich_help_panel=_GROUP)(inspect)
-    app.command("scan", rich_help_panel=_GROUP)(scan)
-    app.command("get", rich_help_panel=_GROUP)(get)
-    app.command("inspect-delta", rich_help_panel=_GROUP)(inspect_delta)
+    add_command(app, "inspect", _GROUP, inspect)
+    add_command(app, "scan", _GROUP, scan)
+    add_command(app, "get", _GROUP, get)
+    add_command(app, "inspect-delta", _GROUP, inspect_delta)
 
 
 def inspect(
     where: o.Where,
+    *,
     store: o.StoreOption = None,
     subtopology: o.SubtopologyOption = None,
     sample: Annotated[
@@ -44,8 +46,7 @@ def inspect(
         ),
     ] = DEFAULT_SAMPLE_ENTRIES,
     every: Annotated[bool, typer.Option("--all", help="Read all entries.")] = False,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
+    committed: o.CommittedGroup,
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
@@ -53,9 +54,7 @@ def inspect(
 
     What the files do not tell is not guessed: of such a store all kinds are listed that it may be.
     """
-    state = o.state_at(
-        where, store=store, subtopology=subtopology, pointers=pointers, checkpoint=checkpoint, work_dir=work_dir
-    )
+    state = o.state_at(where, committed, store=store, subtopology=subtopology, work_dir=work_dir)
     with entry_bar("inspecting", state, opening=len(databases_to_read(state))) as advance:
         report = inspect_state(state, None if every else sample, advance)
     if as_json:
@@ -66,6 +65,7 @@ def inspect(
 
 def scan(
     where: o.Where,
+    *,
     key: sel.KeyOption = None,
     prefix: sel.PrefixOption = None,
     time_from: sel.TimeFromOption = None,
@@ -75,13 +75,9 @@ def scan(
     header: sel.HeaderOption = None,
     part: sel.PartOption = None,
     limit: sel.LimitOption = None,
-    store: o.StoreOption = None,
-    kind: o.KindOption = None,
-    window_size_ms: o.WindowSizeOption = None,
-    subtopology: o.SubtopologyOption = None,
-    application_id: o.ApplicationIdOption = None,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
+    of_store: o.StoreGroup,
+    tasks: o.TaskGroup,
+    committed: o.CommittedGroup,
     work_dir: o.WorkDirOption = None,
     headers: sel.HeadersOption = True,
     as_json: o.JsonOption = False,
@@ -90,17 +86,7 @@ def scan(
 
     With --json it is one document: kind, store, and entries with keys, values and header values in hex.
     """
-    state = o.state_at(
-        where,
-        store=store,
-        kind=kind,
-        window_size_ms=window_size_ms,
-        subtopology=subtopology,
-        application_id=application_id,
-        pointers=pointers,
-        checkpoint=checkpoint,
-        work_dir=work_dir,
-    )
+    state = o.state_at(where, committed, of_store, tasks, work_dir=work_dir)
     asked = Selection(
         sel.key_of(key, "--key"),
         sel.key_of(prefix, "--prefix"),
@@ -117,32 +103,19 @@ def scan(
 def get(
     where: o.Where,
     key: Annotated[str, typer.Argument(metavar="KEY", help="Text, 0x... in hex, or text:...")],
+    *,
     every_part: Annotated[
         bool, typer.Option("--all-parts", help="Look into all shards, not only into that of the key's records.")
     ] = False,
-    store: o.StoreOption = None,
-    kind: o.KindOption = None,
-    window_size_ms: o.WindowSizeOption = None,
-    subtopology: o.SubtopologyOption = None,
-    application_id: o.ApplicationIdOption = None,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
+    of_store: o.StoreGroup,
+    tasks: o.TaskGroup,
+    committed: o.CommittedGroup,
     work_dir: o.WorkDirOption = None,
     headers: sel.HeadersOption = True,
     as_json: o.JsonOption = False,
 ) -> int:
     """Print what a store holds of a key: its value, or its windows, sessions or versions. Ends with 1 if nothing."""
-    state = o.state_at(
-        where,
-        store=store,
-        kind=kind,
-        window_size_ms=window_size_ms,
-        subtopology=subtopology,
-        application_id=application_id,
-        pointers=pointers,
-        checkpoint=checkpoint,
-        work_dir=work_dir,
-    )
+    state = o.state_at(where, committed, of_store, tasks, work_dir=work_dir)
     asked = Selection(sel.key_of(key, "KEY"))
     parts = state.parts if every_part else sel.parts_with(state, asked)
     if print_entries(state, asked, parts, with_headers=headers, as_json=as_json):

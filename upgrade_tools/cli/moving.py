@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from statestore.format.window_key import MAX_TIME_MS
 from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import migration_document
+from upgrade_tools.cli.option_groups import OptionGroup, add_command
 from upgrade_tools.cli.output import errors, print_json, printable, progress_bar, results, say
 from upgrade_tools.migration import (
     MigrationReport,
@@ -112,15 +114,36 @@ DiscardOption = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Read, convert and place everything, and write nothing.")]
 
 
+@dataclass(frozen=True)
+class StoresGroup(OptionGroup):
+    """Which stores are meant, and what the files do not tell of them."""
+
+    store: StoresOption = None
+    kind: o.KindOption = None
+    window_size_ms: o.WindowSizeOption = None
+
+    def read(self, spans: o.SpanGroup) -> tuple[list[str], dict[str | None, StateOptions]]:
+        """Return the names of the stores, and how to read each of which more is known than of all the others."""
+        otherwise = StateOptions(None, self.kind, self.window_size_ms, **spans.chosen())
+        try:
+            arguments = parse_stores(self.store or ())
+        except ValueError as cause:
+            raise typer.BadParameter(str(cause), param_hint="--store") from cause
+        options: dict[str | None, StateOptions] = {None: otherwise}
+        options.update((argument.name, argument.options(otherwise)) for argument in arguments if argument.says_more)
+        return [argument.name for argument in arguments], options
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("migrate", rich_help_panel=_GROUP)(migrate_)
-    app.command("finish-upgrade", rich_help_panel=_GROUP)(finish_upgrade_)
-    app.command("downgrade", rich_help_panel=_GROUP)(downgrade_)
+    add_command(app, "migrate", _GROUP, migrate_)
+    add_command(app, "finish-upgrade", _GROUP, finish_upgrade_)
+    add_command(app, "downgrade", _GROUP, downgrade_)
 
 
 def migrate_(
     source: Source,
+    *,
     target: Target = None,
     to: ToOption = None,
     layout: LayoutOption = None,
@@ -132,15 +155,10 @@ def migrate_(
     changelog_offsets: OffsetsOption = None,
     discard_backup: DiscardOption = False,
     dry_run: DryRunOption = False,
-    store: StoresOption = None,
-    kind: o.KindOption = None,
-    window_size_ms: o.WindowSizeOption = None,
-    retention_ms: o.RetentionOption = None,
-    segment_interval_ms: o.SegmentIntervalOption = None,
-    subtopology: o.SubtopologyOption = None,
-    application_id: o.ApplicationIdOption = None,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
+    stores: StoresGroup,
+    spans: o.SpanGroup,
+    tasks: o.TaskGroup,
+    committed: o.CommittedGroup,
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
@@ -149,9 +167,7 @@ def migrate_(
     The source is not changed before the target is verified. If it is killed, the same command goes on. Begin with
     --dry-run.
     """
-    names, options = _store_arguments(
-        store, StateOptions(None, kind, window_size_ms, retention_ms, segment_interval_ms)
-    )
+    names, options = stores.read(spans)
     request = MigrationRequest(
         source,
         target,
@@ -159,9 +175,9 @@ def migrate_(
         layout,
         names,
         options,
-        subtopology,
-        application_id,
-        o.read_pointers(source, pointers, checkpoint),
+        tasks.subtopology,
+        tasks.application_id,
+        committed.read(source),
         through_timestamped,
         timestamp_ms,
         shard_by.value,
@@ -179,19 +195,15 @@ def downgrade_(
     source: Source,
     target: Annotated[str, typer.Argument(help="An empty or new directory or location.", callback=o.not_empty)],
     to: Annotated[TargetFormat, typer.Option("--to", help="timestamped or plain.", rich_help_panel=_TARGET)],
+    *,
     layout: LayoutOption = None,
     timestamp_ms: TimestampOption = None,
     shard_by: ShardByOption = ShardBy.KEY,
     dry_run: DryRunOption = False,
-    store: StoresOption = None,
-    kind: o.KindOption = None,
-    window_size_ms: o.WindowSizeOption = None,
-    retention_ms: o.RetentionOption = None,
-    segment_interval_ms: o.SegmentIntervalOption = None,
-    subtopology: o.SubtopologyOption = None,
-    application_id: o.ApplicationIdOption = None,
-    pointers: o.PointersOption = None,
-    checkpoint: o.CheckpointOption = None,
+    stores: StoresGroup,
+    spans: o.SpanGroup,
+    tasks: o.TaskGroup,
+    committed: o.CommittedGroup,
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
@@ -201,9 +213,7 @@ def downgrade_(
     with headers in an older format. To rebuild one from a changelog topic instead, use `changelog restore` and name the
     older kind.
     """
-    names, options = _store_arguments(
-        store, StateOptions(None, kind, window_size_ms, retention_ms, segment_interval_ms)
-    )
+    names, options = stores.read(spans)
     request = MigrationRequest(
         source,
         target,
@@ -211,9 +221,9 @@ def downgrade_(
         layout,
         names,
         options,
-        subtopology,
-        application_id,
-        o.read_pointers(source, pointers, checkpoint),
+        tasks.subtopology,
+        tasks.application_id,
+        committed.read(source),
         timestamp_ms=timestamp_ms,
         shard_by=shard_by.value,
         work_dir=work_dir,
@@ -226,13 +236,11 @@ def finish_upgrade_(
     directory: Annotated[
         str, typer.Argument(metavar="DIR", help="A task's or application's directory.", callback=o.not_empty)
     ],
+    *,
     discard_backup: DiscardOption = False,
     dry_run: DryRunOption = False,
-    store: StoresOption = None,
-    kind: o.KindOption = None,
-    window_size_ms: o.WindowSizeOption = None,
-    subtopology: o.SubtopologyOption = None,
-    application_id: o.ApplicationIdOption = None,
+    stores: StoresGroup,
+    tasks: o.TaskGroup,
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
@@ -240,13 +248,12 @@ def finish_upgrade_(
 
     Tasks that have nothing left stay as they are; of the others a backup stays.
     """
-    names, options = _store_arguments(store, StateOptions(None, kind, window_size_ms))
+    names, options = stores.read(o.SpanGroup())
     request = MigrationRequest(
         directory,
         stores=names,
         store_options=options,
-        subtopology=subtopology,
-        application_id=application_id,
+        **tasks.chosen(),
         discard_backup=discard_backup,
         work_dir=work_dir,
         dry_run=dry_run,
@@ -307,19 +314,6 @@ def _print(report: MigrationReport) -> None:
         say(console, f"what was there before: {backup} (remove it when all is well)")
     for note in report.notes:
         say(errors(), f"note: {note}")
-
-
-def _store_arguments(
-    texts: list[str] | None, otherwise: StateOptions
-) -> tuple[list[str], dict[str | None, StateOptions]]:
-    """Return the names of the stores, and how to read each of which more is known than `otherwise` says."""
-    try:
-        arguments = parse_stores(texts or ())
-    except ValueError as cause:
-        raise typer.BadParameter(str(cause), param_hint="--store") from cause
-    options: dict[str | None, StateOptions] = {None: otherwise}
-    options.update((argument.name, argument.options(otherwise)) for argument in arguments if argument.says_more)
-    return [argument.name for argument in arguments], options
 
 
 def _offsets(file: Path | None) -> dict[str, dict[int, int]]:

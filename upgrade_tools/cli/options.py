@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StatePointersError
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
+from upgrade_tools.cli.option_groups import OptionGroup
 from upgrade_tools.location.pointers_file import read_pointers_file
 from upgrade_tools.states import State, StateOptions, open_state
 
@@ -117,6 +119,43 @@ WorkDirOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
+@dataclass(frozen=True)
+class StoreGroup(OptionGroup):
+    """Which store is meant, and what the files do not tell of it."""
+
+    store: StoreOption = None
+    kind: KindOption = None
+    window_size_ms: WindowSizeOption = None
+
+
+@dataclass(frozen=True)
+class SpanGroup(OptionGroup):
+    """How long entries are kept, and in segments of what length."""
+
+    retention_ms: RetentionOption = None
+    segment_interval_ms: SegmentIntervalOption = None
+
+
+@dataclass(frozen=True)
+class TaskGroup(OptionGroup):
+    """Whose tasks are meant, of an application's directory."""
+
+    subtopology: SubtopologyOption = None
+    application_id: ApplicationIdOption = None
+
+
+@dataclass(frozen=True)
+class CommittedGroup(OptionGroup):
+    """What is committed of a state location, said in one of two ways."""
+
+    pointers: PointersOption = None
+    checkpoint: CheckpointOption = None
+
+    def read(self, location: str) -> list[CommitPointer] | None:
+        """Return the commit pointers, None if nothing was said of them. Raises StatePointersError."""
+        return read_pointers(location, self.pointers, self.checkpoint)
+
+
 def read_pointers(location: str, pointers: str | None, checkpoint: str | None) -> list[CommitPointer] | None:
     """Return the commit pointers in a file, or in a checkpoint, None if neither is named. Raises StatePointersError."""
     if pointers is not None:
@@ -140,7 +179,8 @@ def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None 
     return parse_pointers(done.stdout)
 
 
-def state_at(path: str, **chosen: Any) -> State:
+def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chosen: Any) -> State:
     """Return the state at a path or URI with what was said of it, as `StateOptions` calls it."""
-    pointers = read_pointers(path, chosen.pop("pointers", None), chosen.pop("checkpoint", None))
-    return open_state(path, StateOptions(pointers=pointers, **chosen))
+    for group in groups:
+        chosen.update(group.chosen())
+    return open_state(path, StateOptions(pointers=committed.read(path), **chosen))
