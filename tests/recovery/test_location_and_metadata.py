@@ -1,5 +1,6 @@
 """The durable location, what is recorded in it, and who owns it."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tests.support.recovery.shards import TOTALS
 
 SOURCE = {"type": "source", "name": "in", "topics": None}
 SINK = {"type": "sink", "name": "out", "topic": "out", "parents": ["in"]}
+GOLDEN = Path(__file__).parents[1] / "golden" / "claims-1"
 ASKED = StateMetadata("id-1", 2, "key", (0, 3), (TOTALS,), (SOURCE, SINK))
 
 
@@ -136,3 +138,20 @@ def test_one_query_one_location(location: DurableLocation) -> None:
         claim(location, "query-b")
     claim(location, "query-a")
     assert location.names("owners") == ["owners/query-a"]
+
+
+def test_a_query_that_is_claiming_is_in_the_way_of_others_and_not_of_its_own(location: DurableLocation) -> None:
+    location.write(f"owners/query-a.{'0' * 32}.claiming", b"")
+    with pytest.raises(LocationInUseError, match="belongs to the streaming query query-a, this is query query-b"):
+        claim(location, "query-b")
+    claim(location, "query-a")
+    assert location.names("owners") == ["owners/query-a", f"owners/query-a.{'0' * 32}.claiming"]
+
+
+def test_a_claim_stands_whoever_else_is_claiming(location: DurableLocation, tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "a state location")
+    owner, other = "0b6e1d9c-3f57-4a34-9c0e-6f3f3d2a1b70", "5d2c7a10-8e4b-4b6f-8f0a-2b9d7c6e5f41"
+    claim(location, owner)
+    for query in (other, "a-third-one"):
+        with pytest.raises(LocationInUseError, match=f"belongs to the streaming query {owner}"):
+            claim(location, query)

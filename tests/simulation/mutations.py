@@ -304,8 +304,8 @@ MUTATIONS = (
         "a claim is not looked at again",
         "metadata.ownership",
         "claim",
-        "        _refuse_others(location, location.names(_DIRECTORY), query_id)\n",
-        "        pass\n",
+        "            _refuse_others(location, query_id, set().union(*_claims(location)))\n",
+        "            pass\n",
     ),
     Mutation(
         "every start has its own identity",

@@ -1,38 +1,68 @@
 """One query, one state location: who may write to it.
 
-A query is known by the id that Spark keeps in its checkpoint, so restarts are the same query. `owners/QUERY_ID` is its
-claim. A second query finds the first one's claim and stops before it has written anything else. Should two queries
-claim a location at the same moment, each may see the other and both stop, having withdrawn: starting one of them again
-settles it.
+    owners/QUERY_ID                    the claim of the query that the location belongs to; empty, and never removed
+    owners/QUERY_ID.UNIQUE.claiming    one of its processes is about to write that; empty
+
+A query is known by the id that Spark keeps in its checkpoint, so restarts are the same query. A second query finds the
+first one's claim and stops before it has written anything else.
+
+Whoever finds no claim says first that it is claiming, and looks again: of two queries that claim a location at the same
+moment one must see the other. Each may see the other, and both stop: starting one of them again settles it. A process
+withdraws only what it has said itself, so it takes no claim from another one that has looked and found nobody.
 """
 
 from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from statestore.errors import LocationInUseError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
 
-_DIRECTORY = "owners"
+_DIRECTORY: Final = "owners"
+_CLAIMING: Final = ".claiming"
+_PARTIAL: Final = ".partial"
+_LOOKS: Final = 2
+"""A listing may miss a query in the moment in which it turns what it has said into its claim: the next one has it."""
+
+
+class _Claims(NamedTuple):
+    """Which queries have claimed a location, and which are claiming it."""
+
+    owners: set[str]
+    claiming: set[str]
 
 
 def claim(location: DurableLocation, query_id: str) -> None:
-    """Make the query `query_id` the owner of `location`. Raises LocationInUseError if another one is."""
+    """Make the query `query_id` the owner of `location`. Raises LocationInUseError if another one is, or becomes it."""
     mine = f"{_DIRECTORY}/{path_part(query_id)}"
-    claims = location.names(_DIRECTORY)
-    _refuse_others(location, claims, query_id)
-    if mine in claims:
+    owners, claiming = _claims(location)
+    _refuse_others(location, query_id, owners)
+    if query_id in owners:
+        # Who is claiming now must find this.
         return
-    location.write(mine, b"")
+    _refuse_others(location, query_id, claiming)
+    said = f"{mine}.{uuid.uuid4().hex}{_CLAIMING}"
+    location.write(said, b"")
     try:
-        _refuse_others(location, location.names(_DIRECTORY), query_id)
-    except LocationInUseError:
-        location.delete(mine)
-        raise
+        for _ in range(_LOOKS):
+            _refuse_others(location, query_id, set().union(*_claims(location)))
+        location.write(mine, b"")
+    finally:
+        location.delete(said)
 
 
-def _refuse_others(location: DurableLocation, claims: list[str], query_id: str) -> None:
-    for name in claims:
-        owner = name.removeprefix(f"{_DIRECTORY}/")
-        # A writer's partial file is not a claim yet.
-        if owner != query_id and not owner.endswith(".partial"):
+def _claims(location: DurableLocation) -> _Claims:
+    names = [name.removeprefix(f"{_DIRECTORY}/") for name in location.names(_DIRECTORY)]
+    # A writer's partial file says nothing yet.
+    whole = [name for name in names if not name.endswith(_PARTIAL)]
+    claiming = {name.removesuffix(_CLAIMING).rpartition(".")[0] for name in whole if name.endswith(_CLAIMING)}
+    return _Claims({name for name in whole if not name.endswith(_CLAIMING)}, claiming)
+
+
+def _refuse_others(location: DurableLocation, query_id: str, queries: Iterable[str]) -> None:
+    for owner in sorted(queries):
+        if owner != query_id:
             raise LocationInUseError(str(location), owner=owner, query=query_id)
