@@ -28,7 +28,8 @@ def test_an_application_of_the_streams_protocol_is_seen_before_it_has_committed_
     application: Application, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The client lists no such groups, and until there is a record this one has no offsets."""
-    cluster, name, topic = application.cluster, application.name, "amounts"
+    cluster, name = application.cluster, application.name
+    topic = f"{name}-amounts"
     cluster.create_topic(topic, 1, {})
     with ThreadPoolExecutor(1) as background:
         state = application.target.parent / "state"
