@@ -15,12 +15,12 @@ from typing import Final
 
 from statestore.errors import FormatError
 from statestore.format.entry_key import key_at_front, sized
+from statestore.format.window_key import MAX_TIME_MS
 
 EXPIRY_SUFFIX: Final = "-expiry"
 """Behind the name of a store, the name of the one that says when its entries expire."""
 TIMER_KEYS: Final = "timers"
 """What is recorded of the keys of a store of timers. Never rename."""
-LATEST_MS: Final = 2**63 - 1
 
 _BY_TIME: Final = b"t"
 _BEHIND_TIMES: Final = b"u"
@@ -53,7 +53,7 @@ def time_and_key(place: bytes) -> tuple[int, bytes]:
 
 def due_bounds(now_ms: int) -> tuple[bytes, bytes]:
     """Return between which places, both inclusive, all stands that is due at `now_ms`; the last may be due later."""
-    return _BY_TIME, _BEHIND_TIMES if now_ms >= LATEST_MS else due_key(max(now_ms, 0) + 1, b"")
+    return _BY_TIME, _BEHIND_TIMES if now_ms >= MAX_TIME_MS else due_key(max(now_ms, 0) + 1, b"")
 
 
 def expiry_key(key: bytes) -> bytes:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from operator import index
 
 from statestore.format.due_key import (
-    LATEST_MS,
     due_bounds,
     due_key,
     time_and_key,
@@ -17,6 +16,7 @@ from statestore.format.due_key import (
     timer_time,
 )
 from statestore.format.serde import Serdes
+from statestore.format.window_key import MAX_TIME_MS
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.stores import Stores
@@ -51,7 +51,7 @@ class Timers:
 
     def of_key(self, key: bytes) -> Iterator[int]:
         """Yield the times of a key's timers, earliest first, as of the call."""
-        entries = self._store.range(timer_place(key, 0), timer_place(key, LATEST_MS))
+        entries = self._store.range(timer_place(key, 0), timer_place(key, MAX_TIME_MS))
         return (timer_time(place) for place, _ in entries)
 
     def due(self, now_ms: int) -> Iterator[tuple[int, bytes]]:
@@ -70,6 +70,6 @@ def _places(key: bytes, time_ms: int) -> tuple[bytes, bytes]:
 
 def _checked(time_ms: int) -> int:
     time_ms = index(time_ms)  # numpy's integers too, but no floats
-    if not 0 <= time_ms <= LATEST_MS:
+    if not 0 <= time_ms <= MAX_TIME_MS:
         raise ValueError(f"the time of a timer must be 0 or more milliseconds since the epoch, got {time_ms}")
     return time_ms

@@ -14,7 +14,6 @@ from typing import Final, Protocol
 
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.format.due_key import (
-    LATEST_MS,
     due_bounds,
     due_key,
     expiring_key,
@@ -24,6 +23,7 @@ from statestore.format.due_key import (
     time_bytes,
     time_of,
 )
+from statestore.format.window_key import MAX_TIME_MS
 from statestore.stores.layer import ByteStoreLayer
 from statestore.stores.supplier import Duration, milliseconds
 
@@ -171,7 +171,7 @@ class ExpiringLayer(ByteStoreLayer):
 
     def _renew(self, key: bytes, value: bytes | None) -> None:
         self._writes += 1
-        expiry_ms = None if value is None else max(0, min(self._clock_ms() + self._ttl_ms, LATEST_MS))
+        expiry_ms = None if value is None else max(0, min(self._clock_ms() + self._ttl_ms, MAX_TIME_MS))
         self._times.set(key, expiry_ms)
 
 

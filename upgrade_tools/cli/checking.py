@@ -17,7 +17,7 @@ from upgrade_tools.cli import options as o
 from upgrade_tools.cli.difference_output import difference_json, difference_line, summary_lines
 from upgrade_tools.cli.documents import check_document, comparison_document
 from upgrade_tools.cli.exit_codes import ExitCode
-from upgrade_tools.cli.option_groups import OptionGroup, add_command
+from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.output import print_json, results, say
 from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.states import State
@@ -50,16 +50,11 @@ IgnoreTimestampsOption = Annotated[bool, typer.Option("--ignore-timestamps", hel
 
 
 @dataclass(frozen=True)
-class BothGroup(OptionGroup):
+class BothGroup(o.CommittedGroup, o.StoreGroup):
     """What is said of two states, and of what is compared of them."""
 
-    store: o.StoreOption = None
-    kind: o.KindOption = None
-    window_size_ms: o.WindowSizeOption = None
     segment_interval_ms: o.SegmentIntervalOption = None
     subtopology: o.SubtopologyOption = None
-    pointers: o.PointersOption = None
-    checkpoint: o.CheckpointOption = None
     other_kind: OtherKindOption = None
     other_subtopology: OtherSubtopologyOption = None
     other_pointers: OtherPointersOption = None
@@ -70,8 +65,7 @@ class BothGroup(OptionGroup):
 
     def first(self, path: str) -> State:
         """Return the one that all is said of."""
-        committed = o.CommittedGroup(self.pointers, self.checkpoint)
-        return self._state(path, committed, kind=self.kind, subtopology=self.subtopology)
+        return self._state(path, self, kind=self.kind, subtopology=self.subtopology)
 
     def other(self, path: str) -> State:
         """Return the one that it is compared with."""

@@ -11,7 +11,7 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.record_context import NoRecord
-from statestore.recovery.commit.changelog import BatchChangelog, EveryWrite, LastWrites
+from statestore.recovery.commit.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, digest
 from statestore.recovery.location import DurableLocation
@@ -149,14 +149,10 @@ class ShardFilling:
 
 
 def _changelog(spec: StoreSpec, writes: list[LogicalWrite]) -> BatchChangelog:
-    context = NoRecord()
-    changelog: BatchChangelog
+    context, changelog = NoRecord(), batch_changelog(spec)
     if LAYOUTS[spec.kind].keeps_versions:
-        changelog = EveryWrite(spec)
         # A version that is older than those before it by more than the retention would be refused.
         writes = sorted(writes, key=attrgetter("timestamp_ms"))
-    else:
-        changelog = LastWrites(spec)
     for key, stored, timestamp_ms in writes:
         changelog.append(key, stored, context, timestamp_ms)
     return changelog
