@@ -52,6 +52,7 @@ from tests.model.models import (
     WindowModel,
     copied,
 )
+from tests.support.recovery.shards import wait_for_uploads
 
 
 class Plan(NamedTuple):
@@ -223,6 +224,7 @@ class ShardMachine(RuleBasedStateMachine):
         self.check(self.recorded, self.models)
 
     def teardown(self) -> None:
+        wait_for_uploads()  # one would write into the folder while it is removed
         self.directory.cleanup()
 
 
