@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from statestore.bytestore.kinds.store_spec import StoreSpec, checked_store_name
+from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
 from statestore.processor.describe import describe
@@ -227,7 +227,7 @@ class Topology(NodeGraph):
         self.store_builders[builder.name] = builder
 
     def _check_new(self, name: str) -> None:
-        checked_store_name(name)
+        check_store_name(name)
         if name in self.nodes:
             raise TopologyError(f"there already is a node {name!r}")
 

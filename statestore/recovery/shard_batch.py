@@ -33,7 +33,7 @@ from statestore.recovery.commit.figures import CommitFigures, DeltaFigures, Rest
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, file_digest
 from statestore.recovery.fences.run_fences import RunFences
-from statestore.recovery.local.file_lock import locked
+from statestore.recovery.local.file_lock import try_lock
 from statestore.recovery.local.local_copy import LocalCopy, open_local_copy
 from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
 from statestore.recovery.local.memory_copy import open_memory_image, take_memory_image
@@ -138,7 +138,7 @@ class ShardedState:
                 # The first that is done on the local disk: here it shows if it can't be written to.
                 make_shard_directory(shard_dir)
                 paths = (shard_dir / f"spill-{number}" for number in range(_MAX_ATTEMPTS_AT_ONCE))
-                path = next((path for path in paths if locks.enter_context(locked(path))), None)
+                path = next((path for path in paths if locks.enter_context(try_lock(path))), None)
             if path is None:
                 raise LocalStateLockedError(f"shard {shard}", path=str(shard_dir))
             with self.local.spill_space(path) as space:
@@ -192,7 +192,7 @@ class ShardBatch:
         step = SnapshotStep(state.location, state.local, shard_dir, state.recovery, self.pointer, epoch)
         committed, snapshot = step.take(committed, self.copy)
         delta = DeltaFigures(1, written.size_bytes)
-        figures = CommitFigures(self._restore_figures, written.stores, delta, self.delta.spilled, snapshot)
+        figures = CommitFigures(self._restore_figures, written.stores, delta, self.delta.spill_figures, snapshot)
         return CommittedBatch(committed.read_back(), figures)
 
     def finish_upgrades(self, budget_ms: float) -> UpgradeFigures:

@@ -55,7 +55,7 @@ class CachingLayer(WriteSet):
         """Set the value of `key`; None deletes it."""
         before = self.changes.pop(key, None)
         if before is not None:
-            self._order.removed(key)
+            self._order.remove(key)
             self._size_bytes -= len(key) + len(before if isinstance(before, bytes) else b"")
         super().put(key, value)
         self._records[key] = (self._context.timestamp_ms, self._context.header_bytes)

@@ -33,7 +33,7 @@ def scan_segments(
     first, last = (segments.id_of(max(0, time_ms)) for time_ms in times_ms)
     lower, upper = keys
     scans: list[Iterator[Pair]] = []
-    for segment_id in segments.existing(max(first, segments.first_live), last, reverse=reverse):
+    for segment_id in segments.ids(max(first, segments.first_live), last, reverse=reverse):
         prefix = segment_prefix(segment_id)
         # The end is inclusive, but every key is longer than a segment's id.
         end = prefix_end(prefix) if upper is None else prefix + upper

@@ -212,7 +212,7 @@ class SessionStore(ReadOnlySessionStore[K, A], TypedStore):
         segment_id = self._segments.id_of(end_ms)
         self._inner.put(segment_prefix(segment_id) + key, stored)
         if stored is not None:
-            self._segments.used(segment_id)
+            self._segments.note_use(segment_id)
 
     def read_only(self) -> ReadOnlySessionStore[K, A]:
         """Return a view of the store that has its methods to read, and no other ones."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, checked_store_name, require_milliseconds
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, check_store_name, require_milliseconds
 from statestore.format.store_format import StoreFormat
 
 Duration = timedelta | int
@@ -34,7 +34,7 @@ class BytesStoreSupplier:
     retain_duplicates: bool = False
 
     def __post_init__(self) -> None:
-        checked_store_name(self.name)
+        check_store_name(self.name)
 
     def spec(self, store_format: StoreFormat) -> StoreSpec:
         """Return what is recorded of the store with values in this format."""

@@ -211,7 +211,7 @@ class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
         sequence = self._next_sequence(prefix, key_bytes, window_start_ms) if self._retain_duplicates else 0
         self._inner.put(prefix + encode_window_key(key_bytes, window_start_ms, sequence), stored)
         if stored is not None:
-            self._segments.used(segment_id)
+            self._segments.note_use(segment_id)
 
     def read_only(self) -> ReadOnlyWindowStore[K, V]:
         """Return a view of the store that has its methods to read, and no other ones."""

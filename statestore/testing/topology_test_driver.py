@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-from statestore.bytestore.kinds.store_spec import StoreSpec, checked_store_name
+from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.errors import DriverClosedError, DriverFailedError
 from statestore.format.serde import Serde
 from statestore.processor.ingest import IngestHook
@@ -58,7 +58,7 @@ class TopologyTestDriver(StoreAccess):
         on_ingest: IngestHook | None = None,
     ) -> None:
         topology.validate()
-        checked_store_name(application_id)
+        check_store_name(application_id)
         _require_span("initial_wall_clock_time_ms", initial_wall_clock_time_ms)
         policy = OnDeserializationError(on_deserialization_error)
         given = {

@@ -85,7 +85,7 @@ def test_what_spilled_and_what_did_not_say_the_same(tmp_path: Path) -> None:
     deltas = decode_delta(held.content, "held"), decode_delta(pa.py_buffer(content), "spilled")
     assert [delta.info for delta in deltas] == [INFO, INFO]
     assert deltas[0].stores == deltas[1].stores
-    assert deltas[1].logged("versions").stream_time_ms == 44
+    assert deltas[1].logged_store("versions").stream_time_ms == 44
     whole, parts = (records_of(delta) for delta in deltas)
     assert whole["versions"] == parts["versions"], "every write, in order"
     for name in ("totals", "plain"):

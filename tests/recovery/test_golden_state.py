@@ -13,7 +13,7 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 from statestore.recovery.fences.fence import read_fences
 from statestore.recovery.fences.history import Histories
-from statestore.recovery.fences.run_fences import head_written
+from statestore.recovery.fences.run_fences import head_of
 from statestore.recovery.location.shard_files import delta_directory, parse_collection_name
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.golden.state import LENIENT, sharded_state
@@ -207,7 +207,7 @@ def test_fences_say_which_line_each_pointer_is_on(tmp_path: Path) -> None:
         ("restart", 3, pointers[4].head, False),
     ]
     line = Histories(fences).current
-    assert [line.holds(head_written(pointer)) for pointer in pointers] == [True, False, False, True, True, True]
+    assert [line.holds(head_of(pointer)) for pointer in pointers] == [True, False, False, True, True, True]
     assert [up_to for name in names if (up_to := parse_collection_name(name))] == [(1, 1)]
 
 

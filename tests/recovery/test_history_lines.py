@@ -38,9 +38,9 @@ def test_a_line_has_one_maker_of_each_version() -> None:
 
 def test_the_last_version_that_both_lines_have() -> None:
     histories = Histories([FIRST, SECOND, BACK])
-    assert histories.line(2).shared_with(histories.line(3), 7) == 1
-    assert histories.line(2).shared_with(histories.line(1), 7) == 3
-    assert histories.line(3).shared_with(histories.line(3), 7) == 7
+    assert histories.line(2).last_shared_version(histories.line(3), 7) == 1
+    assert histories.line(2).last_shared_version(histories.line(1), 7) == 3
+    assert histories.line(3).last_shared_version(histories.line(3), 7) == 7
 
 
 def test_proven_is_what_was_built_on() -> None:

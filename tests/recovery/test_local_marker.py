@@ -31,25 +31,25 @@ CHAIN = ["", "d1", "d2", "d3"]
     ],
 )
 def test_what_is_certain_of_a_copy(delta: str, applying: str | None, repeatable: bool, applied: int | None) -> None:
-    assert LocalMarker("s", 0, delta, applying, repeatable=repeatable).applied(CHAIN) == applied
+    assert LocalMarker("s", 0, delta, applying, repeatable=repeatable).count_applied(CHAIN) == applied
 
 
 def test_files_say_whether_anything_was_applied() -> None:
     begun = LocalMarker("s", 0, "d1", "d3", "f")
-    assert begun.found_with("f") == LocalMarker("s", 0, "d1", None, "f"), "also for chains without d3"
-    assert begun.found_with("g") == begun
+    assert begun.judge_files("f") == LocalMarker("s", 0, "d1", None, "f"), "also for chains without d3"
+    assert begun.judge_files("g") == begun
     closed = LocalMarker("s", 0, "d1", None, "f")
-    assert closed.found_with("f") == closed
+    assert closed.judge_files("f") == closed
     with pytest.raises(FormatError, match="closed with"):
-        closed.found_with("g")
+        closed.judge_files("g")
 
 
 def test_a_chain_that_begins_at_a_snapshot_knows_no_earlier_version() -> None:
     chain = ["d7", "d8"]
-    assert LocalMarker("s", 0, "").applied(chain) is None
-    assert LocalMarker("s", 0, "d6", "d8", repeatable=True).applied(chain) is None
-    assert LocalMarker("s", 0, "d7", "d8", repeatable=True).applied(chain) == 0
-    assert LocalMarker("s", 0, "d8").applied(chain) == 1
+    assert LocalMarker("s", 0, "").count_applied(chain) is None
+    assert LocalMarker("s", 0, "d6", "d8", repeatable=True).count_applied(chain) is None
+    assert LocalMarker("s", 0, "d7", "d8", repeatable=True).count_applied(chain) == 0
+    assert LocalMarker("s", 0, "d8").count_applied(chain) == 1
 
 
 def test_markers_of_every_release_are_read(tmp_path: Path) -> None:

@@ -106,13 +106,13 @@ def test_a_damaged_file_is_no_plan_and_no_result(planned: PlannedSnapshot, tmp_p
 
 def test_an_upload_goes_on_behind_the_last_whole_line(planned: PlannedSnapshot, tmp_path: Path) -> None:
     files = [DurableFile("a", 1, "00"), DurableFile("b", 2, "11")]
-    assert list(planned.uploaded()) == []
+    assert list(planned.uploads()) == []
     for file in files:
-        planned.note_uploaded(file)
+        planned.note_upload(file)
     progress = tmp_path / "snapshot" / "uploaded.jsonl"
-    assert list(planned.uploaded()) == files
+    assert list(planned.uploads()) == files
     progress.write_bytes(progress.read_bytes()[:-5])
-    assert list(planned.uploaded()) == files[:1]
+    assert list(planned.uploads()) == files[:1]
 
 
 def test_checksums_are_known_as_long_as_a_table_is_the_same(planned: PlannedSnapshot, tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ class Told:
 def test_a_listener_is_told_of_each_store_from_start_to_end() -> None:
     told = Told()
     progress = RestoreProgress(3, ["a", "b"], 2, 5, told)
-    progress.restored("a", 4, 10)
-    progress.restored("a", 5, 1)
-    progress.restored("b", 5, 0)
+    progress.count_restored("a", 4, 10)
+    progress.count_restored("a", 5, 1)
+    progress.count_restored("b", 5, 0)
     progress.end()
     assert told.calls == [
         ("start", 3, "a", 2, 5),
@@ -47,11 +47,11 @@ def test_a_listener_is_told_of_each_store_from_start_to_end() -> None:
 
 def test_figures_are_there_at_the_end_with_bytes_of_snapshots_and_deltas() -> None:
     progress = RestoreProgress(0, ["a", "b"], 0, 1)
-    progress.restored("a", 1, 10)
-    progress.restored("b", 1, 5)
-    progress.fetched(600, 1_000)
-    progress.fetched(400, 1_000)
-    progress.read(70)
+    progress.count_restored("a", 1, 10)
+    progress.count_restored("b", 1, 5)
+    progress.count_fetched(600, 1_000)
+    progress.count_fetched(400, 1_000)
+    progress.count_read(70)
     assert progress.figures == RestoreFigures()
     progress.end()
     assert progress.figures[:3] == (1, 15, 1_070)
@@ -63,13 +63,13 @@ def test_the_log_is_told_every_few_seconds(monkeypatch: pytest.MonkeyPatch, capl
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     caplog.set_level(logging.INFO, "statestore")
     progress = RestoreProgress(7, ["a"], 0, 9)
-    progress.restored("a", 1, 1)
-    progress.fetched(10_000_000, 40_000_000)
+    progress.count_restored("a", 1, 1)
+    progress.count_fetched(10_000_000, 40_000_000)
     assert caplog.messages == []
     now_s += 5
-    progress.fetched(10_000_000, 40_000_000)
-    progress.restored("a", 2, 1)
+    progress.count_fetched(10_000_000, 40_000_000)
+    progress.count_restored("a", 2, 1)
     assert caplog.messages == ["shard 7: fetched 20 of 40 MB of its snapshot (50 %, 4 MB/s)"]
     now_s += 5
-    progress.restored("a", 3, 1)
+    progress.count_restored("a", 3, 1)
     assert caplog.messages[1:] == ["shard 7: restored up to version 3 of 9"]

@@ -230,7 +230,7 @@ import dataclasses
 class DiesWhenATableIsThere(DurableLocation):
     def write_file(self, name, path):
         planned = PlannedSnapshot(Path(path).parents[2])
-        if any(file.name.endswith(".sst") for file in planned.uploaded()):
+        if any(file.name.endswith(".sst") for file in planned.uploads()):
             os.kill(os.getpid(), signal.SIGKILL)
         super().write_file(name, path)
 
@@ -250,7 +250,7 @@ def test_an_upload_cut_off_by_a_kill_is_taken_up_where_it_was(shard: Shard) -> N
     )
     assert killed.returncode == -signal.SIGKILL
     (begun,) = (shard.home / "state/shards/0000/snapshots").iterdir()
-    tables = [file.name for file in PlannedSnapshot(shard.copy.parent).uploaded() if file.name.endswith(".sst")]
+    tables = [file.name for file in PlannedSnapshot(shard.copy.parent).uploads() if file.name.endswith(".sst")]
     sent = {Path(name).name: (shard.home / "state" / name).stat().st_ino for name in tables}
     assert sent
     pointer = run_batches(shard, pointer, range(4, 6))

@@ -91,7 +91,7 @@ MUTATIONS = (
     Mutation(
         "a collection is not announced",
         "snapshots.garbage",
-        "announced_collection",
+        "announce_collection",
         '    location.write(announcement, b"")\n',
         "",
     ),
@@ -216,14 +216,14 @@ MUTATIONS = (
         "a file counts as uploaded before it is",
         "snapshots.upload",
         "SnapshotUpload._upload",
-        "                self._location.write_file(durable.name, path)\n                planned.note_uploaded(durable)",
-        "                planned.note_uploaded(durable)\n                self._location.write_file(durable.name, path)",
+        "                self._location.write_file(durable.name, path)\n                planned.note_upload(durable)",
+        "                planned.note_upload(durable)\n                self._location.write_file(durable.name, path)",
         "what is noted and not in the location is uploaded again; files get there whole or not at all",
     ),
     Mutation(
         "files that were shared are not looked for",
         "snapshots.upload",
-        "SnapshotUpload._reused",
+        "SnapshotUpload._find_files_to_reuse",
         "if (file.name, file.size_bytes) in there",
         "",
         "the base of what is shared must be retained still when a pointer names the snapshot, and files of one "
@@ -254,7 +254,7 @@ MUTATIONS = (
         "versions are replayed without their stream time",
         "restore.from_deltas",
         "_apply",
-        "delta.logged(name).stream_time_ms for",
+        "delta.logged_store(name).stream_time_ms for",
         "-1 for",
     ),
     Mutation(
@@ -287,7 +287,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the stream time of a rescaled store is the latest",
-        "making.carried_over",
+        "making.carry_over",
         "store_times",
         "min(times.get(store, time_ms), time_ms)",
         "max(times.get(store, time_ms), time_ms)",

@@ -286,5 +286,5 @@ class SimulatedLocalLocation(DurableLocation):
         if effect is Effect.REFUSED:
             actor = self._scheduler.current
             assert actor is not None
-            with self._reading(f"{name} can't be read"):
+            with self._read_errors(f"{name} can't be read"):
                 raise OSError(5, self._scheduler.fault(actor, effect, point))

@@ -240,7 +240,7 @@ def substituted(scheduler: Scheduler, seed: int, root: str, power_off: Any) -> I
             (socket, "gethostname", lambda: "simulated"),
             (os, "fsync", _fsync),
             (snapshot_upload, "_running", _OfProcess("running", dict)),
-            (snapshot_step, "_collected", _OfProcess("collected", dict)),
+            (snapshot_step, "_collected_up_to", _OfProcess("collected", dict)),
             (memory_copy, "_images", _OfProcess("images", OrderedDict)),
             (local_copy, "list_families", _list_families),
             (turn, "os", _ProcessNumbers()),

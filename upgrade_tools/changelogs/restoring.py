@@ -146,7 +146,7 @@ class Restorer:
         for key, stored in changes:
             segment_id = segment_of(key)
             if self._segments.is_live(segment_id):
-                self._segments.used(segment_id)
+                self._segments.note_use(segment_id)
                 live.append((key, stored))
         self._store.write(live)
 

@@ -260,7 +260,7 @@ def _keyed(store: OpenStore) -> Iterator[_Keyed]:
 
 def _unsegmented(spec: StoreSpec, store: ByteStore) -> Iterator[Pair]:
     """Yield the entries of all segments in the order of their keys alone: segments may be others in the other state."""
-    ids = Segments(store, *spec.retention).existing()
+    ids = Segments(store, *spec.retention).ids()
     return merge(*(_segment(store, segment_prefix(segment_id)) for segment_id in ids), key=itemgetter(0))
 
 

@@ -129,7 +129,7 @@ def diff(
 
     With --json each is a line. Ends with 0 if there are none.
     """
-    comparison = _counted(of_both.first(where), of_both.other(other), of_both.ignored)
+    comparison = _compare(of_both.first(where), of_both.other(other), of_both.ignored)
     for sign, where_alone, names in zip("-+", ("first", "other"), comparison.only_in, strict=True):
         for name in names:
             if as_json:
@@ -166,7 +166,7 @@ def _verify_one(state: State, as_json: bool) -> int:
 
 
 def _verify_two(first: State, second: State, ignored: Ignored, as_json: bool) -> int:
-    comparison = _counted(first, second, ignored)
+    comparison = _compare(first, second, ignored)
     named, count = _first(comparison.differences())
     if as_json:
         print_json(comparison_document(first.path, second.path, comparison, count, named))
@@ -185,7 +185,7 @@ def _first(differences: Iterator[EntryDifference]) -> tuple[list[EntryDifference
     return named, len(named) + sum(1 for _ in differences)
 
 
-def _counted(first: State, second: State, ignored: Ignored) -> Comparison:
+def _compare(first: State, second: State, ignored: Ignored) -> Comparison:
     with entry_bar("comparing", first, second) as advance:
         comparison = Comparison(first, second, ignored, advance)
         comparison.count()

@@ -87,7 +87,7 @@ def scan(
     With --json it is one document: kind, store, and entries with keys, values and header values in hex.
     """
     state = o.state_at(where, committed, of_store, tasks, work_dir=work_dir)
-    asked = Selection(
+    selection = Selection(
         sel.key_of(key, "--key"),
         sel.key_of(prefix, "--prefix"),
         time_from,
@@ -97,7 +97,7 @@ def scan(
         sel.conditions_of(header),
         limit,
     )
-    print_entries(state, asked, sel.parts_of(state, part), with_headers=headers, as_json=as_json)
+    print_entries(state, selection, sel.parts_of(state, part), with_headers=headers, as_json=as_json)
 
 
 def get(
@@ -116,12 +116,12 @@ def get(
 ) -> int:
     """Print what a store holds of a key: its value, or its windows, sessions or versions. Ends with 1 if nothing."""
     state = o.state_at(where, committed, of_store, tasks, work_dir=work_dir)
-    asked = Selection(sel.key_of(key, "KEY"))
-    parts = state.parts if every_part else sel.parts_with(state, asked)
-    if print_entries(state, asked, parts, with_headers=headers, as_json=as_json):
+    selection = Selection(sel.key_of(key, "KEY"))
+    parts = state.parts if every_part else sel.parts_with(state, selection)
+    if print_entries(state, selection, parts, with_headers=headers, as_json=as_json):
         return ExitCode.OK
-    looked = "; other shards were not looked into, --all-parts does" if len(parts) < len(state.parts) else ""
-    say(errors(), f"nothing of this key is there{looked}")
+    advice = "; other shards were not looked into, --all-parts does" if len(parts) < len(state.parts) else ""
+    say(errors(), f"nothing of this key is there{advice}")
     return ExitCode.FOUND_PROBLEMS
 
 

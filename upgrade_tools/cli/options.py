@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from statestore.bytestore.kinds.store_spec import checked_store_name
+from statestore.bytestore.kinds.store_spec import check_store_name
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StatePointersError
 from statestore.format.window_key import MAX_TIME_MS
@@ -32,7 +32,7 @@ def not_empty(path: str | None) -> str | None:
 def application_id(name: str | None) -> str | None:
     """Return an application's id, which begins the names of its topics; exits with a usage error if it can't."""
     try:
-        return None if name is None else checked_store_name(name)
+        return None if name is None else check_store_name(name)
     except ValueError as cause:
         raise typer.BadParameter(f"an application's id is made of what names a topic: {cause}") from cause
 

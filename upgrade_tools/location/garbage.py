@@ -9,10 +9,10 @@ from statestore.errors import LocationMismatchError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.fence import Fence, read_fences
 from statestore.recovery.fences.history import Histories, Line
-from statestore.recovery.fences.run_fences import head_written
+from statestore.recovery.fences.run_fences import head_of
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.shard_files import Written, delta_directory, parse_delta_name
-from statestore.recovery.snapshots.garbage import GarbageFile, announced_collection, find_garbage, remove_garbage
+from statestore.recovery.snapshots.garbage import GarbageFile, announce_collection, find_garbage, remove_garbage
 from upgrade_tools.errors import PointersOutdatedError
 from upgrade_tools.states.location import metadata_at
 
@@ -60,12 +60,12 @@ class _Collection:
     def find(self) -> list[GarbageFile]:
         """Return what can be removed. Raises PointersOutdatedError."""
         retained = self._retained(self._names())
-        return find_garbage(self.location, self.pointer, head_written(self.pointer).epoch, retained)
+        return find_garbage(self.location, self.pointer, head_of(self.pointer).epoch, retained)
 
     def remove(self, garbage: list[GarbageFile]) -> None:
         """Remove what was found. Raises PointersOutdatedError, and removes nothing, if a run has entered meanwhile."""
         retained = self._retained(self._names())
-        with announced_collection(self.location, self.pointer, head_written(self.pointer).epoch, retained) as names:
+        with announce_collection(self.location, self.pointer, head_of(self.pointer).epoch, retained) as names:
             self._retained(names)
             remove_garbage(self.location, garbage)
 
@@ -74,7 +74,7 @@ class _Collection:
 
     def _retained(self, names: list[str]) -> int:
         """Return how many versions are retained, if the pointer may be judged by. Raises PointersOutdatedError."""
-        head = head_written(self.pointer)
+        head = head_of(self.pointer)
         fences = read_fences(self.location, names)
         found = [written for name in names if (written := parse_delta_name(name)) is not None]
         line = Histories(fences).current

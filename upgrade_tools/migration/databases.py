@@ -74,7 +74,7 @@ def _segments(plan: StorePlan, store: ByteStore) -> Iterator[tuple[int, Entries]
         for segment_id in store.segment_ids:
             yield segment_id, _from(store.segment(segment_id))
         return
-    for segment_id in Segments(store, *plan.reading.retention).existing():
+    for segment_id in Segments(store, *plan.reading.retention).ids():
         yield segment_id, _within(store, segment_id)
 
 

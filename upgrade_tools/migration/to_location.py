@@ -12,7 +12,7 @@ from statestore.bytestore.chunks import key_and_value_sizes
 from statestore.errors import KeyPlacementError
 from statestore.recovery.commit.pointer import digest
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.making.carried_over import carried_over
+from statestore.recovery.making.carry_over import carry_over
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState, refuse_occupied
 from statestore.recovery.making.placement import Placement
@@ -159,7 +159,7 @@ class _PartFilling:
                         self.meter.advance(len(writes))
             filled = filling.shard(shard)
             if isinstance(state, LocationState):
-                (start,) = carried_over([state.pointers[shard]], metadata.state_id, [filled.start.deltas])
+                (start,) = carry_over([state.pointers[shard]], metadata.state_id, [filled.start.deltas])
                 filled = replace(filled, start=start)
             self.made.check(filled, lambda _, entries: self.meter.advance(entries))
             return filled

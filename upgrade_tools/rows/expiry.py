@@ -100,7 +100,7 @@ def live_writes(store: OpenStore, written: StoreSpec | None, on_expired: OnExpir
 def _all_are_live(store: OpenStore, segments: Segments) -> bool:
     """Return whether even the oldest segment is live, so that no entry need be looked at."""
     _, interval_ms = store.spec.retention
-    oldest = Segments(store.bytes, *store.spec.retention).existing()[:1]
+    oldest = Segments(store.bytes, *store.spec.retention).ids()[:1]
     return not oldest or segments.is_live(segments.id_of(oldest[0] * interval_ms))
 
 
@@ -110,7 +110,7 @@ def _latest_ms(store: OpenStore) -> int:
     if layout.keeps_versions:
         writes = chain.from_iterable(logical_writes(spec, store.bytes, NO_STREAM_TIME))
         return max((write.timestamp_ms or 0 for write in writes), default=NO_STREAM_TIME)
-    last = Segments(store.bytes, *spec.retention).existing()[-1:]
+    last = Segments(store.bytes, *spec.retention).ids()[-1:]
     if not last:
         return NO_STREAM_TIME
     return max(layout.put_time_ms(key[SEGMENT_ID_SIZE:]) for key, _ in store.bytes.range(segment_prefix(last[0]), None))

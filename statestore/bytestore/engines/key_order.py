@@ -17,12 +17,12 @@ class KeyOrder:
         self._ordered: list[bytes] | None = None
         self._added: list[bytes] = []
 
-    def added(self, key: bytes) -> None:
+    def add(self, key: bytes) -> None:
         """Note that `key` is new among the keys."""
         if self._ordered is not None:
             self._added.append(key)
 
-    def removed(self, key: bytes) -> None:
+    def remove(self, key: bytes) -> None:
         """Note that `key` is gone from the keys."""
         if self._ordered is not None:
             self._settle()

@@ -44,10 +44,10 @@ class MemoryByteStore:
         if value is None:
             if before is not None:
                 self._remove(key)
-                self._order.removed(key)
+                self._order.remove(key)
             return
         if before is None:
-            self._order.added(key)
+            self._order.add(key)
             self.held_bytes += len(key) + len(value) + _ENTRY_BYTES
         else:
             self.held_bytes += len(value) - len(before)

@@ -36,10 +36,10 @@ def unreadable_tables(tables: Sequence[Path], scratch: Path) -> list[str]:
     `scratch` is a directory that is not there, and not there again afterwards; it has room for one table. Every block
     is read and its checksum taken, at some hundred MB/s. Raises StoreError, LocalDiskFullError.
     """
-    return [table.name for table in _refused_by_repair(tables, scratch) if not _can_be_ingested(table, scratch)]
+    return [table.name for table in _irreparable_tables(tables, scratch) if not _can_be_ingested(table, scratch)]
 
 
-def _refused_by_repair(tables: Sequence[Path], scratch: Path) -> list[Path]:
+def _irreparable_tables(tables: Sequence[Path], scratch: Path) -> list[Path]:
     """Return the tables that can't be read to their end, and those that no database has written.
 
     To repair a database that has lost all but its tables is to read them all; a bad one is moved away. So is one whose

@@ -95,7 +95,7 @@ def view_of(directory: Path, *entries: str, work_dir: str | None = None) -> Iter
             found = _one_line(damage.cause.replace(str(view), str(directory)))
             raise DirectoryDamagedError(damage.path.replace(str(view), str(directory)), cause=found) from damage
         except StateStoreError as error:
-            error.args = tuple(_renamed(argument, view, directory) for argument in error.args)
+            error.args = tuple(_replace_path(argument, view, directory) for argument in error.args)
             raise
 
 
@@ -123,7 +123,7 @@ def families_in(database: Path) -> tuple[str, ...]:
     return list_families(str(database))
 
 
-def _renamed(argument: object, view: Path, directory: Path) -> object:
+def _replace_path(argument: object, view: Path, directory: Path) -> object:
     return argument.replace(str(view), str(directory)) if isinstance(argument, str) else argument
 
 

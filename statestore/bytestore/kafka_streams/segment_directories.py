@@ -119,7 +119,7 @@ class SegmentDirectories:
 
     def upgrade_progress(self) -> UpgradeProgress:
         """Return how many entries were moved since the segments were opened, and about how many are left, in all."""
-        return sum_of(segment.upgrade_progress() for segment in self._upgrading())
+        return sum_of(segment.upgrade_progress() for segment in self._upgradable_segments())
 
     def finish_upgrade(
         self, budget_ms: float | None = None, *, clock: Callable[[], float] = time.monotonic
@@ -130,7 +130,7 @@ class SegmentDirectories:
         """
         self._require_open()
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
-        for segment in self._upgrading():
+        for segment in self._upgradable_segments():
             if segment.upgrade_progress().is_finished:
                 continue
             segment.finish_upgrade(None if deadline is None else max(0.0, (deadline - clock()) * 1000))
@@ -138,7 +138,7 @@ class SegmentDirectories:
                 break
         return self.upgrade_progress()
 
-    def _upgrading(self) -> list[Upgradable]:
+    def _upgradable_segments(self) -> list[Upgradable]:
         return [segment for segment in self._segments.values() if isinstance(segment, Upgradable)]
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from statestore.bytestore.kafka_streams.layout import CHECKPOINT_FILE, changelog_partition, position_file
 from statestore.bytestore.kafka_streams.store_database import Committed
 from statestore.bytestore.kafka_streams.task_store import TaskStore
-from statestore.bytestore.kinds.store_spec import StoreSpec, checked_store_name
+from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import FormatError, StoreError
 from statestore.format.offset_checkpoint import TopicPartition, decode_offset_checkpoint, encode_offset_checkpoint
@@ -37,7 +37,7 @@ class TaskDirectory:
     ) -> None:
         self._path = Path(path)
         self._compacting = compacting
-        self._application_id = checked_store_name(application_id)
+        self._application_id = check_store_name(application_id)
         self._partition = partition
         self._stores: dict[str, TaskStore] = {}
 
@@ -67,16 +67,16 @@ class TaskDirectory:
 
     def changelog_offset(self, store: str) -> int | None:
         """Return the offset of the last changelog record that an open store holds, None if it is unknown."""
-        offset = self._opened(store).committed.changelog_offset
+        offset = self._task_store(store).committed.changelog_offset
         return None if offset == OFFSET_UNKNOWN else offset
 
     def position(self, store: str) -> Position:
         """Return which input offsets an open store has taken in. A versioned store forgets them when it is closed."""
-        return merge_positions({}, self._opened(store).committed.position)
+        return merge_positions({}, self._task_store(store).committed.position)
 
     def was_closed_cleanly(self, store: str) -> bool:
         """Return whether an open store was closed before or is new; otherwise it may hold more than was committed."""
-        return self._opened(store).was_closed_cleanly
+        return self._task_store(store).was_closed_cleanly
 
     def commit(self, store: str, changelog_offset: int | None, position: Mapping[str, Mapping[int, int]]) -> None:
         """Note what an open store holds: offset of the last changelog record (None = unknown), and input position.
@@ -87,7 +87,7 @@ class TaskDirectory:
         if changelog_offset is not None and not 0 <= changelog_offset < 2**63:
             raise ValueError(f"not an offset: {changelog_offset!r}; None stands for an unknown one")
         offset = OFFSET_UNKNOWN if changelog_offset is None else changelog_offset
-        self._opened(store).commit(Committed(offset, merge_positions({}, position)))
+        self._task_store(store).commit(Committed(offset, merge_positions({}, position)))
 
     def close(self) -> None:
         """Close all stores, and release their locks. Closing twice is harmless."""
@@ -107,7 +107,7 @@ class TaskDirectory:
             for store in stores.values():
                 each.callback(store.close, cleanly=cleanly)
 
-    def _opened(self, store: str) -> TaskStore:
+    def _task_store(self, store: str) -> TaskStore:
         if store not in self._stores:
             raise ValueError(f"store {store!r} of {self._path} is not open; open are {sorted(self._stores)}")
         return self._stores[store]

@@ -66,14 +66,14 @@ class TaskStore:
         with ExitStack() as locks:
             locks.callback(self.close, cleanly=False)
             for database in found:
-                database.begin(self._persisted(self.committed))
+                database.begin(self._to_persist(self.committed))
             locks.pop_all()
 
     def commit(self, committed: Committed) -> None:
         """Note in every database what the store holds."""
         # In order, the latest segment last: its offset counts, so if the process dies on the way, the old one does.
         for database in self._databases.values():
-            database.commit(self._persisted(committed))
+            database.commit(self._to_persist(committed))
         self.committed = committed
 
     def flush(self) -> None:
@@ -85,10 +85,10 @@ class TaskStore:
         """Close the store and its databases, each of them even if another one can't be."""
         with ExitStack() as each:
             for database in self._databases.values():
-                each.callback(database.close, self._persisted(self.committed), cleanly=cleanly)
+                each.callback(database.close, self._to_persist(self.committed), cleanly=cleanly)
             each.callback(self.byte_store.close)
 
-    def _persisted(self, committed: Committed) -> Committed:
+    def _to_persist(self, committed: Committed) -> Committed:
         """Return what databases are told of it. Kafka Streams never tells that of a versioned store its position."""
         return Committed(committed.changelog_offset) if LAYOUTS[self._spec.kind].keeps_versions else committed
 
@@ -163,7 +163,7 @@ class TaskStore:
     def _create_segment(self, segment_id: int) -> ByteStore:
         database = self._database(segment_id, [])
         try:
-            database.begin(self._persisted(self.committed))
+            database.begin(self._to_persist(self.committed))
         except BaseException:
             database.abandon()
             raise

@@ -79,9 +79,9 @@ def _segment_ids(layout: KindLayout, store: ByteStore, bounds: EntryBounds, segm
     _, interval_ms = layout.spec.retention
     segments = Segments(store, *layout.spec.retention)
     if segment_end is SegmentEnd.INTERVAL:
-        ids = segments.existing(max(0, first_ms) // interval_ms, last_ms // interval_ms)
+        ids = segments.ids(max(0, first_ms) // interval_ms, last_ms // interval_ms)
     else:
-        ids = segments.existing()
+        ids = segments.ids()
     if segment_end is SegmentEnd.UNTIL_NEXT:
         ids = [
             segment_id

@@ -81,15 +81,15 @@ class Segments:
         before = self.first_live
         self.stream_time_ms = time_ms
         first_live = self.first_live
-        if first_live > before and self.existing(0, first_live - 1):
+        if first_live > before and self.ids(0, first_live - 1):
             self._inner.delete_below(segment_prefix(first_live))
-            self._ids = self.existing(first_live)
+            self._ids = self.ids(first_live)
 
     def is_live(self, segment_id: int) -> bool:
         """Return whether a segment has not expired."""
         return segment_id >= self.first_live
 
-    def used(self, segment_id: int) -> None:
+    def note_use(self, segment_id: int) -> None:
         """Note that there are entries in a segment, or will be once a cache is flushed; nothing if it has expired."""
         if not self.is_live(segment_id):
             return
@@ -98,7 +98,7 @@ class Segments:
         if place == len(ids) or ids[place] != segment_id:
             ids.insert(place, segment_id)
 
-    def existing(self, first: int = 0, last: int = MAX_SEGMENT_ID, *, reverse: bool = False) -> list[int]:
+    def ids(self, first: int = 0, last: int = MAX_SEGMENT_ID, *, reverse: bool = False) -> list[int]:
         """Return the ids of the segments from `first` to `last`, both inclusive, that have or had entries."""
         ids = self._all()
         found = ids[bisect_left(ids, first) : bisect_right(ids, last)]

@@ -51,7 +51,7 @@ _SPANS: Final[dict[StoreKind, tuple[str, ...]]] = {
 _LEAST: Final = {"segment_interval_ms": 1}
 
 
-def checked_store_name(name: str) -> str:
+def check_store_name(name: str) -> str:
     """Return `name` if it is a legal Kafka store name: ASCII letters, digits, `.`, `_`, `-`, at most 249 characters.
 
     Raises ValueError otherwise. Source: Kafka's Named.validate; names become topic, family and directory names.
@@ -64,7 +64,7 @@ def checked_store_name(name: str) -> str:
 
 
 def is_store_name(name: str) -> bool:
-    """Return whether `name` is one that `checked_store_name` lets pass."""
+    """Return whether `name` is one that `check_store_name` lets pass."""
     return _NAME.fullmatch(name) is not None and name not in (".", "..") and len(name) <= _NAME_LIMIT
 
 
@@ -87,7 +87,7 @@ class StoreSpec:
     """Whether plain values that are found may get headers at once, with the timestamp -1. Asked, never recorded."""
 
     def __post_init__(self) -> None:
-        checked_store_name(self.name)
+        check_store_name(self.name)
         for span in self.kind.spans:
             require_milliseconds(span, getattr(self, span), least=_LEAST.get(span, 0))
 

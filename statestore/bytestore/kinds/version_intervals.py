@@ -48,7 +48,7 @@ def intervals_by_key(spec: StoreSpec, store: ByteStore) -> Iterator[tuple[bytes,
 
     Raises FormatError for bytes that are no rows of versions.
     """
-    ids = [*Segments(store, *spec.retention).existing(), LATEST_SEGMENT]
+    ids = [*Segments(store, *spec.retention).ids(), LATEST_SEGMENT]
     # Each segment is in the order of its keys, so that all rows of a key come together.
     rows = merge(*(_rows_of_segment(store, segment_id) for segment_id in ids), key=itemgetter(0))
     for key, rows_of_key in groupby(rows, key=itemgetter(0)):
@@ -57,7 +57,7 @@ def intervals_by_key(spec: StoreSpec, store: ByteStore) -> Iterator[tuple[bytes,
 
 def intervals_of_key(spec: StoreSpec, store: ByteStore, key: bytes) -> list[Interval]:
     """Return the versions and tombstones of one key, oldest first. Raises FormatError."""
-    ids = [*Segments(store, *spec.retention).existing(), LATEST_SEGMENT]
+    ids = [*Segments(store, *spec.retention).ids(), LATEST_SEGMENT]
     places = [segment_prefix(segment_id) + key for segment_id in ids]
     rows = [(place, row) for place in places if (row := store.get(place)) is not None]
     return _in_order_of_time([interval for place, row in rows for interval in row_intervals(place, row)])

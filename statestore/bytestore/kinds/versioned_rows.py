@@ -106,13 +106,13 @@ class VersionedRows:
 
     def _latest(self, key: bytes) -> tuple[int, bytes] | None:
         row = self._inner.get(_LATEST_PREFIX + key)
-        return None if row is None else self._decoded(decode_latest_row, key, row)
+        return None if row is None else self._decode(decode_latest_row, key, row)
 
     def _row(self, key: bytes, segment_id: int) -> SegmentRow | None:
         row = self._inner.get(segment_prefix(segment_id) + key)
-        return None if row is None else self._decoded(decode_segment_row, key, row)
+        return None if row is None else self._decode(decode_segment_row, key, row)
 
-    def _decoded(self, decode: Callable[[bytes], R], key: bytes, row: bytes) -> R:
+    def _decode(self, decode: Callable[[bytes], R], key: bytes, row: bytes) -> R:
         try:
             return decode(row)
         except FormatError as cause:
@@ -126,7 +126,7 @@ class VersionedRows:
         """Yield the rows of `key` in the live segments from the time `from_ms` on, the newest first."""
         segments = self._segments
         first = max(segments.first_live, segments.id_of(from_ms))
-        for segment_id in segments.existing(first, reverse=True):
+        for segment_id in segments.ids(first, reverse=True):
             row = self._row(key, segment_id)
             if row is not None:
                 yield segment_id, row
@@ -218,4 +218,4 @@ class VersionedRows:
 
     def _set_row(self, changes: dict[bytes, bytes | None], key: bytes, segment_id: int, row: SegmentRow) -> None:
         changes[segment_prefix(segment_id) + key] = row.encode()
-        self._segments.used(segment_id)
+        self._segments.note_use(segment_id)

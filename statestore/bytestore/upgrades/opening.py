@@ -51,32 +51,32 @@ def open_store(
     and, where the upgrade is one that begins now, if it skips a step that `spec` does not allow to be skipped.
     """
     wanted = family_name(spec.format)
-    older, inhabited = _older_families(database, spec, family_name)
-    if len(inhabited) > 1:
+    older, nonempty = _older_families(database, spec, family_name)
+    if len(nonempty) > 1:
         raise StoreFormatError(
             name,
-            recorded=" and ".join(known.describe() for known in inhabited) + " at the same time",
+            recorded=" and ".join(known.describe() for known in nonempty) + " at the same time",
             asked=spec.format.describe(),
             where=database.path,
-            remedy=f"Finish the upgrade to {inhabited[0].describe()} first, with a store of that format, or delete the "
+            remedy=f"Finish the upgrade to {nonempty[0].describe()} first, with a store of that format, or delete the "
             "local state and restore the store from its changelog",
         )
     for known in older:
-        if known not in inhabited and family_name(known) != DEFAULT_FAMILY:
+        if known not in nonempty and family_name(known) != DEFAULT_FAMILY:
             database.drop_family(family_name(known))
-    if not inhabited:
+    if not nonempty:
         return database.family(wanted, name)
     if begins_upgrade:
-        refuse_skipped_step(inhabited[0], spec, database.path, name)
-    convert = conversion(spec.kind, inhabited[0], spec.format)
-    return UpgradingByteStore(database, wanted, family_name(inhabited[0]), convert, name)
+        refuse_skipped_step(nonempty[0], spec, database.path, name)
+    convert = conversion(spec.kind, nonempty[0], spec.format)
+    return UpgradingByteStore(database, wanted, family_name(nonempty[0]), convert, name)
 
 
 def finish_older_upgrades(database: OpenDatabase, spec: StoreSpec, family_name: FamilyName, name: str) -> None:
     """Have the entries of a store that `open_store` would refuse in one older format: move them through the formats."""
-    _, inhabited = _older_families(database, spec, family_name)
-    while len(inhabited) > 1:
-        oldest, newer = inhabited.pop(), inhabited[-1]
+    _, nonempty = _older_families(database, spec, family_name)
+    while len(nonempty) > 1:
+        oldest, newer = nonempty.pop(), nonempty[-1]
         convert = conversion(spec.kind, oldest, newer)
         UpgradingByteStore(database, family_name(newer), family_name(oldest), convert, name).finish_upgrade()
 

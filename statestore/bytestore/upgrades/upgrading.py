@@ -103,7 +103,7 @@ class UpgradingByteStore:
         self._older: ByteStore | None = database.family(older, name)
         self._convert = convert
         self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
-        self._first_left: bytes = b""
+        self._first_older: bytes = b""
         """No entry of the older family is below this key, so looking for the first one need not pass deleted ones."""
         self._drop_older_if_empty()
 
@@ -120,10 +120,10 @@ class UpgradingByteStore:
         legacy = self._older.get(key)
         if legacy is None:
             return None
-        value = self._converted(key, legacy)
+        value = self._upgrade_value(key, legacy)
         self._database.write({self._older_name: [(key, None)], self._newer_name: [(key, value)]})
         self.entries_moved += 1
-        self._left([key])
+        self._note_gone([key])
         return value
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -138,7 +138,7 @@ class UpgradingByteStore:
         self._require_open()
         pairs = list(changes)
         self._database.write({self._older_name: [(key, None) for key, _ in pairs], self._newer_name: pairs})
-        self._left(key for key, _ in pairs)
+        self._note_gone(key for key, _ in pairs)
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""
@@ -147,7 +147,7 @@ class UpgradingByteStore:
             return
         self._require_open()
         self._database.delete_below([self._older_name, self._newer_name], end)
-        if end > self._first_left:
+        if end > self._first_older:
             self._drop_older_if_empty()
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
@@ -155,7 +155,7 @@ class UpgradingByteStore:
         newer = self._newer.range(start, end, reverse=reverse)
         if self._older is None:
             return newer
-        scan = self._merged(newer, self._older.range(start, end, reverse=reverse), reverse)
+        scan = self._merge(newer, self._older.range(start, end, reverse=reverse), reverse)
         self._scans.add(scan)
         return scan
 
@@ -178,11 +178,11 @@ class UpgradingByteStore:
         self._require_open()
         deadline = None if budget_ms is None else clock() + budget_ms / 1000
         while self._older is not None:
-            found = next(chunks(self._older.range(self._first_left, None), max_rows=_MOVED_AT_ONCE), [])
-            moved = [(key, self._converted(key, value)) for key, value in found if self._newer.get(key) is None]
+            found = next(chunks(self._older.range(self._first_older, None), max_rows=_MOVED_AT_ONCE), [])
+            moved = [(key, self._upgrade_value(key, value)) for key, value in found if self._newer.get(key) is None]
             self._database.write({self._older_name: [(key, None) for key, _ in found], self._newer_name: moved})
             self.entries_moved += len(moved)
-            self._left(key for key, _ in found)
+            self._note_gone(key for key, _ in found)
             if deadline is not None and clock() >= deadline:
                 break
         return self.upgrade_progress()
@@ -195,7 +195,7 @@ class UpgradingByteStore:
         if self._older is not None:
             self._older.close()
 
-    def _merged(self, newer: Iterator[Pair], older: Iterator[Pair], reverse: bool) -> Generator[Pair, None, None]:
+    def _merge(self, newer: Iterator[Pair], older: Iterator[Pair], reverse: bool) -> Generator[Pair, None, None]:
         tagged = (((key, value), True) for key, value in older)
         last: bytes | None = None
         for (key, value), is_legacy in merge(
@@ -203,9 +203,9 @@ class UpgradingByteStore:
         ):
             if key != last:
                 last = key
-                yield (key, self._converted(key, value)) if is_legacy else (key, value)
+                yield (key, self._upgrade_value(key, value)) if is_legacy else (key, value)
 
-    def _converted(self, key: bytes, legacy: bytes) -> bytes:
+    def _upgrade_value(self, key: bytes, legacy: bytes) -> bytes:
         try:
             return self._convert(key, legacy)
         except FormatError as cause:
@@ -215,17 +215,17 @@ class UpgradingByteStore:
                 f"({cause}): the local state is damaged. Delete it, and restore the store from its changelog",
             ) from cause
 
-    def _left(self, keys: Iterable[bytes]) -> None:
+    def _note_gone(self, keys: Iterable[bytes]) -> None:
         """Note that `keys` are no longer in the older family."""
-        if self._first_left in keys:
+        if self._first_older in keys:
             self._drop_older_if_empty()
 
     def _drop_older_if_empty(self) -> None:
         """Find the first entry left in the older family; without one, drop the family and be the new one alone."""
         assert self._older is not None
-        first = next(self._older.range(self._first_left, None), None)
+        first = next(self._older.range(self._first_older, None), None)
         if first is not None:
-            self._first_left = first[0]
+            self._first_older = first[0]
             return
         self._older = None
         if self._older_name != DEFAULT_FAMILY:

@@ -15,7 +15,7 @@ from typing import Final
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
-from statestore.bytestore.write_sets.write_set import DELETED, Deleted, WriteSet, merged
+from statestore.bytestore.write_sets.write_set import DELETED, Deleted, WriteSet, merge_pairs
 from statestore.errors import StoreClosedError
 
 _DELETE: Final = b""
@@ -47,7 +47,7 @@ class SpillingWriteSet(WriteSet):
             raise StoreClosedError(self.name)
         changes = self.changes
         if key not in changes:
-            self._order.added(key)
+            self._order.add(key)
         pending = self._pending
         if value is None:
             changes[key] = DELETED
@@ -146,9 +146,9 @@ class SpilledWrites:
 
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
-        written = _untagged(self._disk.range(start, end, reverse=reverse))
+        written = _strip_tags(self._disk.range(start, end, reverse=reverse))
         inner_start = max(start or b"", self._floor) if self._floor else start
-        scan = merged(written, self.inner.range(inner_start, end, reverse=reverse), reverse)
+        scan = merge_pairs(written, self.inner.range(inner_start, end, reverse=reverse), reverse)
         self._scans.add(scan)
         return scan
 
@@ -161,7 +161,7 @@ class SpilledWrites:
         """Make in `store` the changes that are pending here, a part after the other; they stay pending."""
         if self._floor:
             store.delete_below(self._floor)
-        for key, value in _untagged(self._disk.range(None, None)):
+        for key, value in _strip_tags(self._disk.range(None, None)):
             store.put(key, None if value is DELETED else value)
 
     def clear(self) -> None:
@@ -185,5 +185,5 @@ class SpilledWrites:
         self._disk.abandon()
 
 
-def _untagged(pairs: Iterator[Pair]) -> Iterator[tuple[bytes, bytes | Deleted]]:
+def _strip_tags(pairs: Iterator[Pair]) -> Iterator[tuple[bytes, bytes | Deleted]]:
     return ((key, tagged[1:] if tagged else DELETED) for key, tagged in pairs)

@@ -61,7 +61,7 @@ class WriteSet:
             raise StoreClosedError(self.name)
         changes = self.changes
         if key not in changes:
-            self._order.added(key)
+            self._order.add(key)
         changes[key] = DELETED if value is None else value
 
     def write(self, changes: Iterable[Change]) -> None:
@@ -88,7 +88,7 @@ class WriteSet:
         committed = self.inner.range(committed_start, end, reverse=reverse)
         if not pending:
             return committed
-        scan = merged(pending, committed, reverse)
+        scan = merge_pairs(pending, committed, reverse)
         self._scans.add(scan)
         return scan
 
@@ -134,7 +134,7 @@ class WriteSet:
             scan.close()
 
 
-def merged(
+def merge_pairs(
     pending: Iterable[tuple[bytes, bytes | Deleted]], committed: Iterator[Pair], reverse: bool
 ) -> Generator[Pair, None, None]:
     """Merge two sorted runs of pairs; on equal keys the pending write comes first, and it alone counts."""

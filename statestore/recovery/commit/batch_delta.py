@@ -93,7 +93,7 @@ class BatchDelta:
         return self._space.size_bytes + (0 if self._spilled is None else self._spilled.size_bytes)
 
     @property
-    def spilled(self) -> SpillFigures:
+    def spill_figures(self) -> SpillFigures:
         """The batch's spills so far."""
         spills = self._space.pending.spills
         # What there is on disk is not looked at in vain.

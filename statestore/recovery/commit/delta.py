@@ -217,7 +217,7 @@ class Delta:
             }
             """What it says of each store; a store that is not there is one that format 1 knew."""
 
-    def logged(self, store: str) -> LoggedStore:
+    def logged_store(self, store: str) -> LoggedStore:
         """Return what the delta says of a store that it has records of."""
         return self.stores.get(store, _STORE_OF_FORMAT_1)
 
@@ -239,7 +239,7 @@ class Delta:
 
     def changes(self, spec: StoreSpec, batch: pa.RecordBatch) -> Iterator[Change]:
         """Yield what the records of a batch change in a store that is not versioned, in its format and layout."""
-        written_as = self.logged(spec.name).format
+        written_as = self.logged_store(spec.name).format
         if written_as is spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
             stored = join_columns(*(batch.column(name) for name in ("value", "timestamp", "header_bytes")))
             return zip(layout_of(spec).physical_keys(batch.column("key")), stored.to_pylist(), strict=True)

@@ -162,7 +162,7 @@ class CommitPointer:
 
     def to_json(self) -> str:
         """Return the pointer as it is kept in Spark's state."""
-        return json.dumps(self._recorded(), separators=(",", ":"))
+        return json.dumps(self._record(), separators=(",", ":"))
 
     def read_back(self) -> CommitPointer:
         """Return the pointer as the next batch will read it, which is this one.
@@ -182,12 +182,12 @@ class CommitPointer:
             field_name, problem = cause.field, str(cause.__cause__)
         except MALFORMED as cause:
             problem = str(cause)
-            for name, value in self._recorded().items():
+            for name, value in self._record().items():
                 if not _is_json(value):
                     field_name, problem = name, f"{name}: {cause}"
         raise UnreadableCommitError(shard=self.shard, version=self.version, field=field_name, problem=problem)
 
-    def _recorded(self) -> dict[str, Any]:
+    def _record(self) -> dict[str, Any]:
         return {
             "format": POINTER_FORMAT,
             "state_id": self.state_id,
@@ -213,7 +213,7 @@ class CommitPointer:
                     f"has format {found['format']!r}, this release knows {POINTER_FORMAT}: it was written by another "
                     "release of statestore, use that one",
                 )
-            pointer = cls(**{_ATTRIBUTES.get(name, name): _read(found, name) for name in _READ})
+            pointer = cls(**{_ATTRIBUTES.get(name, name): _field(found, name) for name in _READ})
             _check(pointer)
         except MALFORMED as cause:
             field_name = cause.field if isinstance(cause, _FieldError) else None
@@ -227,7 +227,7 @@ class _FieldError(ValueError):
         self.field = field
 
 
-def _read(found: Mapping[str, Any], name: str) -> Any:
+def _field(found: Mapping[str, Any], name: str) -> Any:
     """Return a field of a pointer's JSON, checked. Raises ValueError, which names it."""
     if name in _SINCE and name not in found:
         return _SINCE[name]

@@ -34,12 +34,12 @@ def punctuations_from_json(fields: Any) -> dict[str, tuple[RecordedPunctuation, 
 
 def _schedules(node: str, schedules: Any) -> tuple[RecordedPunctuation, ...]:
     try:
-        return tuple(_recorded(*schedule) for schedule in schedules)
+        return tuple(_parse(*schedule) for schedule in schedules)
     except (ValueError, TypeError) as cause:
         raise ValueError(f"node {node!r}: {cause}") from cause
 
 
-def _recorded(type_name: Any, interval_ms: Any, start_ms: Any, next_ms: Any) -> RecordedPunctuation:
+def _parse(type_name: Any, interval_ms: Any, start_ms: Any, next_ms: Any) -> RecordedPunctuation:
     return RecordedPunctuation(
         str(type_name),
         whole_number(interval_ms, 1),

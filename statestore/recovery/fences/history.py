@@ -69,7 +69,7 @@ class Line:
         makers = (fence.epoch for fence in self.fences if newest > _begin(fence))
         return Written(newest, next(makers, versions.get(newest, EPOCH_BEFORE_FENCES)))
 
-    def shared_with(self, other: Line, version: int) -> int:
+    def last_shared_version(self, other: Line, version: int) -> int:
         """Return the last version up to `version`, which this line has, that the other one has from the same run."""
         newest = version
         makers = [(fence.epoch, _begin(fence)) for fence in self.fences]
@@ -92,20 +92,20 @@ class Histories:
 
     def line(self, epoch: int, origin: str | None = None) -> Line:
         """Return the line that the run of an epoch stands on; `origin` is the delta that it went on from, if known."""
-        walked: list[Fence] = []
+        ancestors: list[Fence] = []
         while True:
-            fence = self.fence(epoch, None if walked else origin)
+            fence = self.fence(epoch, None if ancestors else origin)
             if fence is None or fence.from_version is None:
                 break
-            walked.append(fence)
+            ancestors.append(fence)
             if fence.head is None:
                 epoch -= 1
                 break
             if fence.head_epoch is None:
-                return Line(walked, None, ())
+                return Line(ancestors, None, ())
             epoch = fence.head_epoch
         readable = (fence for fences in self._by_epoch.values() for fence in fences if fence.from_version is not None)
-        return Line(walked, epoch, [fence for fence in readable if fence.epoch <= epoch])
+        return Line(ancestors, epoch, [fence for fence in readable if fence.epoch <= epoch])
 
     @property
     def current(self) -> Line:
@@ -144,7 +144,7 @@ class Histories:
                 if tip is not None and tip.gives_up and (has_written or tip.went_back is None):
                     return None
                 continue
-            since = own.shared_with(line, head.version)
+            since = own.last_shared_version(line, head.version)
             has_gone_back = tip is not None and tip.went_back is True and has_written
             if proven.version > since or has_gone_back:
                 # The oldest of them took over; those after it may be restarts.

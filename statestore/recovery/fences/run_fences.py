@@ -66,7 +66,7 @@ class RunFences:
         checkpoint does not know, VersionCollectedError if it is to go back to what is not all there any more, and
         LocationError if there is no epoch left, and LocationMismatchError if the location is another state's by now.
         """
-        head = head_written(pointer)
+        head = head_of(pointer)
         known: dict[str, Fence] = {}
         epoch, names = self._enter(pointer, head, known)
         found = max((written for written in _deltas(names) if written.epoch == epoch), default=head)
@@ -110,8 +110,8 @@ class RunFences:
         epoch = self._next_epoch(pointer.shard, _fence_names(names))
         went_back = self._check_entry(pointer, head, names, known, epoch)
         if went_back:
-            told = "%s: shard %d goes back to version %d, as accept_older_checkpoint says; what others have is given up"
-            _LOG.warning(told, self.location, pointer.shard, pointer.version)
+            text = "%s: shard %d goes back to version %d, as accept_older_checkpoint says; what others have is given up"
+            _LOG.warning(text, self.location, pointer.shard, pointer.version)
         fence = Fence(
             epoch,
             self.run,
@@ -180,7 +180,7 @@ class RunFences:
         return True
 
 
-def head_written(pointer: CommitPointer) -> Written:
+def head_of(pointer: CommitPointer) -> Written:
     """Return the version of a pointer and the epoch that made it: 0 if nobody has, or it was before there were any."""
     made = parse_delta_name(pointer.head)
     return Written(pointer.version, 0 if made is None else made.epoch)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-_held: set[FileLock] = set()
+_locks: set[FileLock] = set()
 """The locks of this process."""
 
 
@@ -28,7 +28,7 @@ class FileLock:
     def acquire(self) -> bool:
         """Take the lock if nobody has it; return whether it was free."""
         self._file = open(self._path, "ab")  # noqa: SIM115  open for as long as the lock is held
-        _held.add(self)  # before it is locked: another thread may fork at any moment
+        _locks.add(self)  # before it is locked: another thread may fork at any moment
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -47,13 +47,13 @@ class FileLock:
 
     def _close(self) -> None:
         file, self._file = self._file, None
-        _held.discard(self)
+        _locks.discard(self)
         if file is not None:
             file.close()
 
 
 def _leave_locks_to_parent() -> None:
-    for lock in list(_held):
+    for lock in list(_locks):
         lock._close()
 
 
@@ -61,11 +61,11 @@ os.register_at_fork(after_in_child=_leave_locks_to_parent)
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[bool]:
+def try_lock(path: Path) -> Iterator[bool]:
     """Hold the lock beside `path`, in PATH.lock, for the duration, if it is free; say whether it was."""
     lock = FileLock(path.with_suffix(".lock"))
-    held = lock.acquire()
+    has_lock = lock.acquire()
     try:
-        yield held
+        yield has_lock
     finally:
         lock.release()

@@ -40,7 +40,7 @@ from statestore.errors import (
 )
 from statestore.recovery.commit.manifest import Manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
-from statestore.recovery.local.file_lock import locked
+from statestore.recovery.local.file_lock import try_lock
 from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
 from statestore.recovery.local.marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
@@ -128,8 +128,8 @@ def open_local_copy(
     make_shard_directory(shard_dir)
     for number in range(_MAX_COPIES):
         path = shard_dir / f"copy-{number}"
-        with locked(path) as held:
-            if not held:
+        with try_lock(path) as has_lock:
+            if not has_lock:
                 continue
             try:
                 copy = _open_on_chain(opening, path)
@@ -159,7 +159,7 @@ def _open_on_chain(opening: _Opening, path: Path) -> LocalCopy:
     """Open the copy at `path` if it holds a version on the pointer's chain, else make one in its place."""
     pointer, stores = opening.pointer, opening.stores
     marker = _usable_marker(path, pointer, stores) if path.exists() else None
-    applied = None if marker is None else marker.applied(pointer.chain)
+    applied = None if marker is None else marker.count_applied(pointer.chain)
     if marker is not None and applied is not None:
         try:
             database = opening.local.open_database(path, [column_family(spec) for spec in stores])
@@ -228,7 +228,7 @@ def _copy_of(
                 entries = manifest.entries.get(name, 0)
                 store.restored_records += entries
                 if progress is not None:
-                    progress.restored(name, manifest.version, entries)
+                    progress.count_restored(name, manifest.version, entries)
         return copy
 
 
@@ -268,14 +268,14 @@ def _usable_marker(path: Path, pointer: CommitPointer, stores: Sequence[StoreSpe
         if marker is None or (marker.state_id, marker.shard) != (pointer.state_id, pointer.shard):
             return None
         if marker.files is not None:
-            marker = marker.found_with(files_digest(path))
+            marker = marker.judge_files(files_digest(path))
         if is_damaged(path):
             raise FormatError("local copy", "it has a table that can't be read")
         families = list_families(str(path))
     except (FormatError, LocalStateCorruptedError) as damage:
         _LOG.warning("shard %d: rebuilding the local copy in %s: %s", pointer.shard, path, damage)
         return None
-    applied = marker.applied(pointer.chain)
+    applied = marker.count_applied(pointer.chain)
     if applied is None:
         return None
     # Asked before it is opened, which makes the families that are missing.
@@ -320,8 +320,8 @@ def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: 
     try:
         database.close()
         if usable:
-            reached, stores = opening.pointer, tuple(opening.stores)
-            marker = LocalMarker(reached.state_id, reached.shard, reached.head, files=files_digest(path), stores=stores)
+            pointer, stores = opening.pointer, tuple(opening.stores)
+            marker = LocalMarker(pointer.state_id, pointer.shard, pointer.head, files=files_digest(path), stores=stores)
             write_marker(path, marker, durably=False)
     except (LocalStateCorruptedError, LocalDiskFullError, LocalDirectoryError, OSError) as damage:
         _LOG.warning("discarding the local copy: %s", damage)
@@ -332,6 +332,6 @@ def _discard(path: Path) -> None:
     # Moved away first: whoever still has it open keeps its files, and the name is free at once.
     with suppress(FileNotFoundError):
         os.rename(path, path.with_name(f"{path.name}.discarded-{uuid.uuid4().hex}"))
-    for doomed in path.parent.glob(f"{path.name}.discarded-*"):
+    for discarded in path.parent.glob(f"{path.name}.discarded-*"):
         # Also those of a process that was killed before it was through.
-        shutil.rmtree(doomed, ignore_errors=True)
+        shutil.rmtree(discarded, ignore_errors=True)

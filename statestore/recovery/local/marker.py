@@ -58,7 +58,7 @@ class LocalMarker(NamedTuple):
     stores: tuple[StoreSpec, ...] = ()
     repeatable: bool = False
 
-    def found_with(self, files: str) -> LocalMarker:
+    def judge_files(self, files: str) -> LocalMarker:
         """Return what the marker says of a copy whose directory holds `files`. Raises FormatError if it is damaged."""
         if self.applying is not None and self.files == files:
             return self._replace(applying=None)
@@ -66,7 +66,7 @@ class LocalMarker(NamedTuple):
             raise FormatError("local copy", "it does not hold the files that it was closed with")
         return self
 
-    def applied(self, chain: Sequence[str]) -> int | None:
+    def count_applied(self, chain: Sequence[str]) -> int | None:
         """Return how many deltas of `chain`, which begins with the one before them, the copy is sure to hold.
 
         None if it holds anything that is not on it, or what can't be applied again.

@@ -81,5 +81,5 @@ def open_memory_image(
         _images[pointer.state_id, pointer.shard] = MemoryImage(tuple(stores), pointer.head, database)
         kept = sum(image.held_bytes for image in _images.values())
         while kept > kept_bytes and len(_images) > 1:
-            _, given_up = _images.popitem(last=False)
-            kept -= given_up.held_bytes
+            _, evicted = _images.popitem(last=False)
+            kept -= evicted.held_bytes

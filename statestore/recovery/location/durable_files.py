@@ -266,17 +266,17 @@ class RenamedFiles(DurableFiles):
             # To create is one step, also over another file, and there is nothing that could be half there.
             with self.filesystem.open_output_stream(path):
                 return
-        brought = partial_name(path)
+        partial = partial_name(path)
         try:
-            with self.filesystem.open_output_stream(brought) as stream:
+            with self.filesystem.open_output_stream(partial) as stream:
                 _send(stream, content)
             if self._is_there(path):
-                self.filesystem.move(brought, f"{path}{_NEXT}")
-                brought = f"{path}{_NEXT}"
-            self.filesystem.move(brought, path)
+                self.filesystem.move(partial, f"{path}{_NEXT}")
+                partial = f"{path}{_NEXT}"
+            self.filesystem.move(partial, path)
         except BaseException:
-            if is_partial(brought):
-                self._clean_up(brought)
+            if is_partial(partial):
+                self._clean_up(partial)
             raise
 
     def _open(self, path: str) -> Any:

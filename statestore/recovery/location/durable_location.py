@@ -50,7 +50,7 @@ class DurableLocation:
         self.uri = text if len(urlsplit(text).scheme) > 1 else Path(text).absolute().as_uri()
         self.disk = disk or LocalDisk()
         self.retrying = retrying or Retrying()
-        self._opened: tuple[DurableFiles, str] | None = None
+        self._opened_root: tuple[DurableFiles, str] | None = None
 
     @classmethod
     def of(cls, location: str | Path | DurableLocation) -> DurableLocation:
@@ -61,7 +61,7 @@ class DurableLocation:
         return _without_secrets(self.uri)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
+        return {**self.__dict__, "_opened_root": None}
 
     def path(self, name: str) -> str:
         """Return where the file `name` is, in words an operator can use."""
@@ -79,7 +79,7 @@ class DurableLocation:
     def read(self, name: str) -> pa.Buffer | None:
         """Return the bytes of the file `name`, None if there is none. Raises LocationError on other failures."""
         files, path = self._at(name)
-        with self._reading(f"{name} can't be read"):
+        with self._read_errors(f"{name} can't be read"):
             return files.read(path)
 
     def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
@@ -88,7 +88,7 @@ class DurableLocation:
         After a failure there is nothing at `path`. What is there is not synced. Raises LocationError.
         """
         files, source = self._at(name)
-        with self._reading(f"{name} can't be copied to {os.fspath(path)}"):
+        with self._read_errors(f"{name} can't be copied to {os.fspath(path)}"):
             return files.fetch(source, os.fspath(path))
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
@@ -108,7 +108,7 @@ class DurableLocation:
         Partial files of writers, at work or crashed, are among them. `""` is the location itself. Raises LocationError.
         """
         files, path = self._at(directory)
-        with self._reading(f"{directory or 'it'} can't be listed"):
+        with self._read_errors(f"{directory or 'it'} can't be listed"):
             found = files.entries(path)
         entries = (DurableEntry(_join(directory, info.base_name), info.size, _modified_ms(info)) for info in found)
         return sorted(entries, key=lambda entry: entry.name)
@@ -116,7 +116,7 @@ class DurableLocation:
     def directories(self, directory: str) -> list[str]:
         """Return the names of the directories directly in `directory`, sorted. Raises LocationError."""
         files, path = self._at(directory)
-        with self._reading(f"{directory or 'it'} can't be listed"):
+        with self._read_errors(f"{directory or 'it'} can't be listed"):
             found = files.directories(path)
         return sorted(_join(directory, name) for name in found)
 
@@ -127,7 +127,7 @@ class DurableLocation:
     def delete(self, name: str) -> None:
         """Delete the file `name`; one that is not there is no error. Raises LocationNotWritableError."""
         files, path = self._at(name)
-        with self._writing():
+        with self._write_errors():
             files.delete(path)
 
     def delete_all(self, names: Iterable[str]) -> None:
@@ -138,7 +138,7 @@ class DurableLocation:
     def remove_directory(self, directory: str) -> None:
         """Remove a directory that nobody writes to if it is empty, and there. Raises LocationNotWritableError."""
         files, path = self._at(directory)
-        with self._writing():
+        with self._write_errors():
             files.remove_directory(path)
 
     def requests(self, at_once: int, name: str) -> Executor:
@@ -154,18 +154,18 @@ class DurableLocation:
 
     def _write(self, name: str, content: Content) -> None:
         files, path = self._at(name)
-        with self._writing():
+        with self._write_errors():
             files.write(path, content)
 
     @contextmanager
-    def _reading(self, problem: str) -> Iterator[None]:
+    def _read_errors(self, problem: str) -> Iterator[None]:
         try:
             yield
         except (OSError, pa.ArrowException) as cause:
             raise LocationError(str(self), f"{problem} ({cause}). {remedy(cause, self.retrying)}") from cause
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _write_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, pa.ArrowException) as cause:
@@ -183,17 +183,17 @@ class DurableLocation:
         return files, _join(root, name)
 
     def _open(self) -> tuple[DurableFiles, str]:
-        if self._opened is None:
+        if self._opened_root is None:
             try:
                 filesystem, root = self.retrying.call(f"opening {self}", self.open_filesystem)
             except (OSError, pa.ArrowException, ValueError) as cause:
                 # pyarrow repeats a URI that it can't parse, with the secret in it: neither said nor chained.
-                told = str(cause).replace(self.uri, str(self))
-                problem = f"is not a location that pyarrow can open ({told}). {remedy(cause, self.retrying)}"
-                raise LocationError(str(self), problem) from (cause if told == str(cause) else None)
+                message = str(cause).replace(self.uri, str(self))
+                problem = f"is not a location that pyarrow can open ({message}). {remedy(cause, self.retrying)}"
+                raise LocationError(str(self), problem) from (cause if message == str(cause) else None)
             root = root.rstrip("/") or root  # of the filesystem's own root nothing would be left, which is where we are
-            self._opened = self._files(filesystem, root), root
-        return self._opened
+            self._opened_root = self._files(filesystem, root), root
+        return self._opened_root
 
     def _files(self, filesystem: Any, root: str) -> DurableFiles:
         if isinstance(filesystem, fs.LocalFileSystem):

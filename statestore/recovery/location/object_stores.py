@@ -22,8 +22,8 @@ _CONNECT_TIMEOUT_S = 5.0
 
 def s3_files(filesystem: Any, retrying: Retrying, uri: str) -> ObjectFiles:
     """Return the objects of the S3 filesystem that `uri` names, with its options but those for retries and requests."""
-    given = {name for name, _ in parse_qsl(urlsplit(uri).query)}
-    if given & _ONLY_IN_URIS:
+    parameters = {name for name, _ in parse_qsl(urlsplit(uri).query)}
+    if parameters & _ONLY_IN_URIS:
         return ObjectFiles(filesystem, retrying, for_parts=filesystem)
     return ObjectFiles(_s3(filesystem, attempts=1), retrying, for_parts=_s3(filesystem, attempts=_PART_ATTEMPTS))
 

@@ -74,7 +74,7 @@ def new_collection_name(shard: int, version: int, epoch: int) -> str:
 
 def parse_delta_name(name: str) -> Written | None:
     """Return what a delta's name says, None if it is not one; directories before it are not looked at."""
-    return _written(_DELTA.fullmatch(_last(name)))
+    return _parse(_DELTA.fullmatch(_last(name)))
 
 
 def is_of_tool(name: str) -> bool:
@@ -88,12 +88,12 @@ def is_of_tool(name: str) -> bool:
 
 def parse_snapshot_name(name: str) -> Written | None:
     """Return what the name of a snapshot's directory says, None if it is not one."""
-    return _written(_SNAPSHOT.fullmatch(_last(name)))
+    return _parse(_SNAPSHOT.fullmatch(_last(name)))
 
 
 def parse_collection_name(name: str) -> Written | None:
     """Return up to where a collection removes files: of this version and epoch at most; None if it is none."""
-    return _written(_COLLECTION.fullmatch(_last(name)))
+    return _parse(_COLLECTION.fullmatch(_last(name)))
 
 
 def parse_fence_name(name: str) -> FenceName | None:
@@ -102,7 +102,7 @@ def parse_fence_name(name: str) -> FenceName | None:
     return None if found is None else FenceName(int(found[1]), found[2])
 
 
-def _written(found: re.Match[str] | None) -> Written | None:
+def _parse(found: re.Match[str] | None) -> Written | None:
     return None if found is None else Written(int(found[1]), int(found[2] or 0))
 
 

@@ -62,12 +62,12 @@ def _with_shortest_sizes(store_format: StoreFormat, writes: list[LogicalWrite]) 
     return [
         write
         if write.stored is None or write.stored[:1] < _LONGER_VARINT
-        else write._replace(stored=_joined_again(store_format, write.stored))
+        else write._replace(stored=_with_shortest_size(store_format, write.stored))
         for write in writes
     ]
 
 
-def _joined_again(store_format: StoreFormat, stored: bytes) -> bytes | None:
+def _with_shortest_size(store_format: StoreFormat, stored: bytes) -> bytes | None:
     value, timestamp_ms, header_bytes = split_stored(store_format, stored)
     return join_stored(store_format, value, timestamp_ms or 0, header_bytes or b"")
 

@@ -105,11 +105,11 @@ class NewState:
         # Before anything is written: it may be somebody's directory of other things.
         _refuse_occupied(location, _read_mark(location))
         with turn(location, f"what makes a state of {made_from}"):
-            left_behind = _read_mark(location)
-            _refuse_occupied(location, left_behind)
+            earlier = _read_mark(location)
+            _refuse_occupied(location, earlier)
             # First of all: who was there before may be about to end, and must not once anything of it is removed.
             location.write(MARKER_NAME, json.dumps(mark).encode())
-            if left_behind is not None:
+            if earlier is not None:
                 _LOG.info("%s: removing what was written of a state that was not finished", location)
                 for shard in _shards_there(location):
                     _clear_shard(location, shard)
@@ -231,28 +231,28 @@ def refuse_occupied(location: DurableLocation, request: str) -> None:
 
 def _unfinished_request(location: DurableLocation, request: str) -> _Unfinished | None:
     """Return what was begun for the same request. Raises TargetNotEmptyError if it has become another state."""
-    left_behind = _read_mark(location)
-    if left_behind is None or left_behind.request != request:
+    earlier = _read_mark(location)
+    if earlier is None or earlier.request != request:
         return None
     metadata = read_metadata(location)
     if metadata is None:
-        return left_behind
-    if metadata.state_id != left_behind.state_id:
+        return earlier
+    if metadata.state_id != earlier.state_id:
         raise TargetNotEmptyError(str(location), found=f"another state than was begun there ({METADATA_NAME})")
-    return left_behind._replace(is_complete=True)
+    return earlier._replace(is_complete=True)
 
 
-def _refuse_occupied(location: DurableLocation, left_behind: _Unfinished | None) -> None:
+def _refuse_occupied(location: DurableLocation, earlier: _Unfinished | None) -> None:
     """Raise TargetNotEmptyError if a location is not empty, and not half filled by who may be cleared away."""
     if location.read(METADATA_NAME) is not None:
         raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
-    if left_behind is None:
+    if earlier is None:
         stranger = _first_file(location, "")
         if stranger is not None:
             raise TargetNotEmptyError(str(location), found=repr(stranger))
-    elif left_behind.request is not None:
+    elif earlier.request is not None:
         raise TargetNotEmptyError(
-            str(location), found=f"what another command has begun to make of {left_behind.made_from}, as it was then"
+            str(location), found=f"what another command has begun to make of {earlier.made_from}, as it was then"
         )
 
 

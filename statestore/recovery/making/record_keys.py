@@ -21,7 +21,7 @@ def _whole_key(key: bytes) -> bytes:
     return key
 
 
-_MADE_OF: Final[dict[str, KeyOf]] = {
+_KEY_OF: Final[dict[str, KeyOf]] = {
     VALUE_KEYS: _whole_key,
     LIST_KEYS: key_at_front,
     MAP_KEYS: key_at_front,
@@ -39,24 +39,24 @@ def record_keys(metadata: StateMetadata, key_of: Mapping[str, KeyOf] | None = No
     if unknown := sorted(known.keys() - names):
         raise ValueError(f"key_of names stores that the state does not have: {unknown}; it has {sorted(names)}")
     for node in metadata.topology:
-        for store, made_of in node.get(ENTRY_KEYS, {}).items():
-            if made_of in _MADE_OF:
-                known.setdefault(store, _MADE_OF[made_of])
-    for store in _expiring(metadata):
+        for store, entry_keys in node.get(ENTRY_KEYS, {}).items():
+            if entry_keys in _KEY_OF:
+                known.setdefault(store, _KEY_OF[entry_keys])
+    for store in _stores_with_expiry(metadata):
         # Where the keys of the store itself are not known to be those of records, neither are these: they go together.
         known.setdefault(store + EXPIRY_SUFFIX, _behind_expiry(known.get(store, _whole_key)))
     return known
 
 
-def _expiring(metadata: StateMetadata) -> list[str]:
+def _stores_with_expiry(metadata: StateMetadata) -> list[str]:
     """Return the stores with a time to live: only what says when entries expire is attached to no processor."""
     attached = {store for node in metadata.topology for store in node.get("stores", ())}
-    made_by_topology = {
+    topology_stores = {
         spec.name
         for spec in metadata.stores
         if spec.name not in attached and (spec.kind, spec.format) == (StoreKind.KEY_VALUE, StoreFormat.PLAIN)
     }
-    return [spec.name for spec in metadata.stores if spec.name + EXPIRY_SUFFIX in made_by_topology]
+    return [spec.name for spec in metadata.stores if spec.name + EXPIRY_SUFFIX in topology_stores]
 
 
 def _behind_expiry(key_of: KeyOf) -> KeyOf:

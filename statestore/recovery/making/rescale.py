@@ -21,7 +21,7 @@ from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.shard_files import delta_directory, is_of_tool, parse_delta_name
-from statestore.recovery.making.carried_over import carried_over
+from statestore.recovery.making.carry_over import carry_over
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.placement import KeyOf, Placement
@@ -69,7 +69,7 @@ def committed_pointers(
         if shard not in found:
             found[shard] = where_it_began(location, metadata, shard)
             if not complete:
-                _check_untouched(location, found[shard])
+                _check_unwritten(location, found[shard])
     return [found[shard] for shard in range(metadata.shards)]
 
 
@@ -80,7 +80,7 @@ def where_it_began(location: DurableLocation, metadata: StateMetadata, shard: in
     return CommitPointer(metadata.state_id, shard)
 
 
-def _check_untouched(location: DurableLocation, began: CommitPointer) -> None:
+def _check_unwritten(location: DurableLocation, began: CommitPointer) -> None:
     for name in location.names(delta_directory(began.shard)):
         written = parse_delta_name(name)
         if written is not None and written.version > began.version and not is_of_tool(name):
@@ -128,7 +128,7 @@ def rescale(
     if type(shards) is not int or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
     refuse_too_many_shards(shards)
-    started = time.monotonic()
+    started_s = time.monotonic()
     old = state_to_rescale(source)
     placement = Placement(old, shards, key_of, trust_keys, keeps_shards=shards == old.shards)
     placement.check()
@@ -143,7 +143,7 @@ def rescale(
     move.read(source, pointers, filling)
     filled = [filling.shard(shard) for shard in range(shards)]
     if made is not None:
-        starts = carried_over(pointers, new.state_id, [shard.start.deltas for shard in filled])
+        starts = carry_over(pointers, new.state_id, [shard.start.deltas for shard in filled])
         filled = [replace(shard, start=start) for shard, start in zip(filled, starts, strict=True)]
         move.check(made, filled)
         made.complete(filled)
@@ -154,7 +154,7 @@ def rescale(
         shards,
         {spec.name: _store_report(spec, filled) for spec in old.stores},
         sum(len(shard.start.deltas) for shard in filled),
-        time.monotonic() - started,
+        time.monotonic() - started_s,
     )
     _LOG.info("%s", report)
     return report
@@ -236,14 +236,14 @@ class _Move:
             return parts(pointer.shard, stream_time_ms, spec.retention[0], store_writes(batch, spec))
 
     def _read_store(self, spec: StoreSpec, batch: ShardBatch, part: Part, filling: ShardFilling) -> None:
-        for found in self._writes(spec, batch):
-            writes = part.of(found) if LAYOUTS[spec.kind].keeps_versions else found
+        for chunk in self._writes(spec, batch):
+            writes = part.of(chunk) if LAYOUTS[spec.kind].keeps_versions else chunk
             by_shard: dict[int, list[LogicalWrite]] = {}
             targets = self.placement.new_shards(spec, batch.pointer.shard, writes)
             for target, write in zip(targets, writes, strict=True):
                 by_shard.setdefault(target, []).append(write)
-            for target, belonging in by_shard.items():
-                filling.put(target, spec.name, belonging)
+            for target, own_writes in by_shard.items():
+                filling.put(target, spec.name, own_writes)
 
     def _read_global(self, spec: StoreSpec, batch: ShardBatch, copies: list[Tally], filling: ShardFilling) -> None:
         """Give all new shards what the first shard that is read has; the others must have the same."""

@@ -48,16 +48,16 @@ def agree(location: DurableLocation, generation: int, content: bytes, is_recorde
     asker = uuid.uuid4().hex
     number, wait_s = 0, _FIRST_WAIT_S
     for _ in range(_TRIES):
-        seen = _ballots(location, generation)
-        number = max([number, *(ballot.number for ballot in seen)]) + 1
+        ballots = _ballots(location, generation)
+        number = max([number, *(ballot.number for ballot in ballots)]) + 1
         mine = _Ballot(number, asker)
         location.write(_name(generation, mine, "promised"), b"")
-        seen = _ballots(location, generation)
+        ballots = _ballots(location, generation)
         if is_recorded():
             return None
-        if max(seen, default=mine) == mine:
-            accepted = max((ballot for ballot, name in seen.items() if name is not None), default=None)
-            name = None if accepted is None else seen[accepted]
+        if max(ballots, default=mine) == mine:
+            accepted = max((ballot for ballot, name in ballots.items() if name is not None), default=None)
+            name = None if accepted is None else ballots[accepted]
             found = None if name is None else location.read(name)
             value = content if name is None else None if found is None else found.to_pybytes()
             # One that is gone by now was removed long after the content was recorded, which the next round finds.
@@ -88,7 +88,7 @@ def forget_agreements(location: DurableLocation, generation: int) -> None:
     if generation < _KEPT_GENERATIONS:
         return
     names = location.names(AGREEMENT_DIRECTORY)
-    parsed = ((name, _parsed(name)) for name in names)
+    parsed = ((name, _parse_name(name)) for name in names)
     location.delete_all(name for name, at in parsed if at is not None and int(at[1]) <= generation - _KEPT_GENERATIONS)
 
 
@@ -98,14 +98,14 @@ def _name(generation: int, ballot: _Ballot, kind: str) -> str:
 
 def _ballots(location: DurableLocation, generation: int) -> dict[_Ballot, str | None]:
     """Return the ballots that were promised, and where each has what was accepted with it: None if nothing was."""
-    seen: dict[_Ballot, str | None] = {}
+    ballots: dict[_Ballot, str | None] = {}
     for name in location.names(AGREEMENT_DIRECTORY):
-        found = _parsed(name)
+        found = _parse_name(name)
         if found is not None and int(found[1]) == generation:
             ballot = _Ballot(int(found[2]), found[4])
-            seen[ballot] = name if found[3] == "accepted" else seen.get(ballot)
-    return seen
+            ballots[ballot] = name if found[3] == "accepted" else ballots.get(ballot)
+    return ballots
 
 
-def _parsed(name: str) -> re.Match[str] | None:
+def _parse_name(name: str) -> re.Match[str] | None:
     return _NAME.fullmatch(name.rpartition("/")[2])

@@ -44,14 +44,14 @@ def claim(location: DurableLocation, query_id: str) -> None:
         # Who is claiming now must find this.
         return
     _refuse_others(location, query_id, claiming)
-    said = f"{mine}.{uuid.uuid4().hex}{_CLAIMING}"
-    location.write(said, b"")
+    claim = f"{mine}.{uuid.uuid4().hex}{_CLAIMING}"
+    location.write(claim, b"")
     try:
         for _ in range(_LOOKS):
             _refuse_others(location, query_id, set().union(*_claims(location)))
         location.write(mine, b"")
     finally:
-        location.delete(said)
+        location.delete(claim)
 
 
 def _claims(location: DurableLocation) -> _Claims:

@@ -39,24 +39,24 @@ _TRIES: Final = 8
 
 
 @contextmanager
-def turn(location: DurableLocation, doing: str) -> Iterator[None]:
+def turn(location: DurableLocation, purpose: str) -> Iterator[None]:
     """Enter when nobody else has a turn in the location.
 
-    `doing` says what it is for, to whoever waits for it. Raises LocationBusyError if others have it for many seconds,
+    `purpose` says what it is for, to whoever waits for it. Raises LocationBusyError if others have it for many seconds,
     and LocationNotWritableError.
     """
     wait_s = _FIRST_WAIT_S
     for _ in range(_TRIES):
         mine = f"{TURNS_DIRECTORY}/{uuid.uuid4().hex}"
-        said = {
-            "doing": doing,
+        fields = {
+            "doing": purpose,
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "time_ms": time.time_ns() // 1_000_000,
             "process": _process(os.getpid()) or "",
         }
         try:
-            location.write(mine, json.dumps(said).encode())
+            location.write(mine, json.dumps(fields).encode())
             found = (name for name in location.names(TURNS_DIRECTORY) if name != mine and not is_partial(name))
             others = [name for name in found if not _is_removed(location, name)]
             if not others:
@@ -123,8 +123,8 @@ def _busy(location: DurableLocation, name: str) -> LocationBusyError:
     data = location.read(name)
     try:
         fields = json.loads(b"" if data is None else data.to_pybytes())
-        begun = time.gmtime(whole_number(fields["time_ms"], 0) / 1000)
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", begun)
+        since_utc = time.gmtime(whole_number(fields["time_ms"], 0) / 1000)
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", since_utc)
         by = f"{fields['doing']} (process {whole_number(fields['pid'], 0)} on {fields['host']}, since {since})"
     except MALFORMED:
         by = "somebody who can't be told any more"

@@ -59,7 +59,7 @@ def restore(
         with open_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version), space) as delta:
             _apply(delta, stores, progress)
         if progress is not None:
-            progress.read(file.size_bytes)
+            progress.count_read(file.size_bytes)
     if missing:
         for name, time_ms in pointer.store_times_ms.items():
             if name in stores:
@@ -94,7 +94,7 @@ def open_delta(location: DurableLocation, file: DurableFile, expected: DeltaInfo
 
 
 def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: RestoreProgress | None) -> None:
-    times_ms = {name: delta.logged(name).stream_time_ms for name in stores}
+    times_ms = {name: delta.logged_store(name).stream_time_ms for name in stores}
     for name, batch in delta.batches():
         store = stores.get(name)
         if store is None:
@@ -102,7 +102,7 @@ def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: Restore
         started_ns = time.perf_counter_ns()
         try:
             if LAYOUTS[store.spec.kind].keeps_versions:
-                written_as, records = delta.logged(name).format, changelog_records(batch)
+                written_as, records = delta.logged_store(name).format, changelog_records(batch)
                 times_ms[name] = replay_versions(store.spec, store.bytes, written_as, times_ms[name], records)
             else:
                 store.bytes.write(delta.changes(store.spec, batch))
@@ -112,7 +112,7 @@ def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: Restore
             ) from cause
         store.restored_records += batch.num_rows
         if progress is not None:
-            progress.restored(name, delta.info.version, batch.num_rows)
+            progress.count_restored(name, delta.info.version, batch.num_rows)
         store.restore_ns += time.perf_counter_ns() - started_ns
 
 

@@ -69,7 +69,7 @@ def _fetch(location: DurableLocation, manifest: Manifest, path: Path, progress: 
         check_content(location.path(durable.name), durable, target.stat().st_size, file_digest(target))
         _sync(target)
         if progress is not None:
-            progress.fetched(durable.size_bytes, total_bytes)
+            progress.count_fetched(durable.size_bytes, total_bytes)
 
     with location.requests(_PARALLEL_FETCHES, "statestore-fetch") as pool:
         try:

@@ -61,7 +61,7 @@ class RestoreProgress:
             for store in self._restored:
                 listener.on_restore_start(shard, store, starting_version, ending_version)
 
-    def restored(self, store: str, version: int, entries: int) -> None:
+    def count_restored(self, store: str, version: int, entries: int) -> None:
         """Count entries that were restored into a store, which brought it to `version`."""
         self._restored[store] += entries
         if self._listener is not None:
@@ -69,7 +69,7 @@ class RestoreProgress:
         if self._is_time_to_log():
             _LOG.info("shard %d: restored up to version %d of %d", self._shard, version, self._ending_version)
 
-    def fetched(self, size_bytes: int, of_bytes: int) -> None:
+    def count_fetched(self, size_bytes: int, of_bytes: int) -> None:
         """Count bytes of a snapshot that has `of_bytes`."""
         with self._lock:
             self._bytes += size_bytes
@@ -86,7 +86,7 @@ class RestoreProgress:
                 rate,
             )
 
-    def read(self, size_bytes: int) -> None:
+    def count_read(self, size_bytes: int) -> None:
         """Count bytes of a delta."""
         self._delta_bytes += size_bytes
 

@@ -113,7 +113,7 @@ def remove_garbage(location: DurableLocation, garbage: Iterable[GarbageFile]) ->
 
 
 @contextmanager
-def announced_collection(
+def announce_collection(
     location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int
 ) -> Iterator[list[str]]:
     """Announce that what `find_garbage` finds for the same is removed; hand out the shard's names as they are then.
@@ -136,7 +136,7 @@ def collect_garbage(location: DurableLocation, pointer: CommitPointer, epoch: in
     garbage = find_garbage(location, pointer, epoch, retained_versions)
     if not garbage:
         return 0
-    with announced_collection(location, pointer, epoch, retained_versions) as names:
+    with announce_collection(location, pointer, epoch, retained_versions) as names:
         if any(fence.epoch > epoch for name in names if (fence := parse_fence_name(name)) is not None):
             _LOG.info("shard %d: garbage is left to the run that has taken over", pointer.shard)
             return 0

@@ -38,7 +38,7 @@ from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.location.shard_files import new_snapshot_name, parse_snapshot_name, snapshot_directory
 
 TABLE: Final = ".sst"
-_MOST_TOLD: Final = 1_000
+_MAX_FAILURE_CHARS: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,12 @@ class PlannedSnapshot:
         if found != plan.files:
             raise FormatError("checkpoint", f"{self.checkpoint} has {len(found)} files, made with {len(plan.files)}")
 
-    def note_uploaded(self, file: DurableFile) -> None:
+    def note_upload(self, file: DurableFile) -> None:
         """Remember that a file need not be sent again."""
         with open(self._uploaded, "a", encoding="utf-8") as progress:
             progress.write(checked_json(file) + "\n")
 
-    def uploaded(self) -> Iterator[DurableFile]:
+    def uploads(self) -> Iterator[DurableFile]:
         """Yield the files that were sent already."""
         with suppress(FileNotFoundError):
             for line in self._uploaded.read_bytes().splitlines():
@@ -167,7 +167,7 @@ class PlannedSnapshot:
 
     def figures(self, manifest: DurableFile) -> SnapshotFigures:
         """Return the figures of a snapshot that is complete."""
-        uploaded_bytes = manifest.size_bytes + sum(file.size_bytes for file in self.uploaded())
+        uploaded_bytes = manifest.size_bytes + sum(file.size_bytes for file in self.uploads())
         elapsed_ns = self._result.stat().st_mtime_ns - self._plan.stat().st_mtime_ns
         return SnapshotFigures(finished=1, uploaded_bytes=uploaded_bytes, elapsed_ms=max(0, elapsed_ns) / 1e6)
 
@@ -179,14 +179,14 @@ class PlannedSnapshot:
 
     def note_problem(self, problem: str) -> None:
         """Remember, for `last_failure`, what went wrong."""
-        told = f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}: {problem}"
-        self._last_failure.write_text(told[:_MOST_TOLD], encoding="utf-8")
+        entry = f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}: {problem}"
+        self._last_failure.write_text(entry[:_MAX_FAILURE_CHARS], encoding="utf-8")
 
     def last_failure(self) -> str | None:
         """Return when and how it went wrong last on this machine, None if it never did."""
         try:
-            with open(self._last_failure, encoding="utf-8", errors="replace") as told:
-                return told.read(_MOST_TOLD)
+            with open(self._last_failure, encoding="utf-8", errors="replace") as file:
+                return file.read(_MAX_FAILURE_CHARS)
         except FileNotFoundError:
             return None
 
@@ -204,8 +204,8 @@ class PlannedSnapshot:
         # Moved away first: half of a checkpoint must not stand beside its plan.
         with suppress(FileNotFoundError):
             os.rename(self._home, self._home.with_name(f"snapshot.discarded-{uuid.uuid4().hex}"))
-        for doomed in self.shard_dir.glob("snapshot.discarded-*"):
-            shutil.rmtree(doomed, ignore_errors=True)
+        for discarded in self.shard_dir.glob("snapshot.discarded-*"):
+            shutil.rmtree(discarded, ignore_errors=True)
 
     def table_digests(self, plan: UploadPlan) -> dict[str, str]:
         """Return the checksum of each table of the checkpoint, by name: to recognise them, not to record it."""

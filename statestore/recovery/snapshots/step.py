@@ -21,7 +21,7 @@ from statestore.recovery.snapshots.planned import PlannedSnapshot, UploadPlan
 from statestore.recovery.snapshots.upload import SnapshotUpload
 
 _LOG = logging.getLogger(__name__)
-_collected: dict[Path, int] = {}
+_collected_up_to: dict[Path, int] = {}
 """By shard directory, the version up to which this process has collected what is not needed."""
 
 
@@ -64,7 +64,7 @@ class SnapshotStep:
         if self.options.is_overdue(deltas):
             figures = figures._replace(overdue=1)
             if deltas % self.options.snapshot_every_deltas == 0:
-                _LOG.warning("%s", self._told(committed))
+                _LOG.warning("%s", self._overdue_message(committed))
         return committed, figures
 
     def _step(self, committed: CommitPointer, copy: LocalCopy | None) -> tuple[CommitPointer, SnapshotFigures]:
@@ -88,12 +88,12 @@ class SnapshotStep:
 
     def _wait(self, committed: CommitPointer) -> tuple[CommitPointer, SnapshotFigures]:
         """Return the pointer with the snapshot that is under way, once its upload has ended well."""
-        _LOG.warning("%s. Waiting for the one that is under way", self._told(committed))
+        _LOG.warning("%s. Waiting for the one that is under way", self._overdue_message(committed))
         try:
             with SnapshotUpload.held(self.location, self.local, self.shard_dir, None) as upload:
                 plan = None if upload is None else self._plan(upload.planned)
                 if upload is not None and plan is not None:
-                    return self._named(upload.planned, plan, committed) or (committed, SnapshotFigures())
+                    return self._add_snapshot(upload.planned, plan, committed) or (committed, SnapshotFigures())
         except (StateStoreError, OSError) as failure:
             _LOG.warning("shard %d: no snapshot of version %d: %s", self.pointer.shard, self.pointer.version, failure)
         return committed, SnapshotFigures()
@@ -114,7 +114,7 @@ class SnapshotStep:
             last_failure=self._last_failure,
         )
 
-    def _told(self, committed: CommitPointer) -> str:
+    def _overdue_message(self, committed: CommitPointer) -> str:
         without = committed.deltas_since_snapshot
         size_mb = sum(delta.size_bytes for delta in without) / 1e6
         limit = self.options.most_deltas
@@ -132,7 +132,7 @@ class SnapshotStep:
     @property
     def _has_garbage(self) -> bool:
         """Whether files are no longer needed that were when this process last collected."""
-        return self.pointer.needed_since(self.options.retained) > _collected.get(self.shard_dir, 0)
+        return self.pointer.needed_since(self.options.retained) > _collected_up_to.get(self.shard_dir, 0)
 
     def _go_on(
         self, upload: SnapshotUpload, committed: CommitPointer, copy: LocalCopy | None
@@ -141,9 +141,9 @@ class SnapshotStep:
         planned = upload.planned
         figures = SnapshotFigures()
         plan = self._plan(planned)
-        named = None if plan is None else self._named(planned, plan, committed)
-        if named is not None:
-            committed, figures = named
+        with_snapshot = None if plan is None else self._add_snapshot(planned, plan, committed)
+        if with_snapshot is not None:
+            committed, figures = with_snapshot
             plan = None
         elif plan is None and copy is not None:
             entries = {name: store.bytes.approximate_num_entries() for name, store in copy.stores.items()}
@@ -153,7 +153,7 @@ class SnapshotStep:
             upload.start(self.pointer, plan, self._collect_garbage)
         return committed, figures
 
-    def _named(
+    def _add_snapshot(
         self, planned: PlannedSnapshot, plan: UploadPlan, committed: CommitPointer
     ) -> tuple[CommitPointer, SnapshotFigures] | None:
         """Return the pointer with the snapshot of `plan`, None if that is not complete."""
@@ -179,7 +179,7 @@ class SnapshotStep:
     def _collect_garbage(self) -> None:
         try:
             collect_garbage(self.location, self.pointer, self.epoch, self.options.retained)
-            _collected[self.shard_dir] = self.pointer.needed_since(self.options.retained)
+            _collected_up_to[self.shard_dir] = self.pointer.needed_since(self.options.retained)
         except (LocationError, RecoveryError) as failure:
             # Nothing but space is lost, and the next batch tries again.
             _LOG.warning("shard %d: garbage is left where it is: %s", self.pointer.shard, failure)

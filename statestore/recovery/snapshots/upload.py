@@ -116,7 +116,7 @@ class SnapshotUpload:
         except FormatError:
             planned.clear()
             raise
-        reused = self._reused(plan, pointer)
+        reused = self._find_files_to_reuse(plan, pointer)
         self._check_tables(plan, [name for name in plan.files if name.endswith(TABLE) and name not in reused])
 
         def upload(name: str) -> SnapshotFile:
@@ -126,7 +126,7 @@ class SnapshotUpload:
                 # Of the file as it is now: a checksum that was kept serves to recognise tables only.
                 durable = DurableFile(f"{plan.directory}/{name}", path.stat().st_size, file_digest(path))
                 self._location.write_file(durable.name, path)
-                planned.note_uploaded(durable)
+                planned.note_upload(durable)
             return SnapshotFile(name, durable)
 
         with self._location.requests(_PARALLEL_UPLOADS, "statestore-upload") as pool:
@@ -155,9 +155,9 @@ class SnapshotUpload:
             raise DurableFileCorruptedError(self._location.path(file.name), problem="is not what was just written")
         return file
 
-    def _reused(self, plan: UploadPlan, pointer: CommitPointer) -> dict[str, DurableFile]:
+    def _find_files_to_reuse(self, plan: UploadPlan, pointer: CommitPointer) -> dict[str, DurableFile]:
         """Return the files that need no upload, by their names in the checkpoint."""
-        candidates = list(self.planned.uploaded())
+        candidates = list(self.planned.uploads())
         base = next((snapshot for snapshot in pointer.snapshots if snapshot.manifest.name == plan.base), None)
         if base is not None and base.manifest.name not in damaged_snapshots(self.planned.shard_dir):
             try:
@@ -197,13 +197,13 @@ class _ProcessEndsError(Exception):
 
 def _in_parallel(pool: Executor, upload: Callable[[str], SnapshotFile], names: Iterable[str]) -> Iterator[SnapshotFile]:
     """Yield what `upload` makes of each name, in order, with no more of them begun than are worked on."""
-    begun: deque[Future[SnapshotFile]] = deque()
+    uploads: deque[Future[SnapshotFile]] = deque()
     for name in names:
-        if len(begun) == _PARALLEL_UPLOADS:
-            yield begun.popleft().result()
+        if len(uploads) == _PARALLEL_UPLOADS:
+            yield uploads.popleft().result()
         try:
-            begun.append(pool.submit(upload, name))
+            uploads.append(pool.submit(upload, name))
         except RuntimeError as ending:
             raise _ProcessEndsError from ending
-    for future in begun:
+    for future in uploads:
         yield future.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.commit.punctuations import RecordedPunctuation
-from statestore.recovery.making.carried_over import carried_over, punctuations, store_times
+from statestore.recovery.making.carry_over import carry_over, punctuations, store_times
 
 DELTA = DurableFile("shards/0003/deltas/x.arrow", 7, "00")
 
@@ -16,7 +16,7 @@ def test_pointers_carry_over_what_is_not_in_stores() -> None:
         CommitPointer("s", 2),
     ]
     files = [(DELTA,), ()]
-    first, second = carried_over(old, "new", files)
+    first, second = carry_over(old, "new", files)
     assert (first.state_id, first.shard, first.version, first.deltas) == ("new", 0, 1, files[0])
     assert (second.shard, second.version, second.deltas) == (1, 0, ())
     assert (first.skipped_records, second.skipped_records) == (5, 0)
@@ -57,11 +57,11 @@ def test_with_as_many_shards_each_goes_on_from_its_own() -> None:
         CommitPointer("s", 0, 9, (DELTA,), 2, 50, {"w": 40}, {"p": (schedule(30),)}, (snapshot,)),
         CommitPointer("s", 1, 4, (), 3, 90, {"w": 80}, {"p": (schedule(20),)}),
     ]
-    first, second = carried_over(old, "new", [(DELTA, DELTA), ()])
+    first, second = carry_over(old, "new", [(DELTA, DELTA), ()])
     assert first == CommitPointer("new", 0, 2, (DELTA, DELTA), 2, 50, {"w": 40}, {"p": (schedule(30),)})
     assert second == CommitPointer("new", 1, 0, (), 3, 90, {"w": 80}, {"p": (schedule(20),)})
 
 
 def test_skipped_records_are_counted_once() -> None:
     old = [CommitPointer("s", shard, skipped_records=shard + 1) for shard in range(3)]
-    assert [pointer.skipped_records for pointer in carried_over(old, "new", [()] * 5)] == [6, 0, 0, 0, 0]
+    assert [pointer.skipped_records for pointer in carry_over(old, "new", [()] * 5)] == [6, 0, 0, 0, 0]

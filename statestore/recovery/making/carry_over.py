@@ -12,7 +12,7 @@ from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 
 
-def carried_over(
+def carry_over(
     old: Sequence[CommitPointer], state_id: str, deltas: Sequence[Sequence[DurableFile]]
 ) -> list[CommitPointer]:
     """Return the initial pointers of shards that have these deltas, made from all of the old state's pointers.
