@@ -8,6 +8,7 @@ from hypothesis import settings
 
 from statestore.testing.jars import broker_jars, java_command
 from statestore.testing.kafka_broker import KafkaBroker
+from tests.support.recovery.s3_server import S3, no_faults, running_s3
 
 pytest_plugins = ["tests.support.durations", "tests.support.needs"]
 
@@ -36,3 +37,18 @@ def broker(kafka: Path) -> Iterator[KafkaBroker]:
     """A broker for all tests of a process: each names its topics, and groups, so that no other has them."""
     with KafkaBroker(settings=NOTHING_IS_DELETED) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3]:
+    """An S3 server, and a proxy before it, for all tests of a process; `s3` is the one that a test asks for."""
+    with running_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3) -> Iterator[S3]:
+    """The S3 server with a new bucket; what the test lets fail ends with it."""
+    s3_server.new_bucket()
+    yield s3_server
+    s3_server.faults = no_faults

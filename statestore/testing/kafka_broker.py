@@ -87,7 +87,7 @@ class KafkaBroker:
 
     def __init__(self, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
         self._directory = directory
-        self._port, self._controller_port = _free_ports(2)
+        self._port, self._controller_port = free_ports(2)
         self._settings = {**_SETTINGS, **self._addresses(), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._resources = ExitStack()
@@ -242,7 +242,8 @@ def _run_tool(main_class: str, *arguments: str) -> str:
     return done.stdout
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports of this machine that nobody listens on."""
     # All are held until all are known, so that no port is found twice.
     with ExitStack() as held:
         sockets = [held.enter_context(closing(socket.socket())) for _ in range(count)]

@@ -9,6 +9,7 @@ from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.errors import SerializationError, StoreClosedError, StoreError
 from statestore.format.header_bytes import parse_count
 from statestore.recovery.commit.changelog import ChangelogRecord
+from tests.conformance.iterators import check_closing_ends
 from tests.conformance.stacks import (
     HEADERS,
     KEY_VALUE,
@@ -213,13 +214,7 @@ def iterators_of(stack: Stack) -> list[StoreIterator]:
 
 def test_closing_the_store_ends_its_iterators_with_an_error(stack: Stack) -> None:
     store = stack.open(*CONTENT)
-    begun, untouched = iterators_of(stack), iterators_of(stack)
-    for iterator in begun:
-        next(iterator)
-    store.close()
-    for iterator in begun + untouched:
-        with pytest.raises(StoreClosedError):
-            list(iterator)
+    check_closing_ends(store, iterators_of(stack), iterators_of(stack))
 
 
 def test_a_closed_store_refuses_everything(stack: Stack) -> None:

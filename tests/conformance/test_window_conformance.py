@@ -10,9 +10,10 @@ import pytest
 
 from statestore import Headers, StoreIterator, Windowed
 from statestore.bytestore.kinds.segments import segment_of
-from statestore.errors import StoreClosedError, StoreError
+from statestore.errors import StoreClosedError
 from statestore.format.header_bytes import parse_count
 from statestore.format.window_key import encode_window_key
+from tests.conformance.iterators import check_closed_ones_refuse, check_closing_ends
 from tests.conformance.stacks import (
     HEADERS,
     PLAIN,
@@ -249,23 +250,12 @@ def test_an_iterator_peeks_without_moving(stack: Stack) -> None:
 
 def test_a_closed_iterator_refuses_to_go_on(stack: Stack) -> None:
     stack.open((b"k", 1, 0), (b"k", 2, 50))
-    for iterator in iterators_of(stack):
-        with iterator:
-            next(iterator)
-        assert not iterator.is_open
-        with pytest.raises(StoreError, match="closed"):
-            next(iterator)
+    check_closed_ones_refuse(iterators_of(stack))
 
 
 def test_closing_the_store_ends_its_iterators_with_an_error(stack: Stack) -> None:
     store = stack.open(*CONTENT)
-    begun, untouched = iterators_of(stack), iterators_of(stack)
-    for iterator in begun:
-        next(iterator)
-    store.close()
-    for iterator in begun + untouched:
-        with pytest.raises(StoreClosedError):
-            list(iterator)
+    check_closing_ends(store, iterators_of(stack), iterators_of(stack))
 
 
 def test_a_closed_store_refuses_everything(stack: Stack) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
 from statestore.kip82.avro_text_map import decode_text_map, encode_text_map
+from statestore.kip82.text_headers import from_text_map
 
 MAPS = st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=5)
 FOO = "06666f6f"  # a string is its length as a long, and its UTF-8: 'foo' is 06 66 6f 6f in the specification
@@ -83,6 +85,7 @@ def test_malformed_bytes(data: str, error: type[FormatError], what: str) -> None
     assert caught.value.what == what
 
 
+@pytest.mark.parametrize("write", [encode_text_map, from_text_map])
 @pytest.mark.parametrize(
     ("texts", "error"),
     [
@@ -92,6 +95,6 @@ def test_malformed_bytes(data: str, error: type[FormatError], what: str) -> None
         ({"a": "\ud800"}, UnicodeEncodeError),
     ],
 )
-def test_what_is_no_map_of_texts(texts: Any, error: type[Exception]) -> None:
+def test_what_is_no_map_of_texts(texts: Any, error: type[Exception], write: Callable[[Any], object]) -> None:
     with pytest.raises(error):
-        encode_text_map(texts)
+        write(texts)

@@ -126,17 +126,3 @@ def test_malformed_json(text: str, problem: str) -> None:
 def test_malformed_avro() -> None:
     with pytest.raises(FormatError):
         from_avro(b"\x02\x02a")
-
-
-@pytest.mark.parametrize(
-    ("texts", "error"),
-    [
-        ({"a": None}, TypeError),
-        ({None: "a"}, TypeError),
-        ({"a": b""}, TypeError),
-        ({"a": "\ud800"}, UnicodeEncodeError),
-    ],
-)
-def test_what_is_no_map_of_texts(texts: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        from_text_map(texts)

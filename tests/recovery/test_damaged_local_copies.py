@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
@@ -19,24 +21,26 @@ def test_a_damaged_checksum_on_the_local_disk_does_not_get_into_snapshots(tmp_pa
     shard = Shard(tmp_path, recovery=EVERY_2)
     expected = {b"%06d" % number: stored(b"v" * 100) for number in range(5_000)}
     pointer = shard.batch(shard.start(), dict(expected))
-    number = 0
-    while len(pointer.snapshots) < 1:
-        number += 1
-        expected[b"last"] = stored(b"%d" % number)
-        pointer = shard.batch(pointer, {b"last": expected[b"last"]})
-        wait_for_uploads()
+    pointer = batches_until(lambda pointer: bool(pointer.snapshots), shard, pointer, expected)
     digests = tmp_path / "local/state-1/shard-0000/digests.json"
     known = json.loads(digests.read_bytes())
     assert known
     digests.write_text(json.dumps({identity: "0" * len(digest) for identity, digest in known.items()}))
     damaged_from = pointer.version
-    while pointer.base_version <= damaged_from:
-        number += 1
-        expected[b"last"] = stored(b"%d" % number)
-        pointer = shard.batch(pointer, {b"last": expected[b"last"]})
-        wait_for_uploads()
+    pointer = batches_until(lambda pointer: pointer.base_version > damaged_from, shard, pointer, expected)
     shutil.rmtree(tmp_path / "local")
     assert shard.content(pointer) == expected
+
+
+def batches_until(
+    is_enough: Callable[[CommitPointer], bool], shard: Shard, pointer: CommitPointer, expected: dict[bytes, bytes]
+) -> CommitPointer:
+    """Commit batches that each write the key `last`, and wait for their uploads; `expected` has what it was."""
+    while not is_enough(pointer):
+        expected[b"last"] = stored(b"%d" % (pointer.version + 1))
+        pointer = shard.batch(pointer, {b"last": expected[b"last"]})
+        wait_for_uploads()
+    return pointer
 
 
 def test_a_damaged_table_of_the_local_copy_does_not_get_into_snapshots(tmp_path: Path) -> None:
@@ -49,12 +53,7 @@ def test_a_damaged_table_of_the_local_copy_does_not_get_into_snapshots(tmp_path:
     data = bytearray(table.read_bytes())
     data[len(data) // 2] ^= 1
     table.write_bytes(data)
-    number = 1
-    while pointer.base_version == 0:
-        number += 1
-        expected[b"last"] = stored(b"%d" % number)
-        pointer = shard.batch(pointer, {b"last": expected[b"last"]})
-        wait_for_uploads()
+    pointer = batches_until(lambda pointer: pointer.base_version > 0, shard, pointer, expected)
     shutil.rmtree(tmp_path / "local")
     assert shard.content(pointer) == expected
 

@@ -17,7 +17,7 @@ from statestore.errors import LocationError, LocationNotWritableError
 from statestore.recovery.location import DurableLocation, Retrying
 from statestore.recovery.location.durable_files import Content
 from statestore.recovery.snapshots.options import RecoveryOptions
-from tests.support.recovery.s3_server import S3, Fault, at_rate, no_faults, running_s3, times
+from tests.support.recovery.s3_server import S3, Fault, at_rate, no_faults, times
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
 LARGE = os.urandom(21 << 20)
@@ -29,19 +29,6 @@ import sys
 from statestore.recovery.location import DurableLocation
 DurableLocation(sys.argv[1]).write_file("large", sys.argv[2])
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3]:
-    with running_s3() as s3:
-        yield s3
-
-
-@pytest.fixture
-def s3(server: S3) -> Iterator[S3]:
-    server.new_bucket()
-    yield server
-    server.faults = no_faults
 
 
 @pytest.fixture

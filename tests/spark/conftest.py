@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from statestore.bytestore.kinds.store_types import StoreType
 from statestore.testing.jars import connector_jars
 from tests.support.spark.queries import OrderQuery
+from tests.support.spark.store_rows import seeded_rows, write
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +42,11 @@ def via(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def order_query(spark: SparkSession, tmp_path: Path, via: str) -> OrderQuery:
     return OrderQuery(spark, tmp_path, via)
+
+
+@pytest.fixture(scope="session")
+def written_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state that the data source has written, of one store with headers; no test changes it."""
+    path = tmp_path_factory.mktemp("written")
+    write(StoreType.HEADERS_KV, path, seeded_rows(StoreType.HEADERS_KV))
+    return path

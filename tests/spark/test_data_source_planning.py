@@ -32,16 +32,7 @@ from statestore.spark.datasource.options import ReadOptions, WriteOptions
 from statestore.spark.datasource.source import HeaderStateDataSource
 from tests.support.spark.store_rows import (
     options_of,
-    seeded_rows,
-    write,
 )
-
-
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("state")
-    write(StoreType.HEADERS_KV, path, seeded_rows(StoreType.HEADERS_KV))
-    return path
 
 
 @pytest.mark.parametrize(
@@ -141,10 +132,10 @@ def test_only_this_user_can_read_how_to_ask_the_driver() -> None:
         service.close()
 
 
-def test_a_dataframe_with_other_filters_than_before_is_refused(state: Path) -> None:
+def test_a_dataframe_with_other_filters_than_before_is_refused(written_state: Path) -> None:
     service = a_driver([])
     try:
-        source = HeaderStateDataSource({"path": str(state), "pushFilters": "true"})
+        source = HeaderStateDataSource({"path": str(written_state), "pushFilters": "true"})
         source.driver = service.address
         made_once = pickle.dumps(source)
 
@@ -167,14 +158,14 @@ def test_a_dataframe_with_other_filters_than_before_is_refused(state: Path) -> N
         service.close()
 
 
-def test_nothing_that_goes_to_executors_knows_the_driver(state: Path) -> None:
+def test_nothing_that_goes_to_executors_knows_the_driver(written_state: Path) -> None:
     service = a_driver([])
     try:
 
         class Registered(HeaderStateDataSource):
             driver = service.address
 
-        source = Registered({"path": str(state), "pushFilters": "true"})
+        source = Registered({"path": str(written_state), "pushFilters": "true"})
         planned = cloudpickle.loads(cloudpickle.dumps(source))
         assert planned.driver == service.address
         key = bytes.fromhex(json.loads(Path(service.address.path).read_text())["key"])
@@ -191,8 +182,8 @@ def test_nothing_that_goes_to_executors_knows_the_driver(state: Path) -> None:
     assert key.hex().encode() not in everything
 
 
-def test_pointers_must_be_known(tmp_path: Path, state: Path) -> None:
-    path = str(state)
+def test_pointers_must_be_known(tmp_path: Path, written_state: Path) -> None:
+    path = str(written_state)
     with pytest.raises(StateStoreError, match="register_data_source"):
         HeaderStateDataSource({"path": path, "checkpoint": "c"}).reader(StructType())
     with pytest.raises(DataSourceOptionError, match=r"'pointers'.*can't be read"):

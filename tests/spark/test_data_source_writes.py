@@ -35,14 +35,6 @@ from tests.support.spark.store_rows import (
     write,
 )
 
-
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("state")
-    write(StoreType.HEADERS_KV, path, seeded_rows(StoreType.HEADERS_KV))
-    return path
-
-
 BASE: Row = {"key": b"k", "value": b"v", "timestamp_ms": 5, "headers": [("h", b"x")], "start_ms": None, "end_ms": None}
 VERSION: Row = {**BASE, "timestamp_ms": None, "start_ms": 100, "end_ms": None}
 SESSION: Row = {**VERSION, "end_ms": 200}
@@ -145,9 +137,9 @@ def test_tasks_that_share_a_shard_make_no_state(tmp_path: Path) -> None:
     assert read_metadata(DurableLocation(tmp_path)) is None
 
 
-def test_a_state_is_made_in_an_empty_location_only(tmp_path: Path, state: Path) -> None:
+def test_a_state_is_made_in_an_empty_location_only(tmp_path: Path, written_state: Path) -> None:
     with pytest.raises(TargetNotEmptyError):
-        write(StoreType.HEADERS_KV, state, [BASE])
+        write(StoreType.HEADERS_KV, written_state, [BASE])
     with pytest.raises(DataSourceOptionError, match=r"'mode'.*can't be overwrite"):
         StateWriter.begin(options_of(StoreType.HEADERS_KV, tmp_path), ROW_SCHEMA, True)
     assert list(tmp_path.iterdir()) == []

@@ -42,25 +42,11 @@ def results_of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
         spark.conf.set(name, value)
     try:
         rows = customer_totals_in_spark.customer_totals(query.records())
-        collect_all(rows, query, output_mode="update")
+        query.collect(rows, output_mode="update")
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
     return [(row.key, json.loads(row.value)) for row in query.outputs]
-
-
-def collect_all(rows: DataFrame, query: OrderQuery, output_mode: str) -> None:
-    started = (
-        rows.writeStream.foreachBatch(lambda batch, _: query.outputs.extend(batch.collect()))
-        .outputMode(output_mode)
-        .option("checkpointLocation", str(query.home / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        started.awaitTermination()
-    finally:
-        started.stop()
 
 
 def by_key(results: Results) -> dict[str, list[Any]]:

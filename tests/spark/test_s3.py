@@ -1,33 +1,19 @@
 """The running total with its state on S3, while the connection to it fails again and again."""
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from orders import expected_totals, seeded_orders
 from statestore.recovery.location import DurableLocation
-from tests.support.recovery.s3_server import S3, Fault, at_rate, no_faults, running_s3, times
+from tests.support.recovery.s3_server import S3, Fault, at_rate, no_faults, times
 from tests.support.spark.queries import OrderQuery
 
 pytestmark = pytest.mark.slow
 
 ORDERS = seeded_orders(90)
 BATCHES = [ORDERS[start : start + 30] for start in range(0, 90, 30)]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3]:
-    with running_s3() as s3:
-        yield s3
-
-
-@pytest.fixture
-def s3(server: S3) -> Iterator[S3]:
-    server.new_bucket()
-    yield server
-    server.faults = no_faults
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp,
 from statestore.stores.stores import Stores
 from tests.support.golden.kafka_streams import facts, load_fixture
 from tests.support.golden.replay import (
+    ENGINES,
     STORE,
     Engine,
     OnRocksDB,
-    OnWriteSet,
     as_json,
     builder_of,
     families_of,
@@ -43,10 +43,9 @@ LEGACY_KEYS = (b"a1", b"a2", b"b1", b"b2", b"c1")
 OPERATIONS = [name for name in facts() if name.startswith("legacy ")]
 
 
-@pytest.fixture(params=[OnRocksDB, OnWriteSet])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> OnRocksDB:
-    made: OnRocksDB = request.param(tmp_path)
-    return made
+@pytest.fixture(params=["rocksdb", "write set"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
+    return ENGINES[request.param](tmp_path)
 
 
 def fact(beginning: str) -> Fact:
@@ -96,7 +95,7 @@ def test_there_are_facts_of_every_operation_on_either_legacy_store() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_on_a_legacy_store(engine: OnRocksDB, name: str) -> None:
+def test_an_operation_on_a_legacy_store(engine: Engine, name: str, tmp_path: Path) -> None:
     golden = facts()[name]
     legacy = name.split()[1]
     write_legacy(engine, legacy)
@@ -108,11 +107,11 @@ def test_an_operation_on_a_legacy_store(engine: OnRocksDB, name: str) -> None:
         assert lived.changelog == records_of(golden["changelog"])
     assert engine.families() == families_of(golden["afterClose"])
     # Opening alone makes the new family, so that the store can't be opened in the older format any more.
-    assert set(engine.all_families()) == {LEGACY[legacy], NEW}
+    assert set(OnRocksDB(tmp_path).all_families()) == {LEGACY[legacy], NEW}
 
 
 @pytest.mark.parametrize("legacy", LEGACY)
-def test_scans_of_a_half_upgraded_store(engine: OnRocksDB, legacy: str) -> None:
+def test_scans_of_a_half_upgraded_store(engine: Engine, legacy: str) -> None:
     golden = fact(f"half-upgraded {legacy} ->")
     write_legacy(engine, legacy)
     rewritten = [(b"a2", 2001, b"new-a2"), (b"a15", 2002, b"between"), (b"d", 2003, b"last")]
@@ -133,20 +132,20 @@ def test_scans_of_a_half_upgraded_store(engine: OnRocksDB, legacy: str) -> None:
 
 
 @pytest.mark.parametrize("legacy", LEGACY)
-def test_a_finished_upgrade_drops_the_legacy_family_at_once(engine: OnRocksDB, legacy: str) -> None:
+def test_a_finished_upgrade_drops_the_legacy_family_at_once(engine: Engine, legacy: str, tmp_path: Path) -> None:
     golden = fact(f"all entries of a {legacy} directory rewritten")
     write_legacy(engine, legacy)
     for key in LEGACY_KEYS:
-        assert LEGACY[legacy] in engine.all_families()
+        assert LEGACY[legacy] in OnRocksDB(tmp_path).all_families()
         live(engine, "headers-kv", [operation("put", key, 5, b"n")])
     # Kafka drops it at the next open, and can't drop `default`; ours is no database's `default`.
     kafkas = {family["name"] for family in golden["after rewriting session"][0]["columnFamilies"]}
     assert LEGACY[legacy] in kafkas
-    assert engine.all_families() == families_of(golden["after next open and close"])
-    assert set(engine.all_families()) == {NEW}
+    assert OnRocksDB(tmp_path).all_families() == families_of(golden["after next open and close"])
+    assert set(OnRocksDB(tmp_path).all_families()) == {NEW}
 
 
-def test_of_a_key_in_both_families_the_new_entry_alone_counts(engine: OnRocksDB, tmp_path: Path) -> None:
+def test_of_a_key_in_both_families_the_new_entry_alone_counts(engine: Engine, tmp_path: Path) -> None:
     golden = fact("key 6b613461 present in both column families")
     replayed(engine, "headers-kv-from-ts")
     key, spec = bytes.fromhex("6b613461"), spec_of("headers-kv")
@@ -169,7 +168,7 @@ def test_of_a_key_in_both_families_the_new_entry_alone_counts(engine: OnRocksDB,
     assert all(key not in entries for entries in engine.families().values())
 
 
-def test_a_plain_value_has_the_timestamp_minus_one_and_can_be_written_back(engine: OnRocksDB) -> None:
+def test_a_plain_value_has_the_timestamp_minus_one_and_can_be_written_back(engine: Engine) -> None:
     golden = fact("headers-kv over plain entries: get returns timestamp -1")
     replayed(engine, "headers-kv-from-plain")
     spec, context = spec_of("headers-kv"), TaskRecordContext()
@@ -227,7 +226,7 @@ def test_a_builder_refuses_another_formats_supplier(name: str, builder: Any, sup
         builder(supplier, Serdes.bytes(), Serdes.bytes())
 
 
-def test_old_versions_are_readable_after_a_reopen(engine: OnRocksDB) -> None:
+def test_old_versions_are_readable_after_a_reopen(engine: Engine) -> None:
     forgetful = {item["key"]: item for item in fact("versioned directory reopened, before any put")["versions"]}
     after_put = {item["key"]: item for item in fact("versioned directory reopened, after one put")["versions"]}
     replayed(engine, "versioned")
@@ -252,7 +251,7 @@ def test_old_versions_are_readable_after_a_reopen(engine: OnRocksDB) -> None:
     engine.close()
 
 
-def test_duplicates_put_after_a_restart_do_not_overwrite_earlier_ones(engine: OnRocksDB) -> None:
+def test_duplicates_put_after_a_restart_do_not_overwrite_earlier_ones(engine: Engine) -> None:
     golden = fact("headers-window-dup: sequence numbers")
     first, second = (live(engine, "headers-window-dup", golden[f"life {life} ops"]) for life in (1, 2))
     assert first.returned == [item["returned"] for item in golden["life 1 ops"]]
@@ -274,7 +273,7 @@ def test_duplicates_put_after_a_restart_do_not_overwrite_earlier_ones(engine: On
     assert list(engine.families()[NEW].values()) == [*kept[0].values(), *kept[1].values()]
 
 
-def test_a_null_among_duplicates_does_not_let_time_go_on(engine: OnRocksDB) -> None:
+def test_a_null_among_duplicates_does_not_let_time_go_on(engine: Engine) -> None:
     # As in Kafka 4.3.1, whose store skips it before it looks at the time: nothing expires for what is not stored.
     written = EveryWrite(spec_of("headers-window-dup"))
     store = opened(engine, "headers-window-dup", changelog=written, context=TaskRecordContext())
@@ -287,7 +286,7 @@ def test_a_null_among_duplicates_does_not_let_time_go_on(engine: OnRocksDB) -> N
     assert [record.value for record in written.records()] == [b"kept", None]
 
 
-def test_a_late_write_after_a_reopen_is_accepted_until_a_newer_one_comes(engine: OnRocksDB) -> None:
+def test_a_late_write_after_a_reopen_is_accepted_until_a_newer_one_comes(engine: Engine) -> None:
     golden = fact("headers-window reopened: a write at window start 0")
     replayed(engine, "headers-window")
     store = opened(engine, "headers-window")
@@ -306,7 +305,7 @@ def segments_shown(store: Any) -> list[str]:
     return sorted(f"store.{start_ms}" for start_ms in starts_ms)
 
 
-def test_a_window_store_is_upgraded_segment_by_segment(engine: OnRocksDB) -> None:
+def test_a_window_store_is_upgraded_segment_by_segment(engine: Engine) -> None:
     golden = fact("headers-window-from-ts: per-segment contents")["afterClose"]
     replayed(engine, "headers-window-from-ts")
     held = engine.families()
@@ -318,7 +317,7 @@ def test_a_window_store_is_upgraded_segment_by_segment(engine: OnRocksDB) -> Non
     }
 
 
-def test_sessions_are_found_in_segments_of_either_format(engine: OnRocksDB) -> None:
+def test_sessions_are_found_in_segments_of_either_format(engine: Engine) -> None:
     golden = fact("headers-session over session: findSessions")
     replayed(engine, "headers-session-from-plain")
     before = engine.families()

@@ -16,8 +16,9 @@ from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.golden.replay import (
     ENGINES,
     Engine,
+    InMemory,
+    OnRocksDB,
     OnWriteSet,
-    OnWriteSetInMemory,
     as_json,
     builder_of,
     by_record,
@@ -167,7 +168,7 @@ def test_batches_of_one_record_come_to_the_same(name: str, tmp_path: Path) -> No
     # As Spark runs it: the store is opened for each batch, and is told its stream time. Not with duplicates: Kafka
     # numbers those of all windows in one row as long as it runs, ours go on from the window's own after a restart.
     golden = load_fixture(name)
-    engine = (OnWriteSet if name in UPGRADED else OnWriteSetInMemory)(tmp_path)
+    engine = OnWriteSet((OnRocksDB if name in UPGRADED else InMemory)(tmp_path))
     for session in golden.fixture["sessions"]:
         time_ms, lives = -1, []
         for _, operations in by_record(session["ops"]):

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.metadata.state_metadata import read_metadata
+from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
+from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.kafka.changelog_application import Application, Refused
 from tests.support.recovery.rescaling import KEYS, States, every_kind
+from tests.support.recovery.shards import TOTALS, Shard
 from tests.support.tools.runs import Tools
 from upgrade_tools.cli.exit_codes import ExitCode
 
@@ -31,6 +33,16 @@ def refused(application: Application, capsys: pytest.CaptureFixture[str]) -> Ref
         return said
 
     return check
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    """The only shard of a state with one topic, and a snapshot for every third delta."""
+    options = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000)
+    made = Shard(tmp_path, recovery=options)
+    topology = ({"type": "source", "name": "in", "topics": None},)
+    agree_on_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), topology))
+    return made
 
 
 @pytest.fixture

@@ -7,21 +7,10 @@ from pathlib import Path
 import pytest
 
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
-from tests.support.recovery.shards import TOTALS, Shard, stored, wait_for_uploads
+from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 from tests.support.tools.runs import document_in
 from upgrade_tools.cli import main
-
-TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
-
-
-@pytest.fixture
-def shard(tmp_path: Path) -> Shard:
-    options = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000)
-    made = Shard(tmp_path, recovery=options)
-    agree_on_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
-    return made
 
 
 @pytest.fixture

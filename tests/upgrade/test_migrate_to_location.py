@@ -139,18 +139,26 @@ def test_what_has_expired_stays_behind(tmp_path: Path) -> None:
     assert starts == {2 * INTERVAL_MS, 3 * INTERVAL_MS, 4 * INTERVAL_MS}
 
 
+def interrupt_before_completion(
+    monkeypatch: pytest.MonkeyPatch, application: Path, target: Path, **options: Any
+) -> None:
+    """Have a migration end like one that is killed when all of its shards are finished, and the state is not."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patches:
+        patches.setattr(NewState, "complete", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            to_location(application, target, **options)
+
+
 def test_a_location_that_another_migration_has_begun_is_not_taken(
     application: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "state"
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(NewState, "complete", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        to_location(application, target)
-    monkeypatch.undo()
+    interrupt_before_completion(monkeypatch, application, target)
     with pytest.raises(TargetNotEmptyError, match="another command has begun"):
         to_location(application, target, timestamp_ms=9)
     other = make_application(tmp_path / "other")
@@ -245,13 +253,7 @@ def test_shards_that_were_proved_for_another_number_are_not_taken(
 ) -> None:
     target = tmp_path / "state"
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(NewState, "complete", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        to_location(application, target, shard_by="partition")
-    monkeypatch.undo()
+    interrupt_before_completion(monkeypatch, application, target, shard_by="partition")
     with pytest.raises(TargetNotEmptyError, match="another command has begun"):
         to_location(application, target, shard_by="partition", shards=PARTITIONS + 1, missing_are_empty=True)
     report = to_location(application, target, shard_by="partition", shards=PARTITIONS)

@@ -13,14 +13,11 @@ from statestore.format.versioned_row import SegmentRow, Version
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
-from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.recovery.rescaling import KEYS, States
-from tests.support.recovery.shards import TOTALS, Shard, stored, wait_for_uploads
+from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 from tests.support.tools.runs import Tools, everything_below, kind_options
 
-TOPOLOGY = ({"type": "source", "name": "in", "topics": None},)
 HEADERS_FAMILY = "keyValueWithTimestampAndHeaders"
 
 
@@ -192,14 +189,6 @@ def test_a_location_s_entries_are_checked_if_it_is_known_what_is_committed(state
     checked = tools("verify", "--json", copy).document
     assert checked["sound"]
     assert {store["name"] for store in checked["stores"]} == counts.keys()
-
-
-@pytest.fixture
-def shard(tmp_path: Path) -> Shard:
-    options = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000)
-    made = Shard(tmp_path, recovery=options)
-    agree_on_metadata(made.state.location, StateMetadata("state-1", 1, "key", (0,), (TOTALS,), TOPOLOGY))
-    return made
 
 
 def test_a_sound_location_verifies(shard: Shard, tools: Tools) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import Any, Final
 import pyspark
 
 from statestore.testing.jars import SHORT_LIVED_JVM
+from statestore.testing.kafka_broker import free_ports
 from tests.support.clusters.faults import DISK_VARIABLE, Fault
 from tests.support.clusters.jobs import JobResult, OrderJob
 from tests.support.clusters.processes import NotInTimeError, ProcessSession, wait_until
@@ -82,7 +82,7 @@ class StandaloneCluster:
         self.home = home
         self._cores = cores
         self._resources = ExitStack()
-        self._port, self._ui_port = _free_ports(2)
+        self._port, self._ui_port = free_ports(2)
         self.url = f"spark://{HOST}:{self._port}"
         self.spark_home = make_spark_home(home / "spark")
         self.workers: list[ProcessSession] = []
@@ -253,12 +253,3 @@ def log_tails(logs: Iterable[Path]) -> str:
     return "\n".join(
         f"== {path}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]) for path in logs
     )
-
-
-def _free_ports(count: int) -> list[int]:
-    # All are held until all are known, so that no port is found twice.
-    with ExitStack() as held:
-        sockets = [held.enter_context(closing(socket.socket())) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]

@@ -150,19 +150,26 @@ class OnRocksDB:
             database.close()
 
 
-class OnWriteSet(OnRocksDB):
-    """A shard's database under the write set of a batch, which is committed by `close`: what Spark runs."""
+class OnWriteSet:
+    """A database under the write set of a batch, which is committed by `close`."""
+
+    def __init__(self, database: Engine) -> None:
+        self._database = database
 
     def open(self, spec: StoreSpec) -> ByteStore:
         """Return the write set over the bytes of the store."""
-        self._committed = super().open(spec)
+        self._committed = self._database.open(spec)
         self._pending = WriteSet(self._committed)
         return self._pending
 
     def close(self) -> None:
         """Commit what was written, and close the database."""
         self._pending.apply_to(self._committed)
-        super().close()
+        self._database.close()
+
+    def families(self) -> Families:
+        """Return what the database holds."""
+        return self._database.families()
 
 
 class InMemory:
@@ -189,21 +196,11 @@ class InMemory:
         return {self._family.partition(":")[2]: entries} if entries else {}
 
 
-class OnWriteSetInMemory(InMemory):
-    """A database in memory under the write set of a batch, which is committed by `close`."""
-
-    def open(self, spec: StoreSpec) -> ByteStore:
-        """Return the write set over the bytes of the store."""
-        self._committed = super().open(spec)
-        self._pending = WriteSet(self._committed)
-        return self._pending
-
-    def close(self) -> None:
-        """Commit what was written."""
-        self._pending.apply_to(self._committed)
-
-
-ENGINES: dict[str, Callable[[Path], Engine]] = {"rocksdb": OnRocksDB, "write set": OnWriteSet, "memory": InMemory}
+ENGINES: dict[str, Callable[[Path], Engine]] = {
+    "rocksdb": OnRocksDB,
+    "write set": lambda home: OnWriteSet(OnRocksDB(home)),
+    "memory": InMemory,
+}
 
 
 class Lived(NamedTuple):

@@ -14,7 +14,7 @@ from orders import Order, running_total_topology
 from statestore import Topology
 from statestore.spark import stateful
 from statestore.testing.kafka_broker import KafkaBroker
-from tests.support.spark.queries import SHARDS, Entry, OrderQuery
+from tests.support.spark.queries import SHARDS, Entry, OrderQuery, run_to_the_end
 
 ORDERS_PER_BATCH = 40
 HEADERS: list[list[tuple[str, bytes | None]]] = [
@@ -81,18 +81,8 @@ class KafkaOrderQuery(OrderQuery):
             "via": self.via,
             **options,
         }
-        query = (
-            stateful(self.records(), topology, **arguments)
-            .writeStream.format("kafka")
-            .option("kafka.bootstrap.servers", self.servers)
-            .option("checkpointLocation", str(self.home / checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        writer = stateful(self.records(), topology, **arguments).writeStream.format("kafka")
+        run_to_the_end(writer.option("kafka.bootstrap.servers", self.servers), self.home / checkpoint)
 
     def orders(self) -> list[Order]:
         """Return the orders in their topic, by batch read."""

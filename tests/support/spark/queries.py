@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from orders import Order, running_total_topology, write_orders
 from statestore import Serdes, Topology
@@ -41,6 +42,15 @@ def spark_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
     finally:
         for name in settings:
             spark.conf.unset(name)
+
+
+def run_to_the_end(writer: DataStreamWriter, checkpoint: Path) -> None:
+    """Run a query until it has processed all that there is, from where the checkpoint says that it was."""
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
 
 
 class OrderQuery:
@@ -78,16 +88,12 @@ class OrderQuery:
         rows = stateful(
             self.records() if records is None else records, topology or running_total_topology(), **arguments
         )
-        query = (
-            rows.writeStream.foreachBatch(lambda batch, _: self.outputs.extend(batch.collect()))
-            .option("checkpointLocation", str(self.home / checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        self.collect(rows, checkpoint)
+
+    def collect(self, rows: DataFrame, checkpoint: str = "checkpoint", *, output_mode: str = "append") -> None:
+        """Run a query that puts out `rows` until it has processed every file; they are appended to `outputs`."""
+        writer = rows.writeStream.foreachBatch(lambda batch, _: self.outputs.extend(batch.collect()))
+        run_to_the_end(writer.outputMode(output_mode), self.home / checkpoint)
 
     def totals(self, checkpoint: str = "checkpoint") -> dict[str, Entry]:
         """Return what the store holds, read back from the durable location."""
