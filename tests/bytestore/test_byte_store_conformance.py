@@ -31,6 +31,7 @@ from statestore.stores.retaining import RetainingLayer
 from statestore.testing.faults import FaultPlan, FaultyLocalDirectory
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.journal import FaultJournal
+from tests.support.byte_store_model import pairs_between
 
 FAMILY = "store:family"
 
@@ -299,11 +300,7 @@ class ByteStoreModel(RuleBasedStateMachine):
 
     @rule(start=st.one_of(st.none(), KEYS), end=st.one_of(st.none(), KEYS), reverse=st.booleans())
     def range(self, start: bytes | None, end: bytes | None, reverse: bool) -> None:
-        wanted = sorted(
-            (pair for pair in self.model.items() if (start or b"") <= pair[0] and (end is None or pair[0] <= end)),
-            reverse=reverse,
-        )
-        assert list(self.store.range(start, end, reverse=reverse)) == wanted
+        assert list(self.store.range(start, end, reverse=reverse)) == pairs_between(self.model, start, end, reverse)
 
     @invariant()
     def everything_is_there(self) -> None:

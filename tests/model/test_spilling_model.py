@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES
 from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
+from tests.support.byte_store_model import pairs_between
 from tests.support.recovery.spilling import small_space
 
 KEYS = st.binary(max_size=2)  # short, so that they collide
@@ -68,11 +69,7 @@ class SpillingMachine(RuleBasedStateMachine):
 
     @rule(start=st.one_of(st.none(), KEYS), end=st.one_of(st.none(), KEYS), reverse=st.booleans())
     def range(self, start: bytes | None, end: bytes | None, reverse: bool) -> None:
-        wanted = sorted(
-            (pair for pair in self.model.items() if (start or b"") <= pair[0] and (end is None or pair[0] <= end)),
-            reverse=reverse,
-        )
-        assert list(self.store.range(start, end, reverse=reverse)) == wanted
+        assert list(self.store.range(start, end, reverse=reverse)) == pairs_between(self.model, start, end, reverse)
 
     @rule(changes=st.lists(st.tuples(KEYS, VALUES), max_size=8), taken=st.integers(0, 3), reverse=st.booleans())
     def scan_while_writing(self, changes: list[tuple[bytes, bytes | None]], taken: int, reverse: bool) -> None:

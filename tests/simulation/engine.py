@@ -16,7 +16,7 @@ import json
 import marshal
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,16 @@ class EngineFaults:
         """Be behind an operation."""
         if effect is Effect.KILL_AFTER:
             self.scheduler.kill(_current(self.scheduler).process)
+
+    def close(self, flush: Callable[[], None], forget: Callable[[], None]) -> None:
+        """Close a database: `flush` what is in memory, and `forget` the rest, whatever strikes before."""
+        try:
+            flush()
+            self.after(self.at("db.close", DB_CLOSE))
+        finally:
+            forget()
+        # Before the next that its owner does.
+        self.after(self.at("db.closed", (Effect.KILL,)))
 
 
 def _current(scheduler: Scheduler) -> Any:
@@ -197,17 +207,13 @@ class SimulatedDatabase(RocksDBDatabase):
             return
         if self._process.dead:
             return
-        try:
-            self.flush()
-            effect = self.faults.at("db.close", DB_CLOSE)
-            self.faults.after(effect)
-        finally:
-            self._is_open = False
-            self._open_here.pop(self.path, None)
-            for family in self._families.values():
-                family.abandon()
-        # Before the next that its owner does.
-        self.faults.after(self.faults.at("db.closed", (Effect.KILL,)))
+        self.faults.close(self.flush, self._forget)
+
+    def _forget(self) -> None:
+        self._is_open = False
+        self._open_here.pop(self.path, None)
+        for family in self._families.values():
+            family.abandon()
 
     def ingest(self, family: str, table: str) -> None:
         raise NotImplementedError("nothing is ingested here")

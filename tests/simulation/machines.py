@@ -141,14 +141,11 @@ class RealDatabase(RocksDBDatabase):
     def close(self) -> None:
         if self._db is None or self._process.dead:
             return
-        try:
-            self.flush()
-            effect = self.faults.at("db.close", DB_CLOSE)
-            self.faults.after(effect)
-        finally:
-            if not self._process.dead:
-                self._close_for_good()
-        self.faults.after(self.faults.at("db.closed", (Effect.KILL,)))
+        self.faults.close(self.flush, self._close_unless_dead)
+
+    def _close_unless_dead(self) -> None:
+        if not self._process.dead:
+            self._close_for_good()
 
     def _close_for_good(self) -> None:
         with self.faults.scheduler.silence():

@@ -9,7 +9,6 @@ from pyspark.sql import functions as f
 
 from orders import START_MS, Order
 from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
-from statestore.spark import read_store
 from tests.support.spark.queries import OrderQuery
 
 CUSTOMERS = ["ada", "bjarne", "chen", "dolores", "emeka", "fatima", "grace", "hiro"]
@@ -77,10 +76,5 @@ def test_every_shard_sees_the_whole_topic_before_its_records(order_query: OrderQ
     assert [value for _, value, _ in told[8:]] == [5] * 16, "the latest rate, also in the batch that brought it"
     assert {tuple(map(tuple, headers)) for _, _, headers in told[8:]} == {(("rate", b"5"),)}
 
-    rows = read_store(
-        order_query.spark,
-        "rates",
-        checkpoint_location=order_query.home / "checkpoint",
-        state_location=order_query.home / "state",
-    ).collect()
+    rows = order_query.rows_of("rates")
     assert [(row.shard, row.key, Serdes.int64().deserialize(bytes(row.value))) for row in rows] == [(0, b"everyone", 5)]

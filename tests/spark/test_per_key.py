@@ -16,7 +16,7 @@ import customer_totals
 import customer_totals_in_spark
 from orders import START_MS, Order, seeded_orders
 from statestore import ExpiredTimer, KeyContext, Serdes, StatefulProcessorHandle
-from statestore.spark import HeaderStatefulProcessor, per_key_topology, read_store, stateful
+from statestore.spark import HeaderStatefulProcessor, per_key_topology, stateful
 from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(60)
@@ -83,12 +83,7 @@ def test_a_moved_processor_puts_out_what_it_did_and_headers_too(
     ]
     assert sorted(found, key=str) == sorted(wanted, key=str)
 
-    rows = read_store(
-        order_query.spark,
-        "total",
-        checkpoint_location=order_query.home / "checkpoint",
-        state_location=order_query.home / "state",
-    ).collect()
+    rows = order_query.rows_of("total")
     last = {name: (timestamp_ms, headers) for name, timestamp_ms, headers in wanted}
     assert {
         row.key.decode(): (row.timestamp_ms, [(header.key, header.value) for header in row.headers]) for row in rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,10 +17,17 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
 from statestore.spark import __main__ as command_line
 from statestore.spark import read_pointers, read_source_offsets, read_store, rescale
+from statestore.spark.rescale import Rescaled
 from tests.support.spark.queries import SHARDS, OrderQuery
 
 ORDERS = seeded_orders(160)
 MORE_SHARDS = 5
+
+
+def rescale_to(query: OrderQuery, to: Path, shards: int, **options: Any) -> Rescaled:
+    """Rescale what a stopped query has left."""
+    locations = {"checkpoint_location": query.home / "checkpoint", "state_location": query.home / "state"}
+    return rescale(query.spark, **locations, to=to, shards=shards, **options)
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +49,7 @@ def stopped(stopped_for_all: OrderQuery, tmp_path: Path) -> OrderQuery:
 
 def test_totals_are_those_of_a_query_that_was_never_stopped(stopped: OrderQuery, spark: SparkSession) -> None:
     home = stopped.home
-    made = rescale(
-        spark,
-        checkpoint_location=home / "checkpoint",
-        state_location=home / "state",
-        to=home / "rescaled" / "state",
-        shards=MORE_SHARDS,
-    )
+    made = rescale_to(stopped, home / "rescaled" / "state", MORE_SHARDS)
     assert (made.report.from_shards, made.report.shards) == (SHARDS, MORE_SHARDS)
     assert made.report.entries == len({order.customer for order in ORDERS[:80]})
     assert made.offsets.batch_id == 1
@@ -63,13 +65,7 @@ def test_totals_are_those_of_a_query_that_was_never_stopped(stopped: OrderQuery,
 
 def test_shards_that_nothing_was_recorded_of_yet_are_read_too(stopped: OrderQuery, spark: SparkSession) -> None:
     home = stopped.home
-    rescale(
-        spark,
-        checkpoint_location=home / "checkpoint",
-        state_location=home / "state",
-        to=home / "rescaled" / "state",
-        shards=MORE_SHARDS,
-    )
+    rescale_to(stopped, home / "rescaled" / "state", MORE_SHARDS)
     going_on = OrderQuery(spark, home / "rescaled", stopped.via)
     one = next(order for order in ORDERS[80:])
     going_on.add([one])
@@ -79,14 +75,7 @@ def test_shards_that_nothing_was_recorded_of_yet_are_read_too(stopped: OrderQuer
 
 def test_a_dry_run_says_where_to_go_on_and_writes_nothing(stopped: OrderQuery, spark: SparkSession) -> None:
     home = stopped.home
-    dry = rescale(
-        spark,
-        checkpoint_location=home / "checkpoint",
-        state_location=home / "state",
-        to=home / "new",
-        shards=2,
-        dry_run=True,
-    )
+    dry = rescale_to(stopped, home / "new", 2, dry_run=True)
     assert not (home / "new").exists()
     assert "dry run" in str(dry)
     assert "begins after batch 1" in str(dry)
@@ -147,13 +136,7 @@ def test_a_checkpoint_of_another_state_is_refused(stopped: OrderQuery, spark: Sp
     assert metadata is not None
     path.write_text(path.read_text().replace(metadata.state_id, "0" * 32))
     with pytest.raises(StatePointersError, match=f"is of state {'0' * 32}"):
-        rescale(
-            spark,
-            checkpoint_location=home / "checkpoint",
-            state_location=home / "state",
-            to=home / "new",
-            shards=2,
-        )
+        rescale_to(stopped, home / "new", 2)
 
 
 def test_the_command_line_prints_pointers_and_offsets(
@@ -174,11 +157,5 @@ def test_the_command_line_prints_pointers_and_offsets(
 def test_a_read_of_the_new_state_shows_each_entry_once(stopped: OrderQuery, spark: SparkSession) -> None:
     home = stopped.home
     before = read_store(spark, "totals", checkpoint_location=home / "checkpoint", state_location=home / "state")
-    made = rescale(
-        spark,
-        checkpoint_location=home / "checkpoint",
-        state_location=home / "state",
-        to=home / "new",
-        shards=2,
-    )
+    made = rescale_to(stopped, home / "new", 2)
     assert sum(made.report.stores["totals"].entries) == before.count() > 0

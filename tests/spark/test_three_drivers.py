@@ -17,7 +17,6 @@ from statestore import (
     Topology,
     ValueTimestampHeaders,
 )
-from statestore.spark import read_store
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.spark.queries import OrderQuery
 
@@ -133,12 +132,7 @@ def test_outputs_and_state_are_those_of_the_test_driver(order_query: OrderQuery)
     assert {"out", "eu", "us"} <= by_topic(found).keys()
     assert by_topic(found) == by_topic(expected)
 
-    rows = read_store(
-        order_query.spark,
-        "totals",
-        checkpoint_location=order_query.home / "checkpoint",
-        state_location=order_query.home / "state",
-    ).collect()
+    rows = order_query.rows_of("totals")
     assert held == {
         row.key.decode(): (
             INT.deserialize(bytes(row.value)),

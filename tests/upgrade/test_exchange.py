@@ -11,10 +11,9 @@ import pytest
 from rich.console import Console
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key, split_window_key
@@ -23,6 +22,7 @@ from statestore.recovery.making.logical_writes import LogicalWrite, logical_writ
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.golden.state import HEADERS
+from tests.support.recovery.expired_versions import VERSIONS, put_versions
 from tests.support.recovery.rescaling import KEYS, States, every_kind
 from tests.support.tools.runs import document_in
 from upgrade_tools.cli import main
@@ -34,16 +34,6 @@ from upgrade_tools.states import State, StateOptions, open_state
 
 FORMATS = ("parquet", "jsonl")
 INTERVAL_MS, WINDOW_MS = 60_000, 10_000
-VERSIONS = (
-    (b"k", b"1", 0),
-    (b"gone", b"1", 5),
-    (b"gone", None, 9),
-    (b"j", b"1", 10),
-    (b"k", b"2", 70_000),
-    (b"k", None, 400_000),
-    (b"k", b"3", 500_000),
-)
-"""The first three have ended too long ago, by the last one."""
 
 
 def writes_of(state: State) -> list[tuple[int, str, LogicalWrite]]:
@@ -89,14 +79,12 @@ def with_expired(tmp_path: Path) -> Path:
     sessions = StoreSpec("sessions", StoreKind.SESSION, StoreFormat.PLAIN, 10 * INTERVAL_MS, INTERVAL_MS)
     history = StoreSpec("versions", StoreKind.VERSIONED, StoreFormat.PLAIN, 10 * INTERVAL_MS, INTERVAL_MS)
     with TaskDirectory(tmp_path / "shop" / "0_0", "shop") as task:
-        of_windows, of_sessions, rows = (task.open_store(spec) for spec in (windows, sessions, history))
+        of_windows, of_sessions = task.open_store(windows), task.open_store(sessions)
         for segment_id in range(5):
             time_ms = segment_id * INTERVAL_MS
             of_windows.put(segment_prefix(segment_id) + encode_window_key(b"k", time_ms), b"w")
             of_sessions.put(segment_prefix(segment_id) + encode_session_key(b"k", 0, time_ms), b"s")
-        versions = VersionedRows(rows, Segments(rows, *history.retention))
-        for key, value, from_ms in VERSIONS:
-            versions.put(key, value, from_ms)
+        put_versions(task.open_store(history), history)
     return tmp_path / "shop" / "0_0"
 
 

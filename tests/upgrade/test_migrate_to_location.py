@@ -12,11 +12,10 @@ import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
-from statestore.bytestore.kinds.segments import Segments, segment_prefix
+from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.shard_layout import column_family
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.bytestore.kinds.versioned_rows import VersionedRows
 from statestore.errors import DurableFileMissingError, StateCheckError, TargetNotEmptyError
 from statestore.format.partitioner import partition_column
 from statestore.format.store_format import StoreFormat
@@ -26,6 +25,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import read_metadata
+from tests.support.recovery.expired_versions import put_versions
 from tests.support.recovery.rescaling import KEYS, States, every_kind
 from tests.support.tools.migrations import tree
 from upgrade_tools.cli.entry_documents import Document, entry_documents
@@ -353,18 +353,7 @@ def test_versions_that_ended_too_long_ago_stay_behind(tmp_path: Path) -> None:
     history = StoreSpec("prices", StoreKind.VERSIONED, StoreFormat.PLAIN, 10 * INTERVAL_MS, INTERVAL_MS)
     task_path = tmp_path / "shop" / "0_0"
     with TaskDirectory(task_path, "shop") as task:
-        store = task.open_store(history)
-        rows = VersionedRows(store, Segments(store, *history.retention))
-        for key, value, from_ms in (
-            (b"k", b"1", 0),
-            (b"gone", b"1", 5),
-            (b"gone", None, 9),
-            (b"j", b"1", 10),
-            (b"k", b"2", 70_000),
-            (b"k", None, 400_000),
-            (b"k", b"3", 500_000),
-        ):
-            rows.put(key, value, from_ms)
+        put_versions(task.open_store(history), history)
     said = {None: StateOptions(kind=StoreType.VERSIONED, retention_ms=2 * INTERVAL_MS)}
     report = to_location(task_path, tmp_path / "state", store_options=said)
     found = {

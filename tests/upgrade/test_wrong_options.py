@@ -14,6 +14,7 @@ from upgrade_tools.cli.checking import diff, verify
 
 TOO_LARGE = str(2**63)
 RESTORE = ("changelog", "restore", "b", "new", "--application-id", "a", "--store")
+RESTORE = ("changelog", "restore", "b", "new", "--application-id", "a", "--store")
 
 
 @pytest.fixture
@@ -76,32 +77,8 @@ def test_an_empty_path_is_refused(arguments: list[str], tmp_path: Path, tools: T
         (["migrate", "there", "new", "--store", "s:window:segment-interval-ms=0"], "1 or more, got 0"),
         (["migrate", "there", "new", "--store", "s:window:retention-ms=1,retention-ms=2"], "once"),
         (["migrate", "there", "new", "--store", f"s:window:retention-ms={'9' * 5000}"], "retention-ms must be"),
-        (
-            [
-                "changelog",
-                "restore",
-                "b",
-                "new",
-                "--application-id",
-                "a",
-                "--store",
-                f"s:session:retention-ms={'9' * 5000}",
-            ],
-            "retention-ms must be",
-        ),
-        (
-            [
-                "changelog",
-                "restore",
-                "b",
-                "new",
-                "--application-id",
-                "a",
-                "--store",
-                "s:session:segment-interval-ms=0,retention-ms=1",
-            ],
-            "1 or more, got 0",
-        ),
+        ([*RESTORE, f"s:session:retention-ms={'9' * 5000}"], "retention-ms must be"),
+        ([*RESTORE, "s:session:segment-interval-ms=0,retention-ms=1"], "1 or more, got 0"),
         (["inspect", "there", "--sample", TOO_LARGE], "--sample"),
         (["scan", "there", "--limit", TOO_LARGE], "--limit"),
         (["diff", "there", "there", "--limit", TOO_LARGE], "--limit"),

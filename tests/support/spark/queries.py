@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from orders import Order, running_total_topology, write_orders
@@ -95,14 +95,14 @@ class OrderQuery:
         writer = rows.writeStream.foreachBatch(lambda batch, _: self.outputs.extend(batch.collect()))
         run_to_the_end(writer.outputMode(output_mode), self.home / checkpoint)
 
+    def rows_of(self, store: str, checkpoint: str = "checkpoint") -> list[Row]:
+        """Return the entries of a store, read back from the durable location."""
+        locations = {"checkpoint_location": self.home / checkpoint, "state_location": self.state_location}
+        return read_store(self.spark, store, **locations).collect()
+
     def totals(self, checkpoint: str = "checkpoint") -> dict[str, Entry]:
         """Return what the store holds, read back from the durable location."""
-        rows = read_store(
-            self.spark,
-            "totals",
-            checkpoint_location=self.home / checkpoint,
-            state_location=self.state_location,
-        ).collect()
+        rows = self.rows_of("totals", checkpoint)
         found = {
             row.key.decode(): (
                 Serdes.int64().deserialize(bytes(row.value)),
