@@ -31,21 +31,21 @@ StateStoreError (statestore.errors)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 
 from statestore.errors import LocationError, StateDirectoryError, StateStoreError
+from statestore.errors.root import text
 
 
 class UnknownLayoutError(StateDirectoryError):
     """There is no state at `path` that is known; `found` says what is there."""
 
-    def __init__(self, path: str, *, found: str) -> None:
-        super().__init__(
-            path,
-            f"holds {found}, which is no state that is known. Name a task directory of Kafka Streams "
-            "(STATE_DIR/APPLICATION_ID/0_0), the directory of an application with such ones, a shard's local copy "
-            "(LOCAL_DIR/STATE_ID/shard-0000/copy-0), or a state location",
-        )
-        self.found = found
+    found: str
+    problem: str = text(
+        "holds {found}, which is no state that is known. Name a task directory of Kafka Streams "
+        "(STATE_DIR/APPLICATION_ID/0_0), the directory of an application with such ones, a shard's local copy "
+        "(LOCAL_DIR/STATE_ID/shard-0000/copy-0), or a state location"
+    )
 
 
 class StoreNotFoundError(StateDirectoryError):
@@ -61,10 +61,9 @@ class StoreNotFoundError(StateDirectoryError):
 class UnknownKindError(StateDirectoryError):
     """The files of `path` do not tell what must be known to read them; `remedy` says which option does."""
 
-    def __init__(self, path: str, *, problem: str, remedy: str) -> None:
-        super().__init__(path, f"does not tell {problem}: {remedy}")
-        self.problem = problem
-        self.remedy = remedy
+    problem: str
+    remedy: str
+    message: str = text("{path} does not tell {problem}: {remedy}")
 
 
 class StoreUndecodableError(StateDirectoryError):
@@ -83,23 +82,20 @@ class StoreUndecodableError(StateDirectoryError):
 class MigrationRefusedError(StateDirectoryError):
     """What was asked for is no migration, or its target is taken; `remedy` says what to run instead."""
 
-    def __init__(self, path: str, *, problem: str, remedy: str) -> None:
-        super().__init__(path, f"{problem}: {remedy}")
-        self.problem = problem
-        self.remedy = remedy
+    problem: str
+    remedy: str
+    message: str = text("{path} {problem}: {remedy}")
 
 
 class MigrationCheckError(StateDirectoryError):
     """What was written of `database` is not what it was made from; nothing of it counts."""
 
-    def __init__(self, path: str, *, database: str, problem: str) -> None:
-        super().__init__(
-            path,
-            f"can't be migrated: what was written of {database} does not read back as what it was made from "
-            f"({problem}). The source is as it was. Check the disk and its memory, and run this again",
-        )
-        self.database = database
-        self.problem = problem
+    database: str
+    problem: str
+    message: str = text(
+        "{path} can't be migrated: what was written of {database} does not read back as what it was made from "
+        "({problem}). The source is as it was. Check the disk and its memory, and run this again"
+    )
 
 
 class NoRoomError(StateDirectoryError):
@@ -133,18 +129,16 @@ class PointersOutdatedError(LocationError):
 class RowFileError(StateStoreError):
     """The file of rows at `path` can't be read; nothing was made of it."""
 
-    def __init__(self, path: str, *, problem: str) -> None:
-        super().__init__(f"{path} can't be imported: {problem}. No state was made")
-        self.path = path
-        self.problem = problem
+    path: str = field(kw_only=False)
+    problem: str
+    message: str = text("{path} can't be imported: {problem}. No state was made")
 
 
 class RowFileExistsError(StateStoreError):
     """There is something at `path`, where a file of rows was to be written; it was left as it was."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is there already. Name a new file, or delete that one, and run this again")
-        self.path = path
+    path: str = field(kw_only=False)
+    message: str = text("{path} is there already. Name a new file, or delete that one, and run this again")
 
 
 class ChangelogError(StateStoreError):
@@ -154,26 +148,24 @@ class ChangelogError(StateStoreError):
 class KafkaUnavailableError(ChangelogError):
     """No broker answers at `servers`, or the one that does refuses what was asked."""
 
-    def __init__(self, servers: str, *, cause: str) -> None:
-        super().__init__(
-            f"Kafka at {servers}: {cause}. Check the address and that a broker runs there; what its listeners ask for, "
-            "such as SASL, goes into a file of client properties that --client-config names"
-        )
-        self.servers = servers
-        self.cause = cause
+    servers: str = field(kw_only=False)
+    cause: str
+    message: str = text(
+        "Kafka at {servers}: {cause}. Check the address and that a broker runs there; what its listeners ask for, "
+        "such as SASL, goes into a file of client properties that --client-config names"
+    )
 
 
 class ApplicationRunningError(ChangelogError):
     """Members of the application are still in its consumer group, so its state would change meanwhile."""
 
-    def __init__(self, application_id: str, *, state: str) -> None:
-        super().__init__(
-            f"the application {application_id} runs, or has just stopped: its consumer group is {state}. Stop all of "
-            "its instances, wait for its session.timeout.ms (45 s if nothing is set), after which the group is empty, "
-            "and run this again"
-        )
-        self.application_id = application_id
-        self.state = state
+    application_id: str = field(kw_only=False)
+    state: str
+    message: str = text(
+        "the application {application_id} runs, or has just stopped: its consumer group is {state}. Stop all of "
+        "its instances, wait for its session.timeout.ms (45 s if nothing is set), after which the group is empty, "
+        "and run this again"
+    )
 
 
 class ChangelogMissingError(ChangelogError):
@@ -192,109 +184,100 @@ class ChangelogMissingError(ChangelogError):
 class ChangelogPartitionsError(ChangelogError):
     """A topic has another number of partitions than what it belongs to."""
 
-    def __init__(self, topic: str, *, found: int, expected: int, of: str) -> None:
-        super().__init__(
-            f"{topic} has {found} partitions, and {of} has {expected}. Stores of one task have as many partitions as "
-            "its input: name only stores that belong together, or give the state as many shards with rescale first"
-        )
-        self.topic = topic
-        self.found = found
-        self.expected = expected
-        self.of = of
+    topic: str = field(kw_only=False)
+    found: int
+    expected: int
+    of: str
+    message: str = text(
+        "{topic} has {found} partitions, and {of} has {expected}. Stores of one task have as many partitions as "
+        "its input: name only stores that belong together, or give the state as many shards with rescale first"
+    )
 
 
 class ChangelogIncompleteError(ChangelogError):
     """The log of a partition has not all that a store must be restored from."""
 
-    def __init__(self, topic: str, *, partition: int, problem: str, remedy: str) -> None:
-        super().__init__(f"{topic}, partition {partition}: {problem}. {remedy}")
-        self.topic = topic
-        self.partition = partition
-        self.problem = problem
-        self.remedy = remedy
+    topic: str = field(kw_only=False)
+    partition: int
+    problem: str
+    remedy: str
+    message: str = text("{topic}, partition {partition}: {problem}. {remedy}")
 
 
 class ChangelogRecordError(ChangelogError):
     """A record is none that a store of the kind that was said has written; nothing was made."""
 
-    def __init__(self, topic: str, *, partition: int, offset: int, problem: str) -> None:
-        super().__init__(
-            f"{topic}, partition {partition}, offset {offset}: {problem}. Check the kind that was said of the store; "
-            "if it is right, something else has written to the topic, and the store can't be restored from it"
-        )
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.problem = problem
+    topic: str = field(kw_only=False)
+    partition: int
+    offset: int
+    problem: str
+    message: str = text(
+        "{topic}, partition {partition}, offset {offset}: {problem}. Check the kind that was said of the store; "
+        "if it is right, something else has written to the topic, and the store can't be restored from it"
+    )
 
 
 class ChangelogPlacementError(ChangelogError):
     """A key stands in another partition than Kafka's partitioner places it in, by the key of the store."""
 
-    def __init__(self, topic: str, *, partition: int, key: str, expected_partition: int) -> None:
-        super().__init__(
-            f"{topic}: the key 0x{key} stands in partition {partition}, and Kafka's partitioner would place it in "
-            f"{expected_partition}: the store's keys are not those of the records, or a partitioner of its own has "
-            "placed them. Make the state with --shard-by partition, and start the query with that, too"
-        )
-        self.topic = topic
-        self.partition = partition
-        self.key = key
-        self.expected_partition = expected_partition
+    topic: str = field(kw_only=False)
+    partition: int
+    key: str
+    expected_partition: int
+    message: str = text(
+        "{topic}: the key 0x{key} stands in partition {partition}, and Kafka's partitioner would place it in "
+        "{expected_partition}: the store's keys are not those of the records, or a partitioner of its own has "
+        "placed them. Make the state with --shard-by partition, and start the query with that, too"
+    )
 
 
 class ChangelogNotEmptyError(ChangelogError):
     """A changelog topic that was to be written has records, which the state can't just be added to."""
 
-    def __init__(self, topic: str, *, problem: str, remedy: str) -> None:
-        super().__init__(f"{topic} {problem}. {remedy}; nothing was written to it")
-        self.topic = topic
-        self.problem = problem
-        self.remedy = remedy
+    topic: str = field(kw_only=False)
+    problem: str
+    remedy: str
+    message: str = text("{topic} {problem}. {remedy}; nothing was written to it")
 
 
 class ChangelogConfigError(ChangelogError):
     """A topic is set up such that it would not keep what a store needs."""
 
-    def __init__(self, topic: str, *, problem: str, remedy: str) -> None:
-        super().__init__(f"{topic} {problem}. {remedy}")
-        self.topic = topic
-        self.problem = problem
-        self.remedy = remedy
+    topic: str = field(kw_only=False)
+    problem: str
+    remedy: str
+    message: str = text("{topic} {problem}. {remedy}")
 
 
 class ChangelogVersionError(ChangelogError):
     """A version can't be written to a changelog: its time is none that a client sends, and there is no other for it."""
 
-    def __init__(self, topic: str, *, partition: int, key: str, timestamp_ms: int) -> None:
-        super().__init__(
-            f"{topic}, partition {partition}: the version of key 0x{key} from {timestamp_ms} ms on can't be written: "
-            "clients send no such time, and the key has a version from 1 ms on, which would be taken for it. Let what "
-            "runs on the state go on until the store's history does not reach back so far, and run this again; nothing "
-            "was written"
-        )
-        self.topic = topic
-        self.partition = partition
-        self.key = key
-        self.timestamp_ms = timestamp_ms
+    topic: str = field(kw_only=False)
+    partition: int
+    key: str
+    timestamp_ms: int
+    message: str = text(
+        "{topic}, partition {partition}: the version of key 0x{key} from {timestamp_ms} ms on can't be written: "
+        "clients send no such time, and the key has a version from 1 ms on, which would be taken for it. Let what "
+        "runs on the state go on until the store's history does not reach back so far, and run this again; nothing "
+        "was written"
+    )
 
 
 class ChangelogWriteError(ChangelogError):
     """The broker did not take a record, or what was written does not read back as the state."""
 
-    def __init__(self, topic: str, *, problem: str) -> None:
-        super().__init__(
-            f"{topic}: {problem}. What was written before stays there; run this again with --append, which adds what "
-            "is missing, before the application is started"
-        )
-        self.topic = topic
-        self.problem = problem
+    topic: str = field(kw_only=False)
+    problem: str
+    message: str = text(
+        "{topic}: {problem}. What was written before stays there; run this again with --append, which adds what "
+        "is missing, before the application is started"
+    )
 
 
 class GroupOffsetsError(ChangelogError):
     """Offsets can't become those of the application's consumer group; none was set."""
 
-    def __init__(self, application_id: str, *, problem: str) -> None:
-        super().__init__(f"offsets of the consumer group {application_id}: {problem}. None was set")
-        self.application_id = application_id
-        self.problem = problem
+    application_id: str = field(kw_only=False)
+    problem: str
+    message: str = text("offsets of the consumer group {application_id}: {problem}. None was set")

@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
-from statestore.errors.root import StateStoreError
+from dataclasses import field
+
+from statestore.errors.root import StateStoreError, text
 
 
 class FormatError(StateStoreError):
     """Bytes do not follow the layout named by `what`."""
 
-    def __init__(self, what: str, problem: str) -> None:
-        super().__init__(f"{what}: {problem}")
-        self.what = what
-        self.problem = problem
+    what: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("{what}: {problem}")
 
 
 class TruncatedError(FormatError):
     """The layout `what` asks for `wanted` bytes where only `got` are left."""
 
-    def __init__(self, what: str, *, wanted: int, got: int) -> None:
-        super().__init__(what, f"needs {wanted} bytes, only {got} are left")
-        self.wanted = wanted
-        self.got = got
+    wanted: int
+    got: int
+    problem: str = text("needs {wanted} bytes, only {got} are left")
 
 
 class VarintError(FormatError):
     """A varint still continues in its last byte: the fifth, or the tenth where it holds 64 bits."""
 
-    def __init__(self, what: str, *, max_bytes: int = 5) -> None:
-        super().__init__(what, f"varint is longer than {max_bytes} bytes")
-        self.max_bytes = max_bytes
+    max_bytes: int = 5
+    problem: str = text("varint is longer than {max_bytes} bytes")
 
 
 class NegativeLengthError(FormatError):
     """A length is negative where the layout gives that no meaning."""
 
-    def __init__(self, what: str, *, length: int) -> None:
-        super().__init__(what, f"negative length {length}")
-        self.length = length
+    length: int
+    problem: str = text("negative length {length}")
 
 
 class ChecksumError(FormatError):
     """The checksum in the bytes is not the one of the bytes: they were changed after they were written."""
 
-    def __init__(self, what: str, *, recorded: int, computed: int) -> None:
-        super().__init__(what, f"holds the checksum {recorded:08x}, but its bytes have {computed:08x}")
-        self.recorded = recorded
-        self.computed = computed
+    recorded: int
+    computed: int
+    problem: str = text("holds the checksum {recorded:08x}, but its bytes have {computed:08x}")
 
 
 class SerdeError(StateStoreError):
@@ -63,29 +60,26 @@ class DeserializationError(SerdeError):
 class HeadersFrozenError(StateStoreError):
     """Headers that are read-only were to be changed; nothing was changed."""
 
-    def __init__(self) -> None:
-        super().__init__("these headers are read-only; change a copy() of them")
+    message: str = text("these headers are read-only; change a copy() of them")
 
 
 class RecordSentError(StateStoreError):
     """A record was to be sent a second time; nothing was sent."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"this record for topic {topic!r} was sent already, and what sends a record may have added headers to it. "
-            "Send a copy() of it, with the headers that it should start with"
-        )
-        self.topic = topic
+    topic: str = field(kw_only=False)
+    message: str = text(
+        "this record for topic {topic!r} was sent already, and what sends a record may have added headers to it. "
+        "Send a copy() of it, with the headers that it should start with"
+    )
 
 
 class LossyHeadersError(StateStoreError):
     """Headers hold what `form` can't hold; nothing was written. `key` is that of the header."""
 
-    def __init__(self, form: str, *, key: str, problem: str) -> None:
-        super().__init__(f"header {key!r} {problem}, which {form} can't hold")
-        self.form = form
-        self.key = key
-        self.problem = problem
+    form: str = field(kw_only=False)
+    key: str
+    problem: str
+    message: str = text("header {key!r} {problem}, which {form} can't hold")
 
 
 class UnknownHeaderError(StateStoreError):

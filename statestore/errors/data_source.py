@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from statestore.errors.new_state import NewStateError
-from statestore.errors.root import StateStoreError
+from statestore.errors.root import StateStoreError, text
 from statestore.errors.run import InputError
 from statestore.errors.state import RecoveryError
 
@@ -11,23 +13,21 @@ from statestore.errors.state import RecoveryError
 class DataSourceOptionError(StateStoreError):
     """An option of the data source is missing, or has a value that it can't have."""
 
-    def __init__(self, option: str, problem: str) -> None:
-        super().__init__(f"option {option!r} of the data source headerstate {problem}")
-        self.option = option
-        self.problem = problem
+    option: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("option {option!r} of the data source headerstate {problem}")
 
 
 class DataFrameReusedError(StateStoreError):
     """A DataFrame that pushes filters down was used with other filters before, and Spark would mix them up."""
 
-    def __init__(self, *, before: str, now: str) -> None:
-        super().__init__(
-            f"this DataFrame was read with the filters {before} before, now with {now}: Spark keeps one read function "
-            "for both, and would give rows of the one to the other. Call load() once for each filter, or leave out the "
-            "option pushFilters"
-        )
-        self.before = before
-        self.now = now
+    before: str
+    now: str
+    message: str = text(
+        "this DataFrame was read with the filters {before} before, now with {now}: Spark keeps one read function "
+        "for both, and would give rows of the one to the other. Call load() once for each filter, or leave out the "
+        "option pushFilters"
+    )
 
 
 class ChangesUnavailableError(RecoveryError):
@@ -41,14 +41,13 @@ class ChangesUnavailableError(RecoveryError):
 class ShardOverlapError(NewStateError):
     """Several tasks wrote to the same shard, whose entries would be mixed up."""
 
-    def __init__(self, location: str, *, shards: list[int]) -> None:
-        super().__init__(
-            f"state location {location}: several partitions of the DataFrame have rows of the shards {shards}, and "
-            "each shard must be written by one task. Use write_initial_state(), which sees to that, or write one "
-            "partition: df.coalesce(1). No state was made"
-        )
-        self.location = location
-        self.shards = shards
+    location: str = field(kw_only=False)
+    shards: list[int]
+    message: str = text(
+        "state location {location}: several partitions of the DataFrame have rows of the shards {shards}, and "
+        "each shard must be written by one task. Use write_initial_state(), which sees to that, or write one "
+        "partition: df.coalesce(1). No state was made"
+    )
 
 
 class StateRowError(InputError):

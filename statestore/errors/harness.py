@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from statestore.errors.root import StateStoreError
+from dataclasses import field
+
+from statestore.errors.root import StateStoreError, text
 
 
 class HarnessError(StateStoreError):
@@ -12,20 +14,18 @@ class HarnessError(StateStoreError):
 class JavaNotFoundError(HarnessError):
     """Neither JAVA_HOME nor PATH leads to a Java."""
 
-    def __init__(self) -> None:
-        super().__init__("no Java: install version 17 or 21 and let JAVA_HOME name it, or put it on PATH")
+    message: str = text("no Java: install version 17 or 21 and let JAVA_HOME name it, or put it on PATH")
 
 
 class JarsUnavailableError(HarnessError):
     """The Java registry did not hand out the jars of `jar_set`; nothing was kept of those it did."""
 
-    def __init__(self, jar_set: str, *, output: str) -> None:
-        super().__init__(
-            f"the jars of {jar_set} could not be resolved. They come from the Java registry, so check the network; a "
-            f"complete set can also be copied from another machine into $STATESTORE_JARS. Ivy said last:\n{output}"
-        )
-        self.jar_set = jar_set
-        self.output = output
+    jar_set: str = field(kw_only=False)
+    output: str
+    message: str = text(
+        "the jars of {jar_set} could not be resolved. They come from the Java registry, so check the network; a "
+        "complete set can also be copied from another machine into $STATESTORE_JARS. Ivy said last:\n{output}"
+    )
 
 
 class JarChecksumError(HarnessError):
@@ -48,10 +48,9 @@ class JarChecksumError(HarnessError):
 class KafkaBrokerError(HarnessError):
     """The broker did not start, or refused a command; `output` is the end of what it said."""
 
-    def __init__(self, problem: str, *, output: str) -> None:
-        super().__init__(f"Kafka broker: {problem}\n{output}")
-        self.problem = problem
-        self.output = output
+    problem: str = field(kw_only=False)
+    output: str
+    message: str = text("Kafka broker: {problem}\n{output}")
 
 
 class InjectedFaultError(HarnessError):
@@ -61,9 +60,8 @@ class InjectedFaultError(HarnessError):
 class QueryHungError(HarnessError):
     """A query under faults did not end in time."""
 
-    def __init__(self, *, timeout_s: int) -> None:
-        super().__init__(f"the query did not end within {timeout_s} s and was stopped")
-        self.timeout_s = timeout_s
+    timeout_s: int
+    message: str = text("the query did not end within {timeout_s} s and was stopped")
 
 
 class DriverError(StateStoreError):
@@ -73,19 +71,17 @@ class DriverError(StateStoreError):
 class DriverClosedError(DriverError):
     """The test driver was used after it was closed."""
 
-    def __init__(self) -> None:
-        super().__init__("the test driver is closed; make a new one, with state_dir= if it is to go on with the state")
+    message: str = text("the test driver is closed; make a new one, with state_dir= if it is to go on with the state")
 
 
 class DriverFailedError(DriverError):
     """The test driver was used after what it was running had failed."""
 
-    def __init__(self, failure: str) -> None:
-        super().__init__(
-            f"the topology stopped with the error: {failure}. Nothing of the record that it failed on was committed. "
-            "Call restart() before any further input, with the mended topology if it is another one"
-        )
-        self.failure = failure
+    failure: str = field(kw_only=False)
+    message: str = text(
+        "the topology stopped with the error: {failure}. Nothing of the record that it failed on was committed. "
+        "Call restart() before any further input, with the mended topology if it is another one"
+    )
 
 
 class NoRecordError(DriverError):
@@ -95,37 +91,33 @@ class NoRecordError(DriverError):
 class UninitializedTopicError(NoRecordError):
     """Nothing was ever written to the topic."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"Uninitialized topic: {topic}")
-        self.topic = topic
+    topic: str = field(kw_only=False)
+    message: str = text("Uninitialized topic: {topic}")
 
 
 class EmptyTopicError(NoRecordError):
     """All records of the topic were read already."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"Empty topic: {topic}")
-        self.topic = topic
+    topic: str = field(kw_only=False)
+    message: str = text("Empty topic: {topic}")
 
 
 class NullKeyInMapError(DriverError):
     """Records with a null key were to be read as a map."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"Null keys not allowed with read_key_values_to_map: topic {topic!r} has a record without a key. Read it "
-            "with read_key_values_to_list"
-        )
-        self.topic = topic
+    topic: str = field(kw_only=False)
+    message: str = text(
+        "Null keys not allowed with read_key_values_to_map: topic {topic!r} has a record without a key. Read it "
+        "with read_key_values_to_list"
+    )
 
 
 class IncompleteChangelogError(DriverError):
     """A store was to be restored from a changelog that does not hold all of it; nothing was changed."""
 
-    def __init__(self, store: str, *, problem: str) -> None:
-        super().__init__(
-            f"store {store!r} can't be restored from its changelog: {problem}. Give the driver the whole changelog "
-            "with changelogs="
-        )
-        self.store = store
-        self.problem = problem
+    store: str = field(kw_only=False)
+    problem: str
+    message: str = text(
+        "store {store!r} can't be restored from its changelog: {problem}. Give the driver the whole changelog "
+        "with changelogs="
+    )

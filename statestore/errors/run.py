@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from statestore.errors.root import StateStoreError
+from dataclasses import field
+
+from statestore.errors.root import StateStoreError, text
 
 
 class TopologyError(StateStoreError):
@@ -23,29 +25,27 @@ class TopologyChangedError(TopologyError):
 class ShardCountChangedError(TopologyError):
     """The shard count is fixed at the first start of a query."""
 
-    def __init__(self, location: str, *, recorded: int, asked: int) -> None:
-        super().__init__(
-            f"shards={asked} was asked for, but the state in {location} has {recorded} shards: with another count, "
-            f"keys would look for their state in the wrong shard. Start with shards={recorded}, or with a new "
-            "state_location and a new checkpoint"
-        )
-        self.location = location
-        self.recorded = recorded
-        self.asked = asked
+    location: str = field(kw_only=False)
+    recorded: int
+    asked: int
+    message: str = text(
+        "shards={asked} was asked for, but the state in {location} has {recorded} shards: with another count, "
+        "keys would look for their state in the wrong shard. Start with shards={recorded}, or with a new "
+        "state_location and a new checkpoint"
+    )
 
 
 class StatePartitionsError(StateStoreError):
     """A query began with Spark's default number of state partitions, not with what `stateful()` planned."""
 
-    def __init__(self, *, planned: int, found: int) -> None:
-        super().__init__(
-            f"Spark began this query with {found} state partitions, its default, where stateful() planned {planned}: "
-            "its checkpoint would keep that for ever. Nothing was committed. The driver's log says what failed at the "
-            "start, if the query was started in the session of its stateful(). Set spark.sql.shuffle.partitions to "
-            f"{planned} in the session that starts it, and start with a new checkpoint"
-        )
-        self.planned = planned
-        self.found = found
+    planned: int
+    found: int
+    message: str = text(
+        "Spark began this query with {found} state partitions, its default, where stateful() planned {planned}: "
+        "its checkpoint would keep that for ever. Nothing was committed. The driver's log says what failed at the "
+        "start, if the query was started in the session of its stateful(). Set spark.sql.shuffle.partitions to "
+        "{planned} in the session that starts it, and start with a new checkpoint"
+    )
 
 
 class InputError(StateStoreError):
@@ -55,37 +55,34 @@ class InputError(StateStoreError):
 class InputSchemaError(InputError):
     """A column is missing, unknown or of the wrong type."""
 
-    def __init__(self, column: str, problem: str) -> None:
-        super().__init__(f"column {column!r}: {problem}")
-        self.column = column
-        self.problem = problem
+    column: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("column {column!r}: {problem}")
 
 
 class NullKeyError(InputError):
     """A record without a key reached a topology that places records by key."""
 
-    def __init__(self, *, topic: str, partition: int, offset: int) -> None:
-        super().__init__(
-            f"record {topic}-{partition} at offset {offset} has a null key, and records are placed by key. Filter such "
-            'records out, give them a key, or place records by partition (shard_by="partition")'
-        )
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
+    topic: str
+    partition: int
+    offset: int
+    message: str = text(
+        "record {topic}-{partition} at offset {offset} has a null key, and records are placed by key. Filter such "
+        'records out, give them a key, or place records by partition (shard_by="partition")'
+    )
 
 
 class InvalidTimestampError(InputError):
     """A record has no timestamp or a negative one."""
 
-    def __init__(self, *, topic: str, partition: int, offset: int, timestamp_ms: int | None) -> None:
-        super().__init__(
-            f"record {topic}-{partition} at offset {offset} has the timestamp {timestamp_ms}; a timestamp must not be "
-            "null or negative. Filter such records out or give them a timestamp before stateful()"
-        )
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.timestamp_ms = timestamp_ms
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    message: str = text(
+        "record {topic}-{partition} at offset {offset} has the timestamp {timestamp_ms}; a timestamp must not be "
+        "null or negative. Filter such records out or give them a timestamp before stateful()"
+    )
 
 
 class UnknownTopicError(InputError):
@@ -134,17 +131,15 @@ class ProcessorError(StateStoreError):
 class StateHandleError(StateStoreError):
     """A stateful processor asked its handle, or a state, for what it can't have there."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name!r}: {problem}")
-        self.name = name
-        self.problem = problem
+    name: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("{name!r}: {problem}")
 
 
 class OutputFrameError(StateStoreError):
     """A stateful processor handed out something else than DataFrames of output rows."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}. Yield pandas DataFrames with the column value and, if wanted, key, timestamp, headers, topic"
-        )
-        self.problem = problem
+    problem: str = field(kw_only=False)
+    message: str = text(
+        "{problem}. Yield pandas DataFrames with the column value and, if wanted, key, timestamp, headers, topic"
+    )

@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-from statestore.errors.root import StateStoreError
+from dataclasses import field
+
+from statestore.errors.root import StateStoreError, text
 
 
 class StoreError(StateStoreError):
     """A store can't do what it was asked; `store` is its name."""
 
-    def __init__(self, store: str, problem: str) -> None:
-        super().__init__(f"store {store!r}: {problem}")
-        self.store = store
-        self.problem = problem
+    store: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("store {store!r}: {problem}")
 
 
 class StoreClosedError(StoreError):
     """The store was used after it was closed."""
 
-    def __init__(self, store: str) -> None:
-        super().__init__(store, "is closed; keep no store or iterator beyond the call that handed it out")
+    problem: str = text("is closed; keep no store or iterator beyond the call that handed it out")
 
 
 class StoreFormatError(StoreError):
     """The recorded format of a store is not the one asked for; nothing was changed."""
 
-    def __init__(self, store: str, *, recorded: str, asked: str, where: str, remedy: str) -> None:
-        super().__init__(store, f"is recorded as {recorded} in {where}, but was asked for as {asked}. {remedy}")
-        self.recorded = recorded
-        self.asked = asked
-        self.where = where
+    recorded: str
+    asked: str
+    where: str
+    remedy: str
+    problem: str = text("is recorded as {recorded} in {where}, but was asked for as {asked}. {remedy}")
 
 
 class UnknownColumnFamilyError(StoreError):
     """The database at `path` has column families that no store of this kind has; nothing was changed."""
 
-    def __init__(self, store: str, *, path: str, asked: str, unknown: list[str], known: list[str]) -> None:
-        super().__init__(
-            store,
-            f"the database {path} has the column families {unknown}, and a {asked}, has none but {known}. Open it as "
-            "the kind of store that it was made by, with the release that made it, or delete the local state and "
-            "restore the store from its changelog",
-        )
-        self.path = path
-        self.asked = asked
-        self.unknown = unknown
-        self.known = known
+    path: str
+    asked: str
+    unknown: list[str]
+    known: list[str]
+    problem: str = text(
+        "the database {path} has the column families {unknown}, and a {asked}, has none but {known}. Open it as "
+        "the kind of store that it was made by, with the release that made it, or delete the local state and "
+        "restore the store from its changelog"
+    )
 
 
 class UnknownEntryError(StoreError):
@@ -62,164 +60,138 @@ class UnknownEntryError(StoreError):
 class LocalStateLockedError(StoreError):
     """Another process holds the local database at `path` open."""
 
-    def __init__(self, store: str, *, path: str) -> None:
-        super().__init__(store, f"local database {path} is open in another process")
-        self.path = path
+    path: str
+    problem: str = text("local database {path} is open in another process")
 
 
 class LocalStateCorruptedError(StoreError):
     """RocksDB found damage in the local database at `path`; the durable location is not touched by it."""
 
-    def __init__(self, store: str, *, path: str, cause: str) -> None:
-        super().__init__(
-            store,
-            f"local database {path} is damaged ({cause}). A shard's copy was discarded, and is rebuilt from the "
-            "durable location when the batch runs again; a store of Kafka Streams is to be deleted, and restored from "
-            "its changelog. If this comes back, check the disk",
-        )
-        self.path = path
-        self.cause = cause
+    path: str
+    cause: str
+    problem: str = text(
+        "local database {path} is damaged ({cause}). A shard's copy was discarded, and is rebuilt from the "
+        "durable location when the batch runs again; a store of Kafka Streams is to be deleted, and restored from "
+        "its changelog. If this comes back, check the disk"
+    )
 
 
 class LocalDiskFullError(StoreError):
     """The local disk that `path` is on has no space left; nothing of the batch was committed."""
 
-    def __init__(self, store: str, *, path: str, cause: str) -> None:
-        super().__init__(
-            store,
-            f"there is no space left for {path} ({cause}). Nothing of the batch was committed. Make space there, or "
-            "give a local_dir on a larger disk; with a larger memory_bytes, or of input a larger "
-            "input_memory_bytes, less of a batch goes to disk",
-        )
-        self.path = path
-        self.cause = cause
+    path: str
+    cause: str
+    problem: str = text(
+        "there is no space left for {path} ({cause}). Nothing of the batch was committed. Make space there, or "
+        "give a local_dir on a larger disk; with a larger memory_bytes, or of input a larger "
+        "input_memory_bytes, less of a batch goes to disk"
+    )
 
 
 class SpilledDeltaCorruptedError(StoreError):
     """What a batch spilled to `path` is not what was written there; nothing of the batch was committed."""
 
-    def __init__(self, store: str, *, path: str) -> None:
-        super().__init__(
-            store,
-            f"what the batch spilled to {path} does not read back as it was written. Nothing of the batch was "
-            "committed, and its next attempt writes the file anew. If this comes back, check the disk, or give a "
-            "local_dir on another one",
-        )
-        self.path = path
+    path: str
+    problem: str = text(
+        "what the batch spilled to {path} does not read back as it was written. Nothing of the batch was "
+        "committed, and its next attempt writes the file anew. If this comes back, check the disk, or give a "
+        "local_dir on another one"
+    )
 
 
 class LocalDirectoryError(StateStoreError):
     """The directory for local copies can't be used; nothing of the batch was committed."""
 
-    def __init__(self, path: str, *, cause: str) -> None:
-        super().__init__(
-            f"local directory {path}: can't be written ({cause}). Nothing of the batch was committed. Give a local_dir "
-            "that the user who runs the executors can write to, on a disk that is not mounted read-only"
-        )
-        self.path = path
-        self.cause = cause
+    path: str = field(kw_only=False)
+    cause: str
+    message: str = text(
+        "local directory {path}: can't be written ({cause}). Nothing of the batch was committed. Give a local_dir "
+        "that the user who runs the executors can write to, on a disk that is not mounted read-only"
+    )
 
 
 class UnsafeNameError(StateStoreError, ValueError):
     """A name that was read, and is to be part of a path, could lead elsewhere."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"the name {name} can't be part of a path: it is not 1 to 128 ASCII letters, digits, '.', '_' and '-'. "
-            "statestore writes no such name: find out who has changed the file that has it, and bring that back"
-        )
-        self.name = name
+    name: str = field(kw_only=False)
+    message: str = text(
+        "the name {name} can't be part of a path: it is not 1 to 128 ASCII letters, digits, '.', '_' and '-'. "
+        "statestore writes no such name: find out who has changed the file that has it, and bring that back"
+    )
 
 
 class LocationError(StateStoreError):
     """The durable location can't be used."""
 
-    def __init__(self, location: str, problem: str) -> None:
-        super().__init__(f"state location {location}: {problem}")
-        self.location = location
-        self.problem = problem
+    location: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("state location {location}: {problem}")
 
 
 class LocationNotWritableError(LocationError):
     """The durable location refuses a write."""
 
-    def __init__(
-        self,
-        location: str,
-        *,
-        cause: str,
-        remedy: str = "Give a state_location that the driver and every executor can read and write",
-    ) -> None:
-        super().__init__(location, f"can't be written ({cause}). {remedy}")
-        self.cause = cause
+    cause: str
+    remedy: str = "Give a state_location that the driver and every executor can read and write"
+    problem: str = text("can't be written ({cause}). {remedy}")
 
 
 class LocationInUseError(LocationError):
     """The durable location belongs to another query."""
 
-    def __init__(self, location: str, *, owner: str, query: str) -> None:
-        super().__init__(
-            location,
-            f"belongs to the streaming query {owner}, this is query {query}; nothing was written. Give each query a "
-            "state_location of its own. If the checkpoint of the owning query is gone for good, its state can no "
-            "longer be continued: use a new state_location",
-        )
-        self.owner = owner
-        self.query = query
+    owner: str
+    query: str
+    problem: str = text(
+        "belongs to the streaming query {owner}, this is query {query}; nothing was written. Give each query a "
+        "state_location of its own. If the checkpoint of the owning query is gone for good, its state can no "
+        "longer be continued: use a new state_location"
+    )
 
 
 class StateUnfinishedError(LocationError):
     """A tool has begun to make a state in the location, of what `made_from` says, and has not finished."""
 
-    def __init__(self, location: str, *, made_from: str) -> None:
-        super().__init__(
-            location,
-            f"is being filled with a state made of {made_from}, or what made it was ended. Let it finish, or run the "
-            "same command again; to start a query without that state, give it another location",
-        )
-        self.made_from = made_from
+    made_from: str
+    problem: str = text(
+        "is being filled with a state made of {made_from}, or what made it was ended. Let it finish, or run the "
+        "same command again; to start a query without that state, give it another location"
+    )
 
 
 class LocationBusyError(LocationError):
     """Others are starting on the location at the same time, or a tool is making its state: `by`, as `file` says."""
 
-    def __init__(self, location: str, *, file: str, by: str) -> None:
-        super().__init__(
-            location,
-            f"is in the hands of {by}, as {file} says, and that did not end within seconds. Start again once it has "
-            "ended. If it is dead for sure, remove that file, and start again",
-        )
-        self.file = file
-        self.by = by
+    file: str
+    by: str
+    problem: str = text(
+        "is in the hands of {by}, as {file} says, and that did not end within seconds. Start again once it has "
+        "ended. If it is dead for sure, remove that file, and start again"
+    )
 
 
 class LocationMismatchError(LocationError):
     """The Spark checkpoint points at state that was written to another location."""
 
-    def __init__(self, location: str, *, recorded: str, found: str) -> None:
-        super().__init__(
-            location,
-            f"holds state {found}, but the Spark checkpoint was made with state {recorded}. Start the query with the "
-            "state_location it had before, or with a new checkpoint and a new state_location",
-        )
-        self.recorded = recorded
-        self.found = found
+    recorded: str
+    found: str
+    problem: str = text(
+        "holds state {found}, but the Spark checkpoint was made with state {recorded}. Start the query with the "
+        "state_location it had before, or with a new checkpoint and a new state_location"
+    )
 
 
 class RunFencedError(LocationError):
     """Another run of the query, or another operator, has taken over the shard; this one can't commit any more."""
 
-    def __init__(self, location: str, *, shard: int, run: str, by: str) -> None:
-        super().__init__(
-            location,
-            f"shard {shard} was taken over from run {run} by {by}. Nothing of this batch was committed. Two runs "
-            "use the location: the query was started twice, from a copy of its checkpoint, or still runs elsewhere, "
-            "or has two stateful() operators with the same state_location. Stop the one that should not be, and start "
-            "the other again",
-        )
-        self.shard = shard
-        self.run = run
-        self.by = by
+    shard: int
+    run: str
+    by: str
+    problem: str = text(
+        "shard {shard} was taken over from run {run} by {by}. Nothing of this batch was committed. Two runs "
+        "use the location: the query was started twice, from a copy of its checkpoint, or still runs elsewhere, "
+        "or has two stateful() operators with the same state_location. Stop the one that should not be, and start "
+        "the other again"
+    )
 
 
 class SnapshotOverdueError(LocationError):
@@ -246,33 +218,29 @@ class SnapshotOverdueError(LocationError):
 class AttemptOutdatedError(LocationError):
     """The batch that this attempt works on was committed by another attempt, and later ones were built on it."""
 
-    def __init__(self, location: str, *, shard: int, version: int, found: int) -> None:
-        super().__init__(
-            location,
-            f"shard {shard} was at version {version} for this attempt, and version {found} is being written already: "
-            "the batch was committed without it, by another attempt. Nothing is to be done: what it wrote is garbage "
-            "that is removed",
-        )
-        self.shard = shard
-        self.version = version
-        self.found = found
+    shard: int
+    version: int
+    found: int
+    problem: str = text(
+        "shard {shard} was at version {version} for this attempt, and version {found} is being written already: "
+        "the batch was committed without it, by another attempt. Nothing is to be done: what it wrote is garbage "
+        "that is removed"
+    )
 
 
 class CheckpointBehindError(LocationError):
     """The location holds commits that the Spark checkpoint does not know; nothing was changed."""
 
-    def __init__(self, location: str, *, shard: int, version: int, found: int, writer: str) -> None:
-        super().__init__(
-            location,
-            f"shard {shard} is at version {version} in the Spark checkpoint, but version {found} was committed here by "
-            f"{writer}: the checkpoint is an older one, or a copy of one that went on. Start the query from the "
-            "checkpoint that went on; or, to go on from this one and give up what was committed since, with "
-            "stateful(..., accept_older_checkpoint=True)",
-        )
-        self.shard = shard
-        self.version = version
-        self.found = found
-        self.writer = writer
+    shard: int
+    version: int
+    found: int
+    writer: str
+    problem: str = text(
+        "shard {shard} is at version {version} in the Spark checkpoint, but version {found} was committed here by "
+        "{writer}: the checkpoint is an older one, or a copy of one that went on. Start the query from the "
+        "checkpoint that went on; or, to go on from this one and give up what was committed since, with "
+        "stateful(..., accept_older_checkpoint=True)"
+    )
 
 
 class CheckpointAbandonedError(LocationError):
@@ -281,18 +249,16 @@ class CheckpointAbandonedError(LocationError):
     `by` says which run that was, and `since` is the last version that both have: 0 if they have none.
     """
 
-    def __init__(self, location: str, *, shard: int, version: int, since: int, by: str) -> None:
-        super().__init__(
-            location,
-            f"shard {shard} is at version {version} in the Spark checkpoint, but {by} went on without what this "
-            f"checkpoint has after version {since}, and others may have built on that. Start the query from the "
-            "checkpoint that went on; or, to go on from this one and give up what was committed since, with "
-            "stateful(..., accept_older_checkpoint=True)",
-        )
-        self.shard = shard
-        self.version = version
-        self.since = since
-        self.by = by
+    shard: int
+    version: int
+    since: int
+    by: str
+    problem: str = text(
+        "shard {shard} is at version {version} in the Spark checkpoint, but {by} went on without what this "
+        "checkpoint has after version {since}, and others may have built on that. Start the query from the "
+        "checkpoint that went on; or, to go on from this one and give up what was committed since, with "
+        "stateful(..., accept_older_checkpoint=True)"
+    )
 
 
 class VersionCollectedError(LocationError):
@@ -322,22 +288,19 @@ class VersionCollectedError(LocationError):
 class RecoveryError(StateStoreError):
     """Committed state can't be read back; `where` is the file."""
 
-    def __init__(self, where: str, problem: str) -> None:
-        super().__init__(f"{where}: {problem}")
-        self.where = where
-        self.problem = problem
+    where: str = field(kw_only=False)
+    problem: str = field(kw_only=False)
+    message: str = text("{where}: {problem}")
 
 
 class DurableFileMissingError(RecoveryError):
     """A file that a committed version needs is not there."""
 
-    def __init__(self, where: str, *, needed_by: str) -> None:
-        super().__init__(
-            where,
-            f"is missing, and {needed_by} needs it. Bring it back from a backup of the state location, or restart "
-            "from a copy of the Spark checkpoint that does not need it; the query changed nothing",
-        )
-        self.needed_by = needed_by
+    needed_by: str
+    problem: str = text(
+        "is missing, and {needed_by} needs it. Bring it back from a backup of the state location, or restart "
+        "from a copy of the Spark checkpoint that does not need it; the query changed nothing"
+    )
 
 
 class DurableFileCorruptedError(RecoveryError):
@@ -354,14 +317,12 @@ class DurableFileCorruptedError(RecoveryError):
 class SnapshotFormatError(RecoveryError):
     """A snapshot was written by a newer release."""
 
-    def __init__(self, where: str, *, found: int, known: int) -> None:
-        super().__init__(
-            where,
-            f"is a snapshot of format {found}, this release knows {known}: start the query with the release of "
-            "statestore that wrote it, or a later one; nothing was changed",
-        )
-        self.found = found
-        self.known = known
+    found: int
+    known: int
+    problem: str = text(
+        "is a snapshot of format {found}, this release knows {known}: start the query with the release of "
+        "statestore that wrote it, or a later one; nothing was changed"
+    )
 
 
 class CommitPointerError(RecoveryError):

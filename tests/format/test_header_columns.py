@@ -114,7 +114,11 @@ def test_corrupt_bytes_raise_or_decode_as_with_the_scalar_codec(rows: list[bytes
         decode_header_column(column)
     number, error = errors[0]
     assert type(caught.value) is type(error)
-    assert vars(caught.value) == {**vars(error), "what": f"row {number}: {error.what}"}
+    assert vars(caught.value) == {
+        **vars(error),
+        "what": f"row {number}: {error.what}",
+        "message": f"row {number}: {error.message}",
+    }
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,11 @@ def test_corrupt_bytes_raise_or_split_as_with_the_scalar_function(rows: list[byt
         split_columns(column)
     number, error = errors[0]
     assert type(caught.value) is type(error)
-    assert vars(caught.value) == {**vars(error), "what": f"row {number}: {error.what}"}
+    assert vars(caught.value) == {
+        **vars(error),
+        "what": f"row {number}: {error.what}",
+        "message": f"row {number}: {error.message}",
+    }
 
 
 def test_null_slots_over_bytes_are_null() -> None:
