@@ -30,7 +30,6 @@ from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.record_keys import record_keys
-from statestore.recovery.making.tally import Tally
 from statestore.recovery.making.version_order import parts
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
 from tests.support.recovery.rescaling import KEYS, Idle, States
@@ -239,18 +238,3 @@ def test_header_bytes_keep_their_form_and_the_size_before_them_is_the_shortest(h
     database.family("h").put(b"l", bytes([shortest[0] | 0x80, 0]) + shortest[1:])
     ((first, second),) = logical_writes(spec, database.family("h"), -1)
     assert first.stored == second.stored == shortest
-
-
-def test_a_tally_knows_what_is_there_and_not_in_what_order() -> None:
-    writes = [LogicalWrite(b"a", b"1", None), LogicalWrite(b"b", b"", 5), LogicalWrite(b"b", None, 6)]
-
-    def tally(*entries: LogicalWrite) -> Tally:
-        made = Tally()
-        made.add(entries)
-        return made
-
-    assert tally(*writes) == tally(*writes[::-1])
-    assert tally(writes[0]) != tally(writes[0], writes[0])
-    assert tally(writes[1]) != tally(writes[1]._replace(stored=None))
-    assert tally(LogicalWrite(b"ab", b"c", None)) != tally(LogicalWrite(b"a", b"bc", None))
-    assert tally(*writes).size_bytes == 4

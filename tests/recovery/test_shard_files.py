@@ -1,0 +1,106 @@
+"""The names of a shard's files: what is made is understood, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from statestore.errors import UnsafeNameError
+from statestore.recovery.location.shard_files import (
+    EPOCH_OF_TOOLS,
+    MAX_EPOCH,
+    FenceName,
+    Written,
+    delta_directory,
+    fence_name,
+    is_of_tool,
+    new_collection_name,
+    new_delta_name,
+    new_snapshot_name,
+    parse_collection_name,
+    parse_delta_name,
+    parse_fence_name,
+    parse_snapshot_name,
+    snapshot_directory,
+)
+
+ATTEMPT = "0123456789abcdef" * 2
+MAKERS = {"delta": new_delta_name, "snapshot": new_snapshot_name, "collection": new_collection_name}
+PARSERS = {
+    "delta": parse_delta_name,
+    "snapshot": parse_snapshot_name,
+    "collection": parse_collection_name,
+    "fence": parse_fence_name,
+}
+
+
+@pytest.mark.parametrize("what", MAKERS)
+@pytest.mark.parametrize(("version", "epoch"), [(1, 1), (0, 0), (10**12 - 1, MAX_EPOCH)])
+def test_a_name_says_its_version_and_epoch_and_nothing_else_takes_it_for_its_own(
+    what: str, version: int, epoch: int
+) -> None:
+    name = MAKERS[what](7, version, epoch)
+    assert PARSERS[what](name) == PARSERS[what](name.rpartition("/")[2]) == Written(version, epoch)
+    assert [other for other, parse in PARSERS.items() if parse(name) is not None] == [what]
+
+
+@pytest.mark.parametrize("what", MAKERS)
+def test_no_two_attempts_have_one_name(what: str) -> None:
+    assert len({MAKERS[what](7, 5, 3) for _ in range(100)}) == 100
+
+
+def test_names_stand_in_the_directory_of_their_shard_and_sort_by_version() -> None:
+    assert [delta_directory(7), snapshot_directory(12345)] == ["shards/0007/deltas", "shards/12345/snapshots"]
+    assert new_delta_name(7, 5, 3).startswith("shards/0007/deltas/000000000005-00000003-")
+    assert new_collection_name(7, 5, 3).startswith("shards/0007/deltas/000000000005-00000003-")
+    assert new_snapshot_name(7, 5, 3).startswith("shards/0007/snapshots/000000000005-00000003-")
+    names = [new_delta_name(7, version, 1) for version in (2, 10, 99, 100)]
+    assert names == sorted(names)
+
+
+def test_a_fence_says_its_epoch_and_run() -> None:
+    fence = FenceName(3, "a1B2")
+    assert fence_name(7, fence) == "shards/0007/deltas/00000003-a1B2.fence"
+    assert parse_fence_name(fence_name(7, fence)) == fence
+    assert max(FenceName(2, "z"), FenceName(3, "a")) == FenceName(3, "a"), "later runs have higher epochs"
+
+
+@pytest.mark.parametrize("run", ["", "../a", "a/b"])
+def test_a_run_that_leads_elsewhere_names_no_fence(run: str) -> None:
+    with pytest.raises(UnsafeNameError):
+        fence_name(7, FenceName(1, run))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"1-00000001-{ATTEMPT}.arrow",
+        f"000000000001-1-{ATTEMPT}.arrow",
+        f"000000000001-00000001-{ATTEMPT[1:]}.arrow",
+        f"000000000001-00000001-{ATTEMPT.upper()}.arrow",
+        f"000000000001-00000001-{ATTEMPT}.arrow.next",
+        f"x000000000001-00000001-{ATTEMPT}.arrow",
+        f"000000000001-00000001-{ATTEMPT}.arrow/other",
+        f"000000000001-{ATTEMPT}.collecting",
+        f"000000000001-{ATTEMPT}",
+        "00000001-.fence",
+        f"00000001-{'r' * 65}.fence",
+        "00000001-a-b.fence",
+        "0001-a.fence",
+        "",
+    ],
+)
+def test_what_is_almost_a_name_is_none(name: str) -> None:
+    assert [what for what, parse in PARSERS.items() if parse(name) is not None] == []
+    assert not is_of_tool(name)
+
+
+def test_a_delta_from_before_there_were_fences_is_of_epoch_0_and_of_no_tool() -> None:
+    old = f"shards/0007/deltas/000000000042-{ATTEMPT}.arrow"
+    assert parse_delta_name(old) == Written(42, 0)
+    assert not is_of_tool(old), "a query has committed it"
+
+
+def test_a_delta_of_epoch_0_that_says_so_is_of_a_tool() -> None:
+    assert is_of_tool(new_delta_name(7, 1, EPOCH_OF_TOOLS))
+    assert not is_of_tool(new_delta_name(7, 1, 1))
+    assert not is_of_tool(new_collection_name(7, 1, EPOCH_OF_TOOLS))
