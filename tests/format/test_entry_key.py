@@ -3,14 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from statestore.format.entry_key import (
-    list_bounds,
-    list_entry_key,
-    list_index,
-    map_bounds,
-    map_entry_key,
-    map_key_of,
-)
+from statestore.format.entry_key import list_bounds, list_entry_key, list_index, map_bounds, map_entry_key, map_key_of
 
 # Bytes that the layout uses itself, so that keys look like what stands around them.
 KEYS = st.lists(st.sampled_from([0, 1, 2, 254, 255]), max_size=6).map(bytes)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
 from statestore.format.header_bytes import decode_headers, encode_headers, parse_count
 from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
+from tests.support.row_errors import check_row_named
 
 Pairs = list[tuple[str, bytes | None]]
 
@@ -112,13 +113,7 @@ def test_corrupt_bytes_raise_or_decode_as_with_the_scalar_codec(rows: list[bytes
         return
     with pytest.raises(FormatError) as caught:
         decode_header_column(column)
-    number, error = errors[0]
-    assert type(caught.value) is type(error)
-    assert vars(caught.value) == {
-        **vars(error),
-        "what": f"row {number}: {error.what}",
-        "message": f"row {number}: {error.message}",
-    }
+    check_row_named(caught.value, *errors[0])
 
 
 @pytest.mark.parametrize(

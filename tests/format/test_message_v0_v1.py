@@ -14,13 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore.errors import ChecksumError, FormatError, NegativeLengthError, TruncatedError
-from statestore.format.message_v0_v1 import (
-    NO_TIMESTAMP,
-    OVERHEAD_BYTES,
-    MessageV0V1,
-    decode_message,
-    encode_message,
-)
+from statestore.format.message_v0_v1 import NO_TIMESTAMP, OVERHEAD_BYTES, MessageV0V1, decode_message, encode_message
 from statestore.testing.jars import java_command, kafka_streams_jars
 
 PROGRAM = Path(__file__).parents[1] / "java" / "WriteMessages.java"

@@ -23,6 +23,7 @@ from statestore.format.value_timestamp_headers import (
     split_value_timestamp_headers,
     timestamped_value,
 )
+from tests.support.row_errors import check_row_named
 
 
 class Row(NamedTuple):
@@ -188,13 +189,7 @@ def test_corrupt_bytes_raise_or_split_as_with_the_scalar_function(rows: list[byt
         return
     with pytest.raises(FormatError) as caught:
         split_columns(column)
-    number, error = errors[0]
-    assert type(caught.value) is type(error)
-    assert vars(caught.value) == {
-        **vars(error),
-        "what": f"row {number}: {error.what}",
-        "message": f"row {number}: {error.message}",
-    }
+    check_row_named(caught.value, *errors[0])
 
 
 def test_null_slots_over_bytes_are_null() -> None:
