@@ -17,14 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from statestore import (
-    AggregationWithHeaders,
-    Headers,
-    Serdes,
-    Stores,
-    ValueTimestampHeaders,
-    Windowed,
-)
+from statestore import AggregationWithHeaders, Headers, Serdes, Stores, ValueTimestampHeaders, Windowed
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
 from statestore.bytestore.kinds.shard_layout import column_family

@@ -17,16 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from statestore import (
-    Headers,
-    Processor,
-    ProcessorContext,
-    Record,
-    Serdes,
-    Stores,
-    Topology,
-    ValueTimestampHeaders,
-)
+from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.format.header_bytes import parse_count
 from statestore.testing import TestInputTopic, TestRecord, TopologyTestDriver

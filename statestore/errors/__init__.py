@@ -145,9 +145,7 @@ from statestore.errors.new_state import (
     TooManyShardsError,
     UnknownRecordKeyError,
 )
-from statestore.errors.root import (
-    StateStoreError,
-)
+from statestore.errors.root import StateStoreError
 from statestore.errors.run import (
     InputError,
     InputSchemaError,

@@ -20,14 +20,7 @@ from typing import Final, NamedTuple
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError
 from statestore.format.header_bytes import MIN_HEADER_SIZE, decode_key, encode_headers
-from statestore.format.varint import (
-    INT64_MAX,
-    INT64_MIN,
-    decode_varint,
-    decode_varlong,
-    encode_varint,
-    encode_varlong,
-)
+from statestore.format.varint import INT64_MAX, INT64_MIN, decode_varint, decode_varlong, encode_varint, encode_varlong
 
 NO_SEQUENCE: Final = -1
 """The sequence of a record whose producer is not idempotent."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from statestore.format.value_timestamp_headers import (
-    convert_from_plain_to_header_format,
-    convert_to_header_format,
-)
+from statestore.format.value_timestamp_headers import convert_from_plain_to_header_format, convert_to_header_format
 
 
 class HeadersBytesStore:

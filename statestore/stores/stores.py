@@ -14,11 +14,7 @@ from typing import Any, TypeVar
 from statestore.format.serde import Serde
 from statestore.format.store_format import StoreFormat
 from statestore.stores.builder import StoreBuilder
-from statestore.stores.key_value import (
-    KeyValueStore,
-    TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders,
-)
+from statestore.stores.key_value import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
 from statestore.stores.session import SessionStore, SessionStoreWithHeaders
 from statestore.stores.supplier import (
     BytesStoreSupplier,

@@ -11,13 +11,7 @@ from operator import index
 from typing import Any, Generic, TypeVar, overload
 
 from statestore.bytestore.kinds.segments import segment_prefix
-from statestore.format.window_key import (
-    MAX_SEQUENCE,
-    MAX_TIME_MS,
-    check_time,
-    encode_window_key,
-    split_window_key,
-)
+from statestore.format.window_key import MAX_SEQUENCE, MAX_TIME_MS, check_time, encode_window_key, split_window_key
 from statestore.headers import Headers
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders

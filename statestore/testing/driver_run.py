@@ -5,12 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from statestore.errors import (
-    DriverError,
-    DriverFailedError,
-    InvalidTimestampError,
-    UnknownTopicError,
-)
+from statestore.errors import DriverError, DriverFailedError, InvalidTimestampError, UnknownTopicError
 from statestore.processor.ingest import IngestHook, ingest_records
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import OnDeserializationError, Task

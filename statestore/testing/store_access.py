@@ -16,11 +16,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.stores.codec import ValueCodec
 from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
-from statestore.stores.key_value import (
-    KeyValueStore,
-    TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders,
-)
+from statestore.stores.key_value import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
 from statestore.stores.session import SessionStore, SessionStoreWithHeaders
 from statestore.stores.typed_store import TypedStore
 from statestore.stores.versioned import VersionedKeyValueStore, VersionedKeyValueStoreWithHeaders

@@ -13,14 +13,7 @@ from statestore.errors import StoreClosedError
 from statestore.format.header_bytes import parse_count
 from statestore.format.session_key import encode_session_key
 from tests.conformance.iterators import check_closed_ones_refuse, check_closing_ends
-from tests.conformance.stacks import (
-    HEADERS,
-    RECORD_HEADERS,
-    SEGMENT_MS,
-    SESSION,
-    Stack,
-    value_of,
-)
+from tests.conformance.stacks import HEADERS, RECORD_HEADERS, SEGMENT_MS, SESSION, Stack, value_of
 
 KIND = SESSION
 

@@ -11,11 +11,7 @@ from statestore.errors import DeserializationError, HeadersFrozenError, Serializ
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.format.serde import HeaderSerde, Serde, Serdes
 from statestore.headers import Headers
-from statestore.headers.extended_serdes import (
-    ExtendedDeserializer,
-    ExtendedSerializer,
-    serde_of,
-)
+from statestore.headers.extended_serdes import ExtendedDeserializer, ExtendedSerializer, serde_of
 
 
 class Encoded:

@@ -43,15 +43,7 @@ from tests.conformance.stacks import (
     Kind,
     hold,
 )
-from tests.model.models import (
-    DuplicatesModel,
-    KeyValueModel,
-    Model,
-    SessionModel,
-    VersionedModel,
-    WindowModel,
-    copied,
-)
+from tests.model.models import DuplicatesModel, KeyValueModel, Model, SessionModel, VersionedModel, WindowModel, copied
 from tests.support.recovery.shards import wait_for_uploads
 
 

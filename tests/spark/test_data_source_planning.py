@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.cloudpickle import cloudpickle
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    In,
-)
+from pyspark.sql.datasource import EqualTo, Filter, In
 from pyspark.sql.types import StructType
 
 from statestore.bytestore.kinds.store_types import StoreType
@@ -30,9 +26,7 @@ from statestore.spark.datasource.change_feed import shard_changes
 from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
 from statestore.spark.datasource.options import ReadOptions, WriteOptions
 from statestore.spark.datasource.source import HeaderStateDataSource
-from tests.support.spark.store_rows import (
-    options_of,
-)
+from tests.support.spark.store_rows import options_of
 
 
 @pytest.mark.parametrize(

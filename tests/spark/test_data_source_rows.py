@@ -39,14 +39,7 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.datasource.row_filter import Condition, RowFilter, condition_of
 from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
 from statestore.spark.datasource.store_columns import entry_columns
-from tests.support.spark.store_rows import (
-    SHARDS,
-    Row,
-    comparable,
-    read,
-    seeded_rows,
-    write,
-)
+from tests.support.spark.store_rows import SHARDS, Row, comparable, read, seeded_rows, write
 
 
 @pytest.fixture(scope="module")

@@ -8,29 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore import (
-    AggregationWithHeaders,
-    Headers,
-    ResultOrder,
-    ValueTimestampHeaders,
-    Windowed,
-)
+from statestore import AggregationWithHeaders, Headers, ResultOrder, ValueTimestampHeaders, Windowed
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_prefix
 from statestore.errors import FormatError, SerializationError, StateStoreError, StoreClosedError, StoreError
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.value_headers import encode_value_headers, split_value_headers
 from statestore.format.versioned_row import decode_latest_row, decode_segment_row, encode_latest_row
 from statestore.format.window_key import encode_window_key, split_window_key
-from tests.stores.in_memory import (
-    BUILDERS,
-    GOOD,
-    HEADERS,
-    MAX_MS,
-    NAME,
-    content,
-    put,
-    store_of,
-)
+from tests.stores.in_memory import BUILDERS, GOOD, HEADERS, MAX_MS, NAME, content, put, store_of
 
 
 def refused(use: Callable[[], Any]) -> StoreError | None:

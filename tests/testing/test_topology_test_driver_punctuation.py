@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from statestore import (
-    Headers,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    Topology,
-)
+from statestore import Headers, ProcessorContext, PunctuationType, Record, Topology
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import KINDS, TEXT, chain, changelog_of, forward, input_of, output_of
 

@@ -16,10 +16,7 @@ from statestore import (
     ValueAndTimestamp,
     ValueTimestampHeaders,
 )
-from statestore.errors import (
-    StoreFormatError,
-    TopologyError,
-)
+from statestore.errors import StoreFormatError, TopologyError
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import (
     HEADERS,

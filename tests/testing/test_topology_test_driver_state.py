@@ -8,17 +8,9 @@ from typing import Any
 
 import pytest
 
-from statestore import (
-    Headers,
-    ValueTimestampHeaders,
-)
+from statestore import Headers, ValueTimestampHeaders
 from statestore.bytestore.kinds.families import FAMILIES
-from statestore.errors import (
-    IncompleteChangelogError,
-    LocalStateLockedError,
-    RecoveryError,
-    StoreFormatError,
-)
+from statestore.errors import IncompleteChangelogError, LocalStateLockedError, RecoveryError, StoreFormatError
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import (
     BYTES,

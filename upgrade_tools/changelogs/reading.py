@@ -10,14 +10,7 @@ from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import (
-    TIMESTAMP_CREATE_TIME,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.kafka_streams.layout import changelog_partition

@@ -24,14 +24,7 @@ from statestore.recovery.shard_batch import ShardBatch
 from upgrade_tools.errors import UnknownLayoutError
 from upgrade_tools.states.copy import families_by_store
 from upgrade_tools.states.database import Database, OpenFamilies
-from upgrade_tools.states.state import (
-    FoundStore,
-    Layout,
-    OpenStore,
-    State,
-    StateOptions,
-    refuse_other_than_recorded,
-)
+from upgrade_tools.states.state import FoundStore, Layout, OpenStore, State, StateOptions, refuse_other_than_recorded
 
 
 class LocationState(State):

@@ -18,13 +18,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from statestore.errors import LocationError, LocationNotWritableError
-from statestore.recovery.location.durable_files import (
-    Content,
-    DurableEntry,
-    DurableFiles,
-    LocalFiles,
-    RenamedFiles,
-)
+from statestore.recovery.location.durable_files import Content, DurableEntry, DurableFiles, LocalFiles, RenamedFiles
 from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location.object_stores import gcs_files, s3_files
 from statestore.recovery.location.recorded_names import is_relative_name

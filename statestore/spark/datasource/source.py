@@ -26,13 +26,7 @@ from statestore.spark.datasource.change_feed import (
     ShardChanges,
 )
 from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
-from statestore.spark.datasource.committed import (
-    asked_changes,
-    asked_pointers,
-    asked_store,
-    shards_of_keys,
-    state_in,
-)
+from statestore.spark.datasource.committed import asked_changes, asked_pointers, asked_store, shards_of_keys, state_in
 from statestore.spark.datasource.options import ReadOptions
 from statestore.spark.datasource.row_filter import EVERY_ROW, RowFilter, condition_of
 from statestore.spark.datasource.store_scan import STORE_SCHEMA, STORE_SCHEMA_WITHOUT_HEADERS, StoreScan

@@ -26,12 +26,7 @@ from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.changelog import ChangelogRecord, EveryWrite, batch_changelog
 from statestore.stores.builder import StoreBuilder
-from statestore.stores.holders import (
-    AggregationWithHeaders,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
-    VersionedRecord,
-)
+from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, VersionedRecord
 from statestore.stores.iterator import Windowed
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import BytesStoreSupplier

@@ -15,13 +15,7 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
-from statestore.errors import (
-    DriverError,
-    DriverFailedError,
-    ProcessorError,
-    TopologyError,
-    UnknownTopicError,
-)
+from statestore.errors import DriverError, DriverFailedError, ProcessorError, TopologyError, UnknownTopicError
 from statestore.stores.session import ReadOnlySessionStore
 from statestore.stores.versioned import ReadOnlyVersionedKeyValueStore
 from statestore.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver

@@ -6,16 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from statestore import (
-    Processor,
-    ProcessorContext,
-    Record,
-    Serde,
-    Serdes,
-    StoreBuilder,
-    Stores,
-    Topology,
-)
+from statestore import Processor, ProcessorContext, Record, Serde, Serdes, StoreBuilder, Stores, Topology
 
 STRING, INT64 = Serdes.string(), Serdes.int64()
 RETENTION_MS, WINDOW_MS = 60_000, 10_000
