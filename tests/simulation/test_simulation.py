@@ -145,12 +145,12 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_fixed_plans_find_nothing(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
-    ran = command("--runs", "300", "--seed", "300", "--report", str(report))
+    ran = command("--runs", "150", "--seed", "300", "--report", str(report))
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "300 plans, 0 failed" in ran.stdout
+    assert "150 plans, 0 failed" in ran.stdout
     came = [json.loads(line) for line in report.read_text().splitlines()]
-    assert [line["seed"] for line in came] == list(range(300, 600))
-    assert sum(line["commits"] for line in came) > 1_000
+    assert [line["seed"] for line in came] == list(range(300, 450))
+    assert sum(line["commits"] for line in came) > 500
     struck = {effect for line in came for effect in line["effects"]}
     assert struck == {effect.value for effect in Effect}
 

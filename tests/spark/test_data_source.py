@@ -15,15 +15,8 @@ from orders import START_MS, expected_totals, seeded_orders
 from statestore.errors import InputSchemaError, RecoveryError, StateStoreError, TargetNotEmptyError
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
-from statestore.spark import (
-    __main__ as command_line,
-)
-from statestore.spark import (
-    committed_pointers_option,
-    read_store,
-    register_data_source,
-    write_initial_state,
-)
+from statestore.spark import __main__ as command_line
+from statestore.spark import committed_pointers_option, read_store, register_data_source, write_initial_state
 from tests.support.spark.every_kind import STORES, WINDOW_MS, builders, entries, every_kind_topology
 from tests.support.spark.queries import SHARDS, OrderQuery
 
@@ -61,7 +54,7 @@ def run(spark: SparkSession, home: Path, batches: list[int], shards: int = SHARD
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return run(spark, tmp_path_factory.mktemp("ran"), [0, 1, 2], via="transform_with_state")
+    return run(spark, tmp_path_factory.mktemp("ran"), [0, 1, 2])
 
 
 @pytest.mark.parametrize("store", ["versions", "windows"])

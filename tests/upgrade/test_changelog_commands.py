@@ -19,6 +19,7 @@ from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.kafka.changelog_application import COMPACT, WINDOWED, Application, Message, Refused
 from tests.support.tools.runs import document_in
+from upgrade_tools.changelogs import cluster
 from upgrade_tools.cli import main
 from upgrade_tools.cli.exit_codes import ExitCode
 
@@ -134,7 +135,10 @@ def test_records_that_no_store_has_written(application: Application, refused: Re
     assert application.cluster.log_ends(topic, 1)[0].end_offset == 3
 
 
-def test_a_broker_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broker_that_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_TIMEOUT_S", 1.0)
     nobody = ["127.0.0.1:1", str(tmp_path / "made"), "--application-id", "a", "--store", "s:kv"]
     assert main(["changelog", "to-state", *nobody]) == ExitCode.NO_ACCESS
     said = capsys.readouterr().err
