@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -122,7 +122,7 @@ class StoresGroup(OptionGroup):
     kind: o.KindOption = None
     window_size_ms: o.WindowSizeOption = None
 
-    def read(self, spans: o.SpanGroup) -> tuple[list[str], dict[str | None, StateOptions]]:
+    def read_stores(self, spans: o.SpanGroup) -> tuple[list[str], dict[str | None, StateOptions]]:
         """Return the names of the stores, and how to read each of which more is known than of all the others."""
         otherwise = StateOptions(None, self.kind, self.window_size_ms, **spans.chosen())
         try:
@@ -132,6 +132,28 @@ class StoresGroup(OptionGroup):
         options: dict[str | None, StateOptions] = {None: otherwise}
         options.update((argument.name, argument.options(otherwise)) for argument in arguments if argument.says_more)
         return [argument.name for argument in arguments], options
+
+
+@dataclass(frozen=True)
+class SourceGroup(o.CommittedGroup, o.TaskGroup, o.SpanGroup, StoresGroup):
+    """What is said of a source: which of its stores are meant, what its files do not tell, and what is committed."""
+
+    work_dir: o.WorkDirOption = None
+
+    def request(self, source: str, target: str | None, **wanted: Any) -> MigrationRequest:
+        """Return the migration of a source, with what is wanted of it as MigrationRequest calls it."""
+        names, options = self.read_stores(o.SpanGroup(self.retention_ms, self.segment_interval_ms))
+        return MigrationRequest(
+            source,
+            target,
+            stores=names,
+            store_options=options,
+            subtopology=self.subtopology,
+            application_id=self.application_id,
+            pointers=self.read(source),
+            work_dir=self.work_dir,
+            **wanted,
+        )
 
 
 def register(app: typer.Typer) -> None:
@@ -155,11 +177,7 @@ def migrate_(
     changelog_offsets: OffsetsOption = None,
     discard_backup: DiscardOption = False,
     dry_run: DryRunOption = False,
-    stores: StoresGroup,
-    spans: o.SpanGroup,
-    tasks: o.TaskGroup,
-    committed: o.CommittedGroup,
-    work_dir: o.WorkDirOption = None,
+    of_source: SourceGroup,
     as_json: o.JsonOption = False,
 ) -> None:
     """Turn state into a newer format, or into another layout, and verify it entry by entry.
@@ -167,26 +185,19 @@ def migrate_(
     The source is not changed before the target is verified. If it is killed, the same command goes on. Begin with
     --dry-run.
     """
-    names, options = stores.read(spans)
-    request = MigrationRequest(
+    request = of_source.request(
         source,
         target,
-        to,
-        layout,
-        names,
-        options,
-        tasks.subtopology,
-        tasks.application_id,
-        committed.read(source),
-        through_timestamped,
-        timestamp_ms,
-        shard_by.value,
-        shards,
-        missing_are_empty,
-        _offsets(changelog_offsets),
-        discard_backup,
-        work_dir,
-        dry_run,
+        to=to,
+        layout=layout,
+        through_timestamped=through_timestamped,
+        timestamp_ms=timestamp_ms,
+        shard_by=shard_by.value,
+        shards=shards,
+        missing_are_empty=missing_are_empty,
+        changelog_offsets=_offsets(changelog_offsets),
+        discard_backup=discard_backup,
+        dry_run=dry_run,
     )
     _run(request, migrate, as_json=as_json)
 
@@ -200,11 +211,7 @@ def downgrade_(
     timestamp_ms: TimestampOption = None,
     shard_by: ShardByOption = ShardBy.KEY,
     dry_run: DryRunOption = False,
-    stores: StoresGroup,
-    spans: o.SpanGroup,
-    tasks: o.TaskGroup,
-    committed: o.CommittedGroup,
-    work_dir: o.WorkDirOption = None,
+    of_source: SourceGroup,
     as_json: o.JsonOption = False,
 ) -> None:
     """Rebuild stores without headers, from what their changelog records say, in a new place.
@@ -213,20 +220,13 @@ def downgrade_(
     with headers in an older format. To rebuild one from a changelog topic instead, use `changelog restore` and name the
     older kind.
     """
-    names, options = stores.read(spans)
-    request = MigrationRequest(
+    request = of_source.request(
         source,
         target,
-        to,
-        layout,
-        names,
-        options,
-        tasks.subtopology,
-        tasks.application_id,
-        committed.read(source),
+        to=to,
+        layout=layout,
         timestamp_ms=timestamp_ms,
         shard_by=shard_by.value,
-        work_dir=work_dir,
         dry_run=dry_run,
     )
     _run(request, downgrade, as_json=as_json)
@@ -248,7 +248,7 @@ def finish_upgrade_(
 
     Tasks that have nothing left stay as they are; of the others a backup stays.
     """
-    names, options = stores.read(o.SpanGroup())
+    names, options = stores.read_stores(o.SpanGroup())
     request = MigrationRequest(
         directory,
         stores=names,
