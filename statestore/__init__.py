@@ -6,11 +6,15 @@ The Spark side is `statestore.spark`; everything else is here.
 
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.errors import StateStoreError
+from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde, Serdes
+from statestore.format.serde_columns import ColumnSerde
 from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord, TimestampType
+from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
 from statestore.operators.per_key import ExpiredTimer, KeyContext
 from statestore.operators.state_handle import StatefulProcessorHandle
+from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.description import TopologyDescription
 from statestore.processor.processor import Processor
@@ -22,6 +26,7 @@ from statestore.recovery.location import DurableLocation
 from statestore.recovery.restore.progress import StateRestoreListener
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
+from statestore.stores.entry_columns import HeldColumns
 from statestore.stores.headers_bytes_store import HeaderBytesStore, HeadersBytesStore
 from statestore.stores.holders import (
     AggregationWithHeaders,
@@ -60,7 +65,9 @@ from statestore.stores.window import (
 
 __all__ = [
     "AggregationWithHeaders",
+    "BatchProcessor",
     "Cancellable",
+    "ColumnSerde",
     "ConsumerRecord",
     "DurableLocation",
     "ExpiredTimer",
@@ -68,7 +75,9 @@ __all__ = [
     "HeaderBytesStore",
     "Headers",
     "HeadersBytesStore",
+    "HeldColumns",
     "KeyContext",
+    "KeyGroups",
     "KeyScope",
     "KeyValueStore",
     "ListState",
@@ -84,6 +93,7 @@ __all__ = [
     "ReadOnlyVersionedKeyValueStore",
     "ReadOnlyWindowStore",
     "Record",
+    "RecordColumns",
     "RecordMetadata",
     "RecoveryOptions",
     "ResultOrder",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 Pair = tuple[bytes, bytes]
@@ -27,6 +27,10 @@ class ByteStore(Protocol):
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
+        ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none: the same as `get`, one by one."""
         ...
 
     def put(self, key: bytes, value: bytes | None) -> None:

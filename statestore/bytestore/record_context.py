@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Generator
+from typing import NamedTuple, Protocol
 
-
-class NoRecord:
-    """Stands for the record where nothing is being processed."""
-
-    timestamp_ms = -1
-    header_bytes = b""
+from statestore.headers.record_columns import RecordColumns
 
 
 class RecordContext(Protocol):
@@ -24,3 +20,29 @@ class RecordContext(Protocol):
     def header_bytes(self) -> bytes:
         """The record's headers in KIP-1271's encoding; empty for none."""
         ...
+
+
+class ProcessingContext(RecordContext, Protocol):
+    """A RecordContext of a task, which can be brought to each of many records in turn."""
+
+    def rows(self, records: RecordColumns) -> Generator[int, None, None]:
+        """Make each record the current one in turn, and yield its row; to be closed, which leaves all as it was."""
+        ...
+
+
+class NoRecord:
+    """Stands for the record where nothing is being processed."""
+
+    timestamp_ms = -1
+    header_bytes = b""
+
+    def rows(self, records: RecordColumns) -> Generator[int, None, None]:
+        """Yield the row of each record."""
+        yield from range(len(records))
+
+
+class WrittenRow(NamedTuple):
+    """The record that one row of columns is written for."""
+
+    timestamp_ms: int
+    header_bytes: bytes

@@ -22,6 +22,15 @@ from reprlib import repr as short_repr
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from statestore.errors import DeserializationError, SerdeError, SerializationError
+from statestore.format.serde_columns import (
+    BOOLEAN_COLUMNS,
+    BYTES_COLUMNS,
+    DOUBLE_COLUMNS,
+    INT32_COLUMNS,
+    INT64_COLUMNS,
+    STRING_COLUMNS,
+    ColumnSerde,
+)
 
 T = TypeVar("T")
 Bytes: TypeAlias = bytes  # inside Serdes, `bytes` is a serde
@@ -53,6 +62,8 @@ class Serde(Generic[T]):
     deserialize: Callable[[bytes], T]
     with_headers: HeaderSerde[T] | None = None
     """What to use where there are headers; None if the serde has no use for them."""
+    columns: ColumnSerde | None = None
+    """What does the same to whole columns; None if there is no such thing, and always if the serde takes headers."""
 
     @property
     def is_identity(self) -> bool:
@@ -115,13 +126,18 @@ class Serdes:
         return _BOOLEAN
 
     @staticmethod
-    def of(name: str, serialize: Callable[[T], Bytes], deserialize: Callable[[Bytes], T]) -> Serde[T]:
+    def of(
+        name: str,
+        serialize: Callable[[T], Bytes],
+        deserialize: Callable[[Bytes], T],
+        columns: ColumnSerde | None = None,
+    ) -> Serde[T]:
         """Return a serde of one's own. What the functions raise is chained to a SerdeError that names the serde.
 
         To be picklable they must be functions of a module. A `serialize` that returns anything but bytes is an error,
-        None too: a delete is written as a delete.
+        None too: a delete is written as a delete. `columns` must do the same to every row of a column.
         """
-        return Serde(name, _CheckedSerialize(name, serialize), _CheckedDeserialize(name, deserialize))
+        return Serde(name, _CheckedSerialize(name, serialize), _CheckedDeserialize(name, deserialize), columns=columns)
 
     @staticmethod
     def of_headers(name: str, serialize: Callable[[T, Any], Bytes], deserialize: Callable[[Bytes, Any], T]) -> Serde[T]:
@@ -330,10 +346,10 @@ def _deserialize_json(data: bytes) -> Any:
         _refuse_bytes("json", str(cause), data, cause)
 
 
-_STRING: Final = Serde("string", _serialize_string, _deserialize_string)
-_BYTES: Final = Serde("bytes", _serialize_bytes, _deserialize_bytes)
-_INT32: Final = Serde("int32", _serialize_int32, _deserialize_int32)
-_INT64: Final = Serde("int64", _serialize_int64, _deserialize_int64)
-_DOUBLE: Final = Serde("double", _serialize_double, _deserialize_double)
-_BOOLEAN: Final = Serde("boolean", _serialize_boolean, _deserialize_boolean)
+_STRING: Final = Serde("string", _serialize_string, _deserialize_string, columns=STRING_COLUMNS)
+_BYTES: Final = Serde("bytes", _serialize_bytes, _deserialize_bytes, columns=BYTES_COLUMNS)
+_INT32: Final = Serde("int32", _serialize_int32, _deserialize_int32, columns=INT32_COLUMNS)
+_INT64: Final = Serde("int64", _serialize_int64, _deserialize_int64, columns=INT64_COLUMNS)
+_DOUBLE: Final = Serde("double", _serialize_double, _deserialize_double, columns=DOUBLE_COLUMNS)
+_BOOLEAN: Final = Serde("boolean", _serialize_boolean, _deserialize_boolean, columns=BOOLEAN_COLUMNS)
 _JSON: Final[Serde[Any]] = Serde("json", _serialize_json, _deserialize_json)

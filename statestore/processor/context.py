@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
+
 from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
 from statestore.headers import Headers
+from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator
 from statestore.processor.record import Record, RecordMetadata
 
 Receiver = Callable[[Record[Any, Any]], None]
+BatchReceiver = Callable[[RecordColumns], None]
 
 
 class TaskRecordContext:
@@ -26,6 +30,7 @@ class TaskRecordContext:
         "headers",
         "offset",
         "partition",
+        "row_size_bytes",
         "source",
         "stream_time_ms",
         "system_time_ms",
@@ -45,6 +50,7 @@ class TaskRecordContext:
         self.partition = -1
         self.offset = -1
         self.source: tuple[Any, ...] | None = None
+        self.row_size_bytes = 0
         self.timestamp_ms = timestamp_ms
         self.headers = Headers()
 
@@ -54,6 +60,56 @@ class TaskRecordContext:
         self.headers = headers
         if metadata is not None:
             self.topic, self.partition, self.offset = metadata
+
+    @contextmanager
+    def in_batch(self, doing: str) -> Iterator[None]:
+        """Have no record be the current one inside of the `with`, at stream time; `doing` says what is, for errors."""
+        before = self._fields()
+        self.leave_record(max(0, self.stream_time_ms), doing)
+        try:
+            yield
+        finally:
+            self._restore(before)
+
+    def rows(self, records: RecordColumns) -> Generator[int, None, None]:
+        """Make each record the current one in turn, and yield its row; to be closed, which leaves all as it was.
+
+        Of records that came from nowhere, stream time stays that of the batch.
+        """
+        before, origin = self._fields(), records.origin
+        try:
+            if origin is None:
+                self.leave_record(0, self.doing)
+            columns = (records.timestamp_ms, records.headers, *([] if origin is None else origin.columns))
+            for row, fields in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
+                self.timestamp_ms, header_bytes = fields[:2]
+                self.headers = Headers.from_bytes(header_bytes)
+                if origin is not None:
+                    self.source = None
+                    self.topic, self.partition, self.offset, self.stream_time_ms, self.row_size_bytes = fields[2:]
+                yield row
+        finally:
+            self._restore(before)
+
+    def origin(self) -> pa.RecordBatch | None:
+        """Return where the current record came from, as a batch of ORIGIN; None if there is none."""
+        if not self.topic:
+            return None
+        fields = (self.topic, self.partition, self.offset, self.stream_time_ms, self.size_bytes)
+        columns = [pa.array([field]).cast(type_) for field, type_ in zip(fields, ORIGIN.types, strict=True)]
+        return pa.record_batch(columns, schema=ORIGIN)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the current input record's key, value and headers in bytes, as they came; 0 if there is none."""
+        return self.row_size_bytes if self.source is None else sum(len(part or b"") for part in self.source[-3:])
+
+    def _fields(self) -> list[Any]:
+        return [getattr(self, name) for name in self.__slots__]
+
+    def _restore(self, fields: list[Any]) -> None:
+        for name, field in zip(self.__slots__, fields, strict=True):
+            setattr(self, name, field)
 
     @property
     def metadata(self) -> RecordMetadata | None:
@@ -96,14 +152,16 @@ class ProcessorContext:
         self._is_global = is_global
         self.disconnect()
 
-    def connect(self, children: Mapping[str, Receiver]) -> None:
-        """Set who receives what this node forwards. The task's to call."""
+    def connect(self, children: Mapping[str, Receiver], batch_children: Mapping[str, BatchReceiver]) -> None:
+        """Set who receives what this node forwards, by itself and in columns. The task's to call."""
         self._children: Mapping[str, Receiver] | None = children
+        self._batch_children = batch_children
         self._receivers: Sequence[Receiver] = tuple(children.values())
 
     def disconnect(self) -> None:
         """Let nobody receive what this node forwards, and say so to who tries. The task's to call."""
         self._children = None
+        self._batch_children = {}
         self._receivers = (self._refuse_to_forward,)
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
@@ -129,6 +187,24 @@ class ProcessorContext:
                 receive(record)
         finally:
             context.timestamp_ms, context.headers = timestamp_ms, headers
+
+    def forward_batch(self, records: RecordColumns, child: str | None = None) -> None:
+        """Send records in columns to all children in the order they were added, or to the one named `child`.
+
+        Returns when they have processed all of it. A child that takes records one by one gets each row as a record of
+        its own, whose topic, partition and offset are those of the row. No records are sent to nobody.
+
+        Raises TopologyError as `forward` does.
+        """
+        if not isinstance(records, RecordColumns):
+            raise TypeError(f"node {self.node!r} can only forward RecordColumns, not {type(records).__name__}")
+        if self._children is None:
+            self._refuse_to_forward()
+        if child is not None:
+            self._child(child)
+        if len(records):
+            for receive in self._batch_children.values() if child is None else (self._batch_children[child],):
+                receive(records)
 
     def state_store(self, name: str) -> Any:
         """Return the state store `name`, of a global store a read-only view. Raises TopologyError if not attached."""
@@ -211,8 +287,7 @@ class ProcessorContext:
     @property
     def record_size_bytes(self) -> int:
         """The size of the input record's key, value and headers in bytes, as they came; 0 during a punctuation."""
-        source = self._record_context.source
-        return 0 if source is None else sum(len(part or b"") for part in source[-3:])
+        return self._record_context.size_bytes
 
     @property
     def current_timestamp_ms(self) -> int:
@@ -234,7 +309,7 @@ class ProcessorContext:
         """The wall clock, in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
         return self._record_context.system_time_ms
 
-    def _refuse_to_forward(self, record: Record[Any, Any]) -> None:
+    def _refuse_to_forward(self, record: Record[Any, Any] | None = None) -> None:
         raise TopologyError(
             f"node {self.node!r} forwards in init() or close(): under Spark both run in every micro-batch, for no "
             "record. Forward from process(), a punctuator or finish_batch()"

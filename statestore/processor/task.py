@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
 
 from statestore.errors import (
     DeserializationError,
@@ -13,7 +17,17 @@ from statestore.errors import (
     StateStoreError,
     UnknownTopicError,
 )
-from statestore.processor.context import ProcessorContext, Receiver, TaskRecordContext
+from statestore.format.binary_columns import Integers
+from statestore.processor.batch_processor import BatchProcessor
+from statestore.processor.column_receivers import (
+    ColumnSource,
+    ReadColumns,
+    as_columns,
+    one_by_one,
+    processor_batches,
+    sink_batches,
+)
+from statestore.processor.context import BatchReceiver, ProcessorContext, Receiver, TaskRecordContext
 from statestore.processor.nodes import ProcessorNode, SourceNode
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
@@ -26,10 +40,13 @@ from statestore.processor.receivers import (
     source_receiver,
 )
 from statestore.processor.task_stores import flush_stores
+from statestore.processor.topic_columns import sink_records, source_batch, source_records
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.punctuations import RecordedPunctuation, RecordedPunctuations
 from statestore.stores.typed_store import TypedStore
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _SKIPS_LOGGED = 10
@@ -55,12 +72,14 @@ class Task:
         on_deserialization_error: OnDeserializationError = OnDeserializationError.FAIL,
         punctuations: RecordedPunctuations | None = None,
         send: Callable[[SinkRecord], None] | None = None,
+        send_batch: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:
         self.skipped_records = 0
         self.punctuation_count = 0
         self.outputs: list[SinkRecord] = []
-        """What the sinks were sent since the driver last took it, unless it is given to `send`."""
+        """What the sinks were sent since the driver last took it, unless it is given to `send` and `send_batch`."""
         self._send = send or self.outputs.append
+        self._send_batch = send_batch or (lambda batch: self.outputs.extend(sink_records(batch)))
         self.shard = shard
         self._topology = topology
         self._context = context
@@ -73,6 +92,9 @@ class Task:
         """Those whose `init` was called."""
         self._contexts: list[ProcessorContext] = []
         self._sources: dict[str | None, SourceReceiver] = {}
+        """What takes a record of each topic, by itself."""
+        self._column_sources: dict[str | None, ColumnSource | None] = {}
+        """What takes columns of each topic; None if its records are taken by themselves only."""
         self._connect()
         self.holds_back = bool(self._expiring) or any(
             type(processor).finish_batch is not Processor.finish_batch for processor in self._processors.values()
@@ -86,6 +108,28 @@ class Task:
         raises, DeserializationError, SerializationError, InvalidTimestampError and UnknownTopicError. After an error
         the task must not be used again.
         """
+        if self.takes_batches:
+            return sum(self.process_batch(source_batch([record])) for record in records)
+        return self._process(records)
+
+    def process_batch(self, batch: pa.RecordBatch) -> int:
+        """Do what `process` does, with the rows of a batch of SOURCE_COLUMNS: in columns where the topology takes some.
+
+        Raises what `process` raises.
+        """
+        for source, run in self._runs(batch):
+            if source is None:
+                self._process(source_records(run))
+            else:
+                self._process_columns(source, run)
+        return int(batch.num_rows)
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether any source has a batch processor below it."""
+        return any(self._column_sources.values())
+
+    def _process(self, records: Iterable[SourceRecord]) -> int:
         sources, catch_all = self._sources, self._sources.get(None)
         context, stream_time = self._context, self._punctuations.stream_time
         processed = 0
@@ -178,12 +222,63 @@ class Task:
         for name, failure in failures:
             raise ProcessorError(node=name, doing="in close()", cause=failure) from failure
 
+    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[ColumnSource | None, pa.RecordBatch]]:
+        """Yield the rows of a batch in their order, those together that follow each other and go to the same source."""
+        known = self._column_sources
+        topics = batch.column("topic")
+        of_topic = [known.get(name if name in known else None) for name in topics.dictionary.to_pylist()]
+        number_of = {id(source): number for number, source in enumerate(of_topic)}
+        numbers = np.array([number_of[id(source)] for source in of_topic])[topics.indices.to_numpy()]
+        starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
+        for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+            yield of_topic[numbers[start]], batch.slice(start, end - start)
+
+    def _process_columns(self, source: ColumnSource, batch: pa.RecordBatch) -> None:
+        """Have a source's children process rows of a batch, in parts between which punctuators run."""
+        context, stream_time = self._context, self._punctuations.stream_time
+        read = source.read(batch, context.stream_time_ms)
+        # What columns can't take goes the way of single records, which says what is wrong with it.
+        alone = np.flatnonzero(~(read.is_timed & (read.is_readable | self._skip)))
+        start = 0
+        while start < batch.num_rows:
+            end = self._end_of_part(read.stream_times_ms, alone, start)
+            if end == start:
+                end += 1
+                self._process(source_records(batch.slice(start, 1)))
+            else:
+                self._hand_on(source, batch, read, slice(start, end))
+            start = end
+            if context.stream_time_ms >= stream_time.next_ms:
+                self.punctuation_count += stream_time.punctuate(context.stream_time_ms, self._punctuate)
+
+    def _end_of_part(self, stream_times_ms: Integers, alone: Integers, start: int) -> int:
+        """Return the end of the rows from `start` on that can go on together; `start` itself if that row can't."""
+        end = int(next(iter(alone[np.searchsorted(alone, start) :]), len(stream_times_ms)))
+        next_ms = self._punctuations.stream_time.next_ms
+        if next_ms < NEVER_MS:
+            due = start + int(np.searchsorted(stream_times_ms[start:], next_ms))
+            end = min(end, due + 1)
+        return end
+
+    def _hand_on(self, source: ColumnSource, batch: pa.RecordBatch, read: ReadColumns, rows: slice) -> None:
+        part, is_readable = read.records.slice(rows.start, rows.stop - rows.start), read.is_readable[rows]
+        if not is_readable.all():
+            for row in np.flatnonzero(~is_readable):
+                self._process(source_records(batch.slice(rows.start + row, 1)))
+            part = part.filter(is_readable)
+        self._context.stream_time_ms = int(read.stream_times_ms[rows.stop - 1])
+        if len(part):
+            for receive in source.children:
+                receive(part)
+
     def _connect(self) -> None:
         """Make the nodes, run every `init` in their order, and connect them: nothing can be forwarded before."""
         topology, context = self._topology, self._context
         receivers: dict[str, Receiver] = {}
+        batch_receivers: dict[str, BatchReceiver] = {}
         for sink in topology.sinks.values():
             receivers[sink.name] = sink_receiver(sink, self._send, context)
+            batch_receivers[sink.name] = sink_batches(sink, self._send_batch, receivers[sink.name], context)
         made: dict[str, tuple[Processor, ProcessorContext]] = {}
         for node in topology.processors.values():
             processor = _make_processor(node)
@@ -199,23 +294,47 @@ class Task:
                     is_global=topology.is_global(node.name),
                 ),
             )
-            receivers[node.name] = locate_failures(node.name, processor.process, context)
-        children = {name: {child: receivers[child] for child in topology.children(name)} for name in topology.nodes}
+            if isinstance(processor, BatchProcessor):
+                batch_receivers[node.name] = processor_batches(node.name, processor, context)
+                receivers[node.name] = as_columns(node.name, batch_receivers[node.name], context)
+            else:
+                receivers[node.name] = locate_failures(node.name, processor.process, context)
+                batch_receivers[node.name] = one_by_one(receivers[node.name], context)
         for source in topology.sources.values():
-            # The node that forwards to a sink names what fails there. A source runs no user code, so it does it here.
-            below = tuple(
-                locate_failures(name, receive, context) if name in topology.sinks else receive
-                for name, receive in children[source.name].items()
-            )
-            receive = source_receiver(source, below, context, self._unreadable)
-            for topic in source.topics or (None,):
-                self._sources[topic] = receive
+            self._connect_source(source, receivers, batch_receivers, made)
         self._contexts = [processor_context for _, processor_context in made.values()]
         self._leave_record()
         for name, (processor, processor_context) in made.items():
             self._init(name, processor, processor_context)
         for name, (_, processor_context) in made.items():
-            processor_context.connect(children[name])
+            children = topology.children(name)
+            processor_context.connect(
+                {child: receivers[child] for child in children}, {child: batch_receivers[child] for child in children}
+            )
+
+    def _connect_source(
+        self,
+        source: SourceNode,
+        receivers: Mapping[str, Receiver],
+        batch_receivers: Mapping[str, BatchReceiver],
+        made: Mapping[str, tuple[Processor, ProcessorContext]],
+    ) -> None:
+        topology, context = self._topology, self._context
+        children = topology.children(source.name)
+
+        def below(receivers: Mapping[str, Callable[[T], None]]) -> tuple[Callable[[T], None], ...]:
+            # The node that forwards to a sink names what fails there. A source runs no user code, so it does it here.
+            return tuple(
+                locate_failures(name, receivers[name], context) if name in topology.sinks else receivers[name]
+                for name in children
+            )
+
+        receive = source_receiver(source, below(receivers), context, self._unreadable)
+        takes_batches = any(name in made and isinstance(made[name][0], BatchProcessor) for name in children)
+        columns = ColumnSource(source, below(batch_receivers)) if takes_batches else None
+        for topic in source.topics or (None,):
+            self._sources[topic] = receive
+            self._column_sources[topic] = columns
 
     def _init(self, name: str, processor: Processor, context: ProcessorContext) -> None:
         self._punctuations.set_initializing(name)

@@ -13,32 +13,15 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.chunks import DEFAULT_BYTES
+from statestore.bytestore.chunks import DEFAULT_BYTES, slices
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.format.binary_columns import Integers, row_sizes
 from statestore.processor.receivers import SinkRecord
+from statestore.processor.topic_columns import SINK_COLUMNS, SOURCE_COLUMNS, sink_batch
 
-INPUT = pa.schema(
-    [
-        pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp_ms", pa.int64(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", pa.binary(), nullable=False),
-    ]
-)
-OUTPUT = pa.schema(
-    [
-        pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("timestamp_ms", pa.int64(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", pa.binary(), nullable=False),
-    ]
-)
+INPUT = SOURCE_COLUMNS
+OUTPUT = SINK_COLUMNS
 BLOB = "blob"
 """The column that blobs are in, before the shard call and behind it."""
 POSITION = ["topic", "partition", "offset"]
@@ -96,15 +79,7 @@ def record_sizes(batch: pa.RecordBatch) -> Integers:
 
 def output_blob(records: Sequence[SinkRecord]) -> bytes:
     """Return what the sinks were sent, at least one record, as an output blob."""
-    topics, timestamps, keys, values, headers = zip(*records, strict=True)
-    columns = [
-        pa.array(topics, pa.string()).dictionary_encode(),
-        pa.array(timestamps, pa.int64()),
-        pa.array(keys, pa.binary()),
-        pa.array(values, pa.binary()),
-        pa.array(headers, pa.binary()),
-    ]
-    return encode_blob([pa.record_batch(columns, schema=OUTPUT)])
+    return encode_blob([sink_batch(records)])
 
 
 class OutputBlobs:
@@ -133,6 +108,13 @@ class OutputBlobs:
         if len(records) >= self._max_records or self._held_bytes >= self._max_bytes:
             self._pack()
 
+    def add_batch(self, batch: pa.RecordBatch) -> None:
+        """Take more records, as columns of OUTPUT. Raises LocalDiskFullError, LocalDirectoryError."""
+        if self._records:
+            self._pack()
+        for rows in slices(record_sizes(batch), self._max_bytes):
+            self._add_blob(encode_blob([batch.slice(rows.start, rows.stop - rows.start)]), rows.stop - rows.start)
+
     def take(self) -> Iterator[bytes]:
         """Yield the blobs that are full and were not taken yet; no record can be added meanwhile."""
         if self.waiting:
@@ -148,11 +130,14 @@ class OutputBlobs:
         return self.take()
 
     def _pack(self) -> None:
-        self._spool.add(output_blob(self._records))
-        self.waiting += 1
-        self.record_count += len(self._records)
+        self._add_blob(output_blob(self._records), len(self._records))
         self._records.clear()
         self._held_bytes = 0
+
+    def _add_blob(self, blob: bytes, record_count: int) -> None:
+        self._spool.add(blob)
+        self.waiting += 1
+        self.record_count += record_count
 
 
 class BlobSpool:

@@ -19,23 +19,33 @@ import pyarrow as pa
 from statestore.bytestore.chunks import DEFAULT_BYTES, DEFAULT_ROWS, slices
 from statestore.format.binary_columns import Integers
 from statestore.processor.receivers import SourceRecord
+from statestore.processor.topic_columns import source_records
 from statestore.spark.blobs import decode_blob, record_sizes
-
-_RECORDS_AT_ONCE = DEFAULT_ROWS
-_BYTES_AT_ONCE = DEFAULT_BYTES
 
 
 def records_in_order(
     blobs: Iterable[bytes | pa.Buffer], topics_first: frozenset[str] = frozenset()
 ) -> Iterator[SourceRecord]:
     """Yield the records of all blobs in their order, those of `topics_first` before all others."""
+    for batch in batches_in_order(blobs, topics_first):
+        yield from source_records(batch)
+
+
+def batches_in_order(
+    blobs: Iterable[bytes | pa.Buffer],
+    topics_first: frozenset[str] = frozenset(),
+    max_rows: int = DEFAULT_ROWS,
+    max_bytes: int = DEFAULT_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `records_in_order` does as record batches of SOURCE_COLUMNS, none of them large."""
     places: dict[tuple[str, int], list[pa.RecordBatch]] = {}
     for blob in blobs:
         for batch in decode_blob(blob):
             for place, part in _parts(batch):
                 places.setdefault(place, []).append(part)
     for first in (True, False):
-        yield from _merge([places.pop(place) for place in sorted(places) if (place[0] in topics_first) is first])
+        partitions = [places.pop(place) for place in sorted(places) if (place[0] in topics_first) is first]
+        yield from _merge(partitions, max_rows, max_bytes)
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
@@ -49,7 +59,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBa
         yield (names[int(topics[start])].as_py(), int(partitions[start])), batch.slice(start, end - start)
 
 
-def _merge(partitions: Sequence[list[pa.RecordBatch]]) -> Iterator[SourceRecord]:
+def _merge(partitions: Sequence[list[pa.RecordBatch]], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yield the records of some partitions, the first of which comes first of equal times."""
     parts = [part for partition in partitions for part in partition]
     if not parts:
@@ -68,18 +78,18 @@ def _merge(partitions: Sequence[list[pa.RecordBatch]]) -> Iterator[SourceRecord]
     starts = np.cumsum([0, *(part.num_rows for part in parts)])
     sizes = np.concatenate([record_sizes(part) for part in parts])
     # Python objects of a few MB at a time: there may be millions of records, and large ones.
-    for at in range(0, len(taken), _RECORDS_AT_ONCE):
-        rows = taken[at : at + _RECORDS_AT_ONCE]
-        for piece in slices(sizes[rows], _BYTES_AT_ONCE):
-            yield from _records(parts, starts, rows[piece])
+    for at in range(0, len(taken), max_rows):
+        rows = taken[at : at + max_rows]
+        for piece in slices(sizes[rows], max_bytes):
+            yield _batch(parts, starts, rows[piece])
 
 
 def _numbers(column: str, parts: list[pa.RecordBatch]) -> Integers:
     return np.concatenate([part.column(column).to_numpy() for part in parts])
 
 
-def _records(parts: Sequence[pa.RecordBatch], starts: Integers, rows: Integers) -> Iterator[SourceRecord]:
-    """Yield the records in `rows`, which count through all parts; `starts` says where each part begins."""
+def _batch(parts: Sequence[pa.RecordBatch], starts: Integers, rows: Integers) -> pa.RecordBatch:
+    """Return the records in `rows`, which count through all parts; `starts` says where each part begins."""
     owners = np.searchsorted(starts, rows, side="right") - 1
     by_owner = np.argsort(owners, kind="stable")
     changes = np.flatnonzero(np.diff(owners[by_owner])) + 1
@@ -89,7 +99,7 @@ def _records(parts: Sequence[pa.RecordBatch], starts: Integers, rows: Integers) 
         places = np.empty(len(rows), np.int64)
         places[by_owner] = np.arange(len(rows))
         records = pa.concat_batches(found).take(pa.array(places))
-    return zip(*(column.to_pylist() for column in records.columns), strict=True)
+    return records
 
 
 def _rows(part: pa.RecordBatch, rows: Integers) -> pa.RecordBatch:

@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from statestore.errors import TopologyError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.ingest import IngestHook, ingest_records
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import shard_stores
+from statestore.processor.topic_columns import source_batch, source_records
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.figures import Stopwatch
@@ -22,7 +25,7 @@ from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.spark.blobs import BlobSpool, OutputBlobs
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
 from statestore.spark.query_settings import check_partitions
-from statestore.spark.record_order import records_in_order
+from statestore.spark.record_order import batches_in_order, records_in_order
 
 _LOG = logging.getLogger(__name__)
 _RECORDS_PER_OUTPUT_BLOB = 20_000
@@ -30,6 +33,10 @@ _HELD_OUTPUT_BYTES = 16 << 20
 """Of blobs that wait until Spark takes them: one record, or the end of a batch, may put out any number. What is above
 that goes to local disk."""
 _RECORDS_PER_STEP = 2_000
+_ROWS_PER_BATCH = 65_536
+_BYTES_PER_BATCH = 32 << 20
+"""What a batch processor is given at once: a key is fetched once for all its records in it. It is held some five times,
+as columns in this order, taken apart by key, as output."""
 _claimed: set[tuple[str, str]] = set()
 """Which (state location, query) this Python process has claimed or found claimed. A worker serves many batches."""
 
@@ -119,11 +126,11 @@ class ShardCall:
             on_deserialization_error=self.on_deserialization_error,
             punctuations=batch.pointer.punctuations,
             send=outputs.add,
+            send_batch=outputs.add_batch,
         )
         now_ms, processed = context.system_time_ms, 0
         try:
-            records = iter(self._records(spool))
-            while count := task.process(_step(records, outputs)):
+            for count in self._steps(task, spool, outputs):
                 processed += count
                 with watch.paused():
                     yield from outputs.take()
@@ -145,9 +152,25 @@ class ShardCall:
         counted = RecordFigures(processed, task.skipped_records, task.punctuation_count, outputs.record_count)
         return _Processed(counted, end, wake_up_ms)
 
-    def _records(self, spool: BlobSpool) -> Iterator[SourceRecord]:
-        records = records_in_order(spool.blobs, frozenset(self.topology.global_stores.values()))
-        return records if self.on_ingest is None else ingest_records(records, self.on_ingest)
+    def _steps(self, task: Task, spool: BlobSpool, outputs: OutputBlobs) -> Iterator[int]:
+        """Process all records, step by step, and yield how many each one had: then Spark can take output."""
+        topics_first = frozenset(self.topology.global_stores.values())
+        if task.takes_batches:
+            for batch in batches_in_order(spool.blobs, topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):
+                yield from (task.process_batch(taken) for taken in self._ingested(batch))
+            return
+        records = records_in_order(spool.blobs, topics_first)
+        if self.on_ingest is not None:
+            records = ingest_records(records, self.on_ingest)
+        while count := task.process(_step(records, outputs)):
+            yield count
+
+    def _ingested(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield what the hook leaves of a batch, if anything."""
+        if self.on_ingest is None:
+            yield batch
+        elif left := list(ingest_records(source_records(batch), self.on_ingest)):
+            yield source_batch(left)
 
     def _claim(self, query_id: str) -> None:
         claimed = (str(self.state.location), query_id)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
-from statestore.bytestore.record_context import NoRecord, RecordContext
+from statestore.bytestore.record_context import NoRecord, ProcessingContext, RecordContext
 from statestore.format.due_key import EXPIRY_SUFFIX
 from statestore.format.serde import Serde, Serdes
 from statestore.format.store_format import StoreFormat
@@ -173,7 +173,7 @@ class StoreBuilder(Derivable, Generic[S]):
         inner: ByteStore,
         *,
         changelog: Changelog | None = None,
-        context: RecordContext | None = None,
+        context: ProcessingContext | None = None,
         stream_time_ms: int = NO_STREAM_TIME,
         metrics: StoreMetrics | None = None,
         expiry: Expiry | None = None,
@@ -213,15 +213,15 @@ class StoreBuilder(Derivable, Generic[S]):
     ) -> StoreStack:
         """Return the layers over `inner`; each is over the ones that are named before it."""
         top = inner
-        retaining = cache = expiring = None
+        retaining = logged = cache = expiring = None
         if segments is not None:
             top = retaining = RetainingLayer(top, segments)
         if changelog is not None:
-            top = ChangeLoggingLayer(top, self.spec, changelog, logged_for)
+            top = logged = ChangeLoggingLayer(top, self.spec, changelog, logged_for)
         if self.caching_enabled:
             top = cache = CachingLayer(top, written_for, self.cache_max_bytes)
         if self.time_to_live is not None:
             if expiry is None:
                 raise ValueError(f"store {self.name!r} has a time to live: it can't be built without its expiry store")
             top = expiring = ExpiringLayer(top, self.time_to_live, expiry)
-        return StoreStack(top, retaining, cache, expiring)
+        return StoreStack(top, retaining, logged, cache, expiring)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -20,6 +20,7 @@ class ChangeLoggingLayer(ByteStoreLayer):
 
     def __init__(self, inner: ByteStore, spec: StoreSpec, changelog: Changelog, context: RecordContext) -> None:
         super().__init__(inner)
+        self._changelog = changelog
         self._append = changelog.append
         self._context = context
         self._skipped_bytes = SEGMENT_ID_SIZE if spec.kind.is_segmented else 0
@@ -35,3 +36,10 @@ class ChangeLoggingLayer(ByteStoreLayer):
         self.inner.write(pairs)
         for key, value in pairs:
             self._append(key[self._skipped_bytes :], value, self._context)
+
+    def write_for(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+        """Do what `write` does, each change being for the record that `written_for` returns for its place."""
+        self.inner.write(changes)
+        skipped = self._skipped_bytes
+        logged = [(key[skipped:], value) for key, value in changes] if skipped else changes
+        self._changelog.extend(logged, written_for)

@@ -19,7 +19,7 @@ from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar
 
 from statestore.bytestore.protocol import ByteStore, Change
-from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.record_context import ProcessingContext
 from statestore.headers import Headers
 from statestore.stores.caching import WrittenFor
 from statestore.stores.codec import DecodeWithHeaders, EncodeWithKey, ValueCodec
@@ -33,7 +33,7 @@ class EntryCodec(NamedTuple):
 
     serdes: StateSerdes[Any, Any]
     values: ValueCodec
-    record: RecordContext
+    record: ProcessingContext
     """The record that is being processed."""
     written_for: WrittenFor
 

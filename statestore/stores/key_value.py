@@ -6,14 +6,22 @@ What a store holds of a key is its codec's choice: a plain value, a ValueAndTime
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
-from statestore.bytestore.protocol import Pair
+from statestore.bytestore.protocol import Change, Pair
+from statestore.bytestore.record_context import WrittenRow
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
+from statestore.format.binary_columns import as_one_array
+from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
 from statestore.headers import Headers
+from statestore.headers.record_columns import RecordColumns
+from statestore.stores.entry_columns import HeldColumns
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator
@@ -36,6 +44,21 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
         """Return what the store holds of `key`; None if nothing."""
         stored = self._inner.get(self._require_key(key))
         return None if stored is None else self._decode(stored)
+
+    def get_many(self, keys: Any) -> HeldColumns:
+        """Return what the store holds of each key of a column, in rows of their own; each key is fetched once.
+
+        `keys` is an Arrow or numpy column of the type that the key serde has. Raises TypeError for other ones, for a
+        null among them, and if a serde of the store has no columns, and StoreError for entries that can't be read.
+        """
+        columns = self._columns()
+        groups = KeyGroups(columns.key_bytes(keys))
+        stored = as_one_array(pa.array(self._inner.get_many(groups.keys.to_pylist()), pa.binary()), "stored values")
+        try:
+            held = columns.held(stored)
+        except (FormatError, DeserializationError) as cause:
+            raise self._unreadable(cause) from cause
+        return held if len(groups) == len(groups.codes) else held.take(groups.codes)
 
     def range(self, start: K | None, end: K | None) -> StoreIterator[tuple[K, V]]:
         """Yield entries from `start` to `end`, both inclusive, None = open, ascending, as the store is at the call."""
@@ -119,6 +142,32 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
             self._inner.write([(self._require_key(key), self._encode(value)) for key, value in entries])
         else:
             self._keys.write(self._inner, (self._to_put(key, value) for key, value in entries))
+
+    def put_many(self, records: RecordColumns) -> None:
+        """Set the key of each record to its value, in order; a null value deletes.
+
+        As much is stored of each record's timestamp and headers as the store's format has room for, and what is logged
+        has them in any case: it is as if each record was the current one at its put. Of several records with one key
+        only the last one is written and logged.
+
+        Raises TypeError if a serde of the store has no columns, and for a null key, and SerializationError for columns
+        of types that the serdes can't write; nothing is written then.
+        """
+        columns = self._columns()
+        keys, stored = columns.key_bytes(records.key), columns.stored(records)
+        groups = KeyGroups(keys)
+        rows = groups.last_rows
+        changes: list[Change] = list(zip(groups.keys.to_pylist(), stored.take(pa.array(rows)).to_pylist(), strict=True))
+        for watch in self._watched_by:
+            for value in filter(None, stored.to_pylist()):
+                watch(value)
+        times, headers = records.timestamp_ms, records.headers
+        if self.stack.write_for(changes, lambda n: WrittenRow(times[rows[n]].as_py(), headers[rows[n]].as_py())):
+            return
+        every_key, every_value = keys.to_pylist(), stored.to_pylist()
+        with closing(self.record_context.rows(records)) as each:
+            for row in each:
+                self._inner.put(every_key[row], every_value[row])
 
     def delete(self, key: K) -> V | None:
         """Delete `key` and return what the store held of it, None if nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 
@@ -22,6 +22,12 @@ class ByteStoreLayer:
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
         return self.inner.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none."""
+        # A layer that has a get() of its own has to be asked for each.
+        changed = type(self).get is not ByteStoreLayer.get
+        return [self.get(key) for key in keys] if changed else self.inner.get_many(keys)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""

@@ -19,9 +19,11 @@ S = TypeVar("S", bound=TypedStore)
 # Kafka's sensor for each operation that a store may have.
 _SENSORS: Final[Mapping[str, str]] = {
     "get": "get",
+    "get_many": "get",
     "put": "put",
     "put_if_absent": "put-if-absent",
     "put_all": "put-all",
+    "put_many": "put-all",
     "delete": "delete",
     "remove": "remove",
     "fetch": "fetch",

@@ -7,12 +7,13 @@ from typing import Any, Final, TypeVar
 
 from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
+from statestore.stores.entry_columns import EntryColumns
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.parts import StoreParts
 
 E = TypeVar("E")
 
-WRITES: Final = frozenset({"put", "put_value", "put_if_absent", "put_all", "delete", "remove"})
+WRITES: Final = frozenset({"put", "put_value", "put_if_absent", "put_all", "put_many", "delete", "remove"})
 _OF_THE_STORE_ITSELF: Final = frozenset({"close", "flush", "delete_expired", "upgrade_progress", "finish_upgrade"})
 
 
@@ -90,6 +91,11 @@ class ReadableStore:
             raise self._unreadable(cause) from cause
         if not self._inner.is_open:
             raise StoreClosedError(self.name)
+
+    def _columns(self) -> EntryColumns:
+        """Return what makes columns of the store's entries. Raises TypeError if one of the serdes has none."""
+        entries = self._parts.entries
+        return EntryColumns(self.name, self._parts.spec.format, entries.serdes.key_serde, entries.serdes.value_serde)
 
     def _decode_pairs(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
         if self._keys is not None:

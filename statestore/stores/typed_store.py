@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from statestore.bytestore.protocol import Change
-from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.record_context import ProcessingContext
 from statestore.bytestore.upgrades.upgrading import UpgradeProgress, upgradable
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
@@ -27,9 +27,10 @@ class TypedStore(ReadableStore):
 
     def __init__(self, parts: StoreParts) -> None:
         super().__init__(parts)
-        self.record_context: RecordContext = parts.entries.record
+        self.record_context: ProcessingContext = parts.entries.record
         """The record that is being processed: whose timestamp and headers `put_value` writes."""
         self._encode = parts.entries.values.encode
+        self._watched_by: tuple[Callable[[bytes], None], ...] = ()
         if self._keys is not None:
             for name in WRITES.intersection(dir(type(self))):
                 setattr(self, name, self._keys.forget_delete_after(getattr(self, name)))
@@ -77,6 +78,7 @@ class TypedStore(ReadableStore):
 
     def watch_stored(self, watch: Callable[[bytes], None]) -> None:
         """Have `watch` called with the bytes of every value that is put, from now on."""
+        self._watched_by = (*self._watched_by, watch)
         encode = self._encode
 
         def watched(value: Any) -> bytes | None:

@@ -13,7 +13,7 @@ from statestore.bytestore.record_context import RecordContext
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.processor.receivers import SinkRecord
-from statestore.recovery.commit.changelog import ChangelogRecord, LoggedWrite, changelog_record
+from statestore.recovery.commit.changelog import Changelog, ChangelogRecord, LoggedWrite, changelog_record
 
 _Write: TypeAlias = "tuple[StoreFormat, bytes, bytes | None, int, bytes]"
 """Format, key, stored bytes or None, and the record's timestamp and header bytes, where the stored bytes have none."""
@@ -43,7 +43,7 @@ class OutputLog:
         return len(self._unread)
 
 
-class StoreLog:
+class StoreLog(Changelog):
     """The changelog of a store: what was written to it, as long as the driver lives, from `first_offset` on.
 
     Writes are kept as they were stored, with the format that they are in: most changelogs are never looked at.

@@ -37,6 +37,11 @@ class MemoryByteStore:
         self._require_open()
         return self._pairs.get(key)
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none."""
+        self._require_open()
+        return [*map(self._pairs.get, keys)]
+
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""
         self._require_open()

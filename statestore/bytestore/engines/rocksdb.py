@@ -297,6 +297,13 @@ class RocksDBByteStore:
                 value = self._family.get(key)
         return value
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none; one call of RocksDB for all."""
+        self._require_open()
+        with engine_errors(self.name, self._path):
+            found: list[bytes | None] = self._family.get(list(keys))
+        return found
+
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, segment_of, segment_prefix
 from statestore.bytestore.protocol import ByteStore, Change, Pair
@@ -56,6 +56,10 @@ class SegmentDirectories:
         self._require_open()
         segment = self._segments.get(segment_of(key)) if len(key) >= SEGMENT_ID_SIZE else None
         return None if segment is None else segment.get(key[SEGMENT_ID_SIZE:])
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none."""
+        return [self.get(key) for key in keys]
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it. Raises ValueError if it does not begin with a segment's id."""

@@ -126,6 +126,10 @@ class UpgradingByteStore:
         self._note_gone([key])
         return value
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none; those found in the older family are moved."""
+        return self._newer.get_many(keys) if self._older is None else [self.get(key) for key in keys]
+
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it. What the older family has of it goes."""
         self.write([(key, value)])

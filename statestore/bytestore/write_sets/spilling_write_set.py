@@ -9,9 +9,10 @@ go through the layers as they always do.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final
 
+from statestore.bytestore.chunks import chunks, key_and_value_sizes
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
@@ -57,6 +58,20 @@ class SpillingWriteSet(WriteSet):
             pending.written_bytes += len(key) + len(value) + ENTRY_BYTES
         if pending.written_bytes > pending.limit_bytes:
             pending.relieve()
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Apply all changes in order, a value of None deleting its key. Raises what `put` raises."""
+        if self._closed:
+            raise StoreClosedError(self.name)
+        pending = self._pending
+        for chunk in chunks(changes, max_bytes=_WRITE_BYTES):
+            written = dict(chunk)
+            for key in written.keys() - self.changes.keys():
+                self._order.added(key)
+            self.changes.update((key, DELETED if value is None else value) for key, value in written.items())
+            pending.written_bytes += sum(key_and_value_sizes(chunk)) + ENTRY_BYTES * len(chunk)
+            if pending.written_bytes > pending.limit_bytes:
+                pending.relieve()
 
     def held_bytes(self) -> int:
         """Return about how much memory the writes take that are held in it, with their changelog."""
@@ -120,6 +135,10 @@ class SpilledWrites:
         if tagged is None:
             return self.inner.get(key) if key >= self._floor else None
         return tagged[1:] if tagged else None
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none."""
+        return [self.get(key) for key in keys]
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""

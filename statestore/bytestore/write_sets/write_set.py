@@ -7,7 +7,7 @@ Reads see them over what is committed. Of several writes to a key the last one c
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from enum import Enum
 from heapq import merge
 from operator import itemgetter
@@ -54,6 +54,18 @@ class WriteSet:
         if value is None:
             return self.inner.get(key) if key >= self._floor else None
         return value if value is not DELETED else None
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none."""
+        if self._closed:
+            raise StoreClosedError(self.name)
+        written = [*map(self.changes.get, keys)]
+        missing = [key for key, value in zip(keys, written, strict=True) if value is None and key >= self._floor]
+        committed = iter(self.inner.get_many(missing) if missing else ())
+        return [
+            (next(committed) if key >= self._floor else None) if value is None else None if value is DELETED else value
+            for key, value in zip(keys, written, strict=True)
+        ]
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""

@@ -11,7 +11,7 @@ topics (ChangeLogging*BytesStore) and reads back (RecordConverters).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
@@ -45,7 +45,7 @@ class LoggedWrite(NamedTuple):
 
 
 class Changelog(Protocol):
-    """Takes down what is written to one store."""
+    """Takes down what is written to one store. Who writes one of these inherits what all have in common."""
 
     def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
         """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`.
@@ -53,6 +53,11 @@ class Changelog(Protocol):
         `timestamp_ms` is a version's own time; None leaves it to the value or the record.
         """
         ...
+
+    def extend(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+        """Note many writes in order, each for the record that `written_for` returns for its place."""
+        for place, (key, stored) in enumerate(changes):
+            self.append(key, stored, written_for(place))
 
 
 def changelog_record(store_format: StoreFormat, key: bytes, write: LoggedWrite) -> ChangelogRecord:
@@ -82,7 +87,7 @@ def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable
         yield physical_key(key), stored
 
 
-class LastWrites:
+class LastWrites(Changelog):
     """A changelog that keeps the last write of each key: what a batch has to say of a store.
 
     Writes of a timestamped store with headers are kept as the stored bytes: they hold all that the record needs, and
@@ -103,6 +108,14 @@ class LastWrites:
             header_bytes = context.header_bytes
             self.writes[key] = LoggedWrite(stored, context.timestamp_ms, header_bytes)
             self._pending.written_bytes += len(header_bytes) + _LOGGED_WRITE_BYTES
+
+    def extend(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+        """Note many writes in order, each for the record that `written_for` returns for its place."""
+        written = dict(changes)
+        if self._complete and None not in written.values():
+            self.writes.update(written)  # type: ignore[arg-type]
+        else:
+            super().extend(changes, written_for)
 
     def __len__(self) -> int:
         return len(self.writes)
@@ -126,7 +139,7 @@ class LastWrites:
         return sum(logged) + _LOGGED_WRITE_BYTES * len(logged)
 
 
-class EveryWrite:
+class EveryWrite(Changelog):
     """A changelog that keeps every write in order: versions depend on those that were put before."""
 
     def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None) -> None:

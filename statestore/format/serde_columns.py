@@ -1,0 +1,164 @@
+"""Serdes of whole Arrow columns: what the standard serdes do to one value, done to every row without a Python object.
+
+A null row stays null both ways. Types: those that hold every value of the scalar serde, and no others.
+
+    string   string           int32   int32           double    double
+    bytes    binary           int64   int64           boolean   bool
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.errors import DeserializationError, SerializationError
+from statestore.format.binary_columns import (
+    as_binary_array,
+    as_one_array,
+    binary_array,
+    is_valid,
+    positions_and_bytes,
+    positions_of,
+)
+
+
+@dataclass(frozen=True)
+class ColumnSerde:
+    """A name for messages, the type that columns of values have, and two functions; picklable if they are.
+
+    `serialize` raises SerializationError for a column that it can't take, `deserialize` DeserializationError for the
+    first row that no value was written as; both name the row, where it is one.
+    """
+
+    name: str
+    type: pa.DataType
+    serialize: Callable[[pa.Array], pa.BinaryArray]
+    deserialize: Callable[[pa.BinaryArray], pa.Array]
+
+
+def cast_column(name: str, type_: pa.DataType, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one of type `type_`, if that loses nothing. Raises SerializationError; `name` is the serde."""
+    column = as_one_array(column, name)
+    if column.type == type_:
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    related = any(of_kind(column.type) and of_kind(type_) for of_kind in _RELATED)
+    if related or pa.types.is_null(column.type):
+        try:
+            return column.cast(type_)
+        except pa.ArrowInvalid as cause:
+            raise SerializationError(f"{name}: {cause}") from cause
+    raise SerializationError(f"{name} needs a column of type {type_}, got {column.type}")
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_))
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
+_RELATED: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
+    _is_bytes,
+    _is_text,
+    pa.types.is_integer,
+    pa.types.is_floating,
+)
+
+
+class _Fixed:
+    """Numbers that all take the same bytes, big-endian."""
+
+    def __init__(self, name: str, type_: pa.DataType, layout: str) -> None:
+        self._name = name
+        self._type = type_
+        self._layout = np.dtype(layout)
+
+    def serialize(self, column: pa.Array) -> pa.BinaryArray:
+        numbers = cast_column(self._name, self._type, column)
+        valid, size = is_valid(numbers), self._layout.itemsize
+        written = _to_numpy(numbers)[valid].astype(self._layout)
+        return binary_array(positions_of(np.where(valid, size, 0)), written, valid)
+
+    def deserialize(self, column: pa.BinaryArray) -> pa.Array:
+        column = as_binary_array(column, self._name)
+        positions, data = positions_and_bytes(column)
+        valid, size = is_valid(column), self._layout.itemsize
+        unsound = valid & (np.diff(positions) != size)
+        if unsound.any():
+            row = int(np.argmax(unsound))
+            found = int(positions[row + 1] - positions[row])
+            raise DeserializationError(f"row {row}: {self._name} needs {size} bytes, got {found}")
+        at_each_byte = np.ndarray(max(data.size - size + 1, 0), self._layout, data, strides=(1,))
+        numbers = np.zeros(len(column), self._layout.newbyteorder("="))
+        numbers[valid] = at_each_byte[positions[:-1][valid]]
+        return pa.array(numbers, self._type, mask=~valid)
+
+
+def _to_numpy(numbers: pa.Array) -> Any:
+    return (pc.fill_null(numbers, 0) if numbers.null_count else numbers).to_numpy(zero_copy_only=False)
+
+
+def _serialize_bytes(column: pa.Array) -> pa.BinaryArray:
+    return cast_column("bytes", pa.binary(), column)
+
+
+def _deserialize_bytes(column: pa.BinaryArray) -> pa.BinaryArray:
+    return as_binary_array(column, "bytes")
+
+
+def _serialize_string(column: pa.Array) -> pa.BinaryArray:
+    return cast_column("string", pa.string(), column).cast(pa.binary())
+
+
+def _deserialize_string(column: pa.BinaryArray) -> pa.StringArray:
+    try:
+        return as_binary_array(column, "string").cast(pa.string())
+    except pa.ArrowInvalid:
+        for row, data in enumerate(column.to_pylist()):
+            try:
+                _ = None if data is None else data.decode()
+            except UnicodeDecodeError as cause:
+                problem = f"not UTF-8 ({cause.reason} at byte {cause.start})"
+                raise DeserializationError(f"row {row}: string: {problem}; got {data!r}") from cause
+        raise
+
+
+def _serialize_boolean(column: pa.Array) -> pa.BinaryArray:
+    flags = as_one_array(column, "boolean")
+    if not pa.types.is_boolean(flags.type):
+        raise SerializationError(f"boolean needs a column of type bool, got {flags.type}")
+    valid = is_valid(flags)
+    written = pc.fill_null(flags, False).to_numpy(zero_copy_only=False)[valid].astype(np.uint8)
+    return binary_array(positions_of(valid.astype(np.int64)), written, valid)
+
+
+def _deserialize_boolean(column: pa.BinaryArray) -> pa.BooleanArray:
+    valid = is_valid(column)
+    numbers = _BYTE.deserialize(column).to_numpy(zero_copy_only=False)[valid].astype(np.uint8)
+    if (numbers > 1).any():
+        row = int(np.flatnonzero(valid)[np.argmax(numbers > 1)])
+        raise DeserializationError(f"row {row}: boolean: needs 00 or 01; got {column[row].as_py()!r}")
+    flags = np.zeros(len(valid), np.bool_)
+    flags[valid] = numbers == 1
+    return pa.array(flags, pa.bool_(), mask=~valid)
+
+
+_INT32: Final = _Fixed("int32", pa.int32(), ">i4")
+_INT64: Final = _Fixed("int64", pa.int64(), ">i8")
+_DOUBLE: Final = _Fixed("double", pa.float64(), ">f8")
+_BYTE: Final = _Fixed("boolean", pa.uint8(), "u1")
+
+STRING_COLUMNS: Final = ColumnSerde("string", pa.string(), _serialize_string, _deserialize_string)
+BYTES_COLUMNS: Final = ColumnSerde("bytes", pa.binary(), _serialize_bytes, _deserialize_bytes)
+INT32_COLUMNS: Final = ColumnSerde("int32", pa.int32(), _INT32.serialize, _INT32.deserialize)
+INT64_COLUMNS: Final = ColumnSerde("int64", pa.int64(), _INT64.serialize, _INT64.deserialize)
+DOUBLE_COLUMNS: Final = ColumnSerde("double", pa.float64(), _DOUBLE.serialize, _DOUBLE.deserialize)
+BOOLEAN_COLUMNS: Final = ColumnSerde("boolean", pa.bool_(), _serialize_boolean, _deserialize_boolean)

@@ -1,0 +1,124 @@
+"""The layouts of a store's values side by side, for whole Arrow columns: `stored_value` without an object a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from statestore.format.binary_columns import (
+    Bytes,
+    Flags,
+    Integers,
+    as_binary_array,
+    binary_array,
+    interleave,
+    is_valid,
+    positions_and_bytes,
+    positions_of,
+    read_varints,
+    refuse_row,
+    row_sizes,
+    varint_array,
+)
+from statestore.format.store_format import StoreFormat
+from statestore.format.value_headers import split_value_headers
+from statestore.format.value_timestamp import TIMESTAMP_SIZE, split_value_timestamp
+from statestore.format.value_timestamp_headers import join_columns, split_columns
+
+
+class StoredColumns(NamedTuple):
+    """Stored values taken apart; a null row is null in all columns. None is what their layout has no room for."""
+
+    value: pa.BinaryArray
+    timestamp_ms: pa.Int64Array | None
+    header_bytes: pa.BinaryArray | None
+
+
+def split_stored_columns(store_format: StoreFormat, stored: pa.BinaryArray) -> StoredColumns:
+    """Return what `stored_value.split_stored` does of each row. Raises FormatError naming the row."""
+    return _SPLIT[store_format](as_binary_array(stored, "stored values"))
+
+
+def join_stored_columns(
+    store_format: StoreFormat, values: pa.BinaryArray, timestamps_ms: pa.Int64Array, header_bytes: pa.BinaryArray
+) -> pa.BinaryArray:
+    """Return what `stored_value.join_stored` does of each row; a null value gives null.
+
+    Raises ValueError if the result would exceed 2^31 - 1 bytes.
+    """
+    return _JOIN[store_format](values, timestamps_ms, header_bytes)
+
+
+def _split_timestamped(stored: pa.BinaryArray) -> StoredColumns:
+    positions, data = positions_and_bytes(stored)
+    valid = is_valid(stored)
+    value_starts = positions[:-1] + TIMESTAMP_SIZE
+    _require_sound((value_starts <= positions[1:]) | ~valid, split_value_timestamp, stored)
+    at_each_byte = np.ndarray(max(data.size - TIMESTAMP_SIZE + 1, 0), ">i8", data, strides=(1,))
+    timestamps = np.zeros(len(stored), np.int64)
+    timestamps[valid] = at_each_byte[positions[:-1][valid]]
+    values = _cut(data, value_starts, positions[1:], valid)
+    return StoredColumns(values, pa.array(timestamps, mask=~valid), None)
+
+
+def _split_with_headers(stored: pa.BinaryArray) -> StoredColumns:
+    positions, data = positions_and_bytes(stored)
+    valid = is_valid(stored)
+    sizes, header_starts, sound = read_varints(data, positions[:-1], positions[1:])
+    value_starts = header_starts + sizes
+    _require_sound(sound & (sizes >= 0) & (value_starts <= positions[1:]) | ~valid, split_value_headers, stored)
+    values = _cut(data, value_starts, positions[1:], valid)
+    header_ends = np.where(valid, value_starts, positions[:-1])
+    return StoredColumns(values, None, _cut(data, header_starts, header_ends, valid))
+
+
+def _cut(data: Bytes, starts: Integers, ends: Integers, valid: Flags) -> pa.BinaryArray:
+    """Return the bytes from each start to its end, null where not `valid`. Starts and ends ascend where they are."""
+    starts = np.where(valid, starts, ends)
+    cuts = np.append(np.stack([starts, ends], axis=1).ravel(), ends[-1] if len(ends) else 0)
+    return binary_array(cuts, data).take(pa.array(np.arange(0, 2 * len(starts), 2), mask=~valid))
+
+
+def _join_timestamped(
+    values: pa.BinaryArray, timestamps_ms: pa.Int64Array, header_bytes: pa.BinaryArray
+) -> pa.BinaryArray:
+    times = binary_array(np.arange(len(values) + 1) * TIMESTAMP_SIZE, timestamps_ms.to_numpy().astype(">i8"))
+    return _joined([times, values], values)
+
+
+def _join_with_headers(
+    values: pa.BinaryArray, timestamps_ms: pa.Int64Array, header_bytes: pa.BinaryArray
+) -> pa.BinaryArray:
+    return _joined([varint_array(row_sizes(header_bytes)), header_bytes, values], values)
+
+
+def _joined(parts: list[pa.BinaryArray], values: pa.BinaryArray) -> pa.BinaryArray:
+    valid = is_valid(values)
+    if not valid.all():
+        parts = [part.filter(pa.array(valid)) for part in parts]
+    positions, data = interleave(parts, "stored values")
+    sizes = np.zeros(len(valid), np.int64)
+    sizes[valid] = np.diff(positions[:: len(parts)])
+    return binary_array(positions_of(sizes), data, valid)
+
+
+def _require_sound(sound: Flags, decode: Callable[[bytes], object], stored: pa.BinaryArray) -> None:
+    if not sound.all():
+        refuse_row(decode, stored, int(np.argmin(sound)))
+
+
+_SPLIT: Final[dict[StoreFormat, Callable[[pa.BinaryArray], StoredColumns]]] = {
+    StoreFormat.PLAIN: lambda stored: StoredColumns(stored, None, None),
+    StoreFormat.TIMESTAMPED: _split_timestamped,
+    StoreFormat.TIMESTAMPED_WITH_HEADERS: lambda stored: StoredColumns(*split_columns(stored)),
+    StoreFormat.WITH_HEADERS: _split_with_headers,
+}
+_JOIN: Final[dict[StoreFormat, Callable[[pa.BinaryArray, pa.Int64Array, pa.BinaryArray], pa.BinaryArray]]] = {
+    StoreFormat.PLAIN: lambda values, timestamps_ms, header_bytes: values,
+    StoreFormat.TIMESTAMPED: _join_timestamped,
+    StoreFormat.TIMESTAMPED_WITH_HEADERS: join_columns,
+    StoreFormat.WITH_HEADERS: _join_with_headers,
+}

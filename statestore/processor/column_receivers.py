@@ -1,0 +1,192 @@
+"""What each kind of node does with records in columns, and the ways between columns and single records.
+
+Where columns can't do a thing, or not as the scalar code would, its rows go through the scalar code: so both do the
+same, errors included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from statestore.errors import DeserializationError, SerializationError, TopologyError
+from statestore.format.binary_columns import Flags, Integers, row_sizes
+from statestore.format.serde import Serde
+from statestore.format.serde_columns import (
+    BYTES_COLUMNS,
+    DOUBLE_COLUMNS,
+    INT64_COLUMNS,
+    STRING_COLUMNS,
+    ColumnSerde,
+)
+from statestore.headers.record_columns import ORIGIN, RecordColumns
+from statestore.processor.batch_processor import BatchProcessor
+from statestore.processor.context import BatchReceiver, Receiver, TaskRecordContext
+from statestore.processor.nodes import SinkNode, SourceNode
+from statestore.processor.receivers import locate_failures
+from statestore.processor.record import Record
+from statestore.processor.topic_columns import SINK_COLUMNS
+
+_TYPES = {bytes: pa.binary(), str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+
+
+class ReadColumns(NamedTuple):
+    """What a source makes of a batch; the columns of each have a row for each row of it."""
+
+    records: RecordColumns
+    """Those that `is_readable`; the others' keys and values are null."""
+    is_readable: Flags
+    is_timed: Flags
+    stream_times_ms: Integers
+    """The shard's stream time once a row was read."""
+
+
+class ColumnSource:
+    """Makes RecordColumns of batches of its topics. Raises TopologyError unless both its serdes have columns."""
+
+    def __init__(self, node: SourceNode, children: Sequence[BatchReceiver]) -> None:
+        self.node = node
+        self.children = children
+        self._key = _require_columns(node, "key", node.key_serde)
+        self._value = _require_columns(node, "value", node.value_serde)
+
+    def read(self, batch: pa.RecordBatch, stream_time_ms: int) -> ReadColumns:
+        """Return what a batch of SOURCE_COLUMNS holds; `stream_time_ms` is the shard's before it."""
+        keys, values, timestamps = (batch.column(name) for name in ("key", "value", "timestamp_ms"))
+        sizes = row_sizes(keys) + row_sizes(values) + row_sizes(batch.column("headers"))
+        key, key_is_readable = _deserialized(self.node.key_serde, self._key, keys)
+        value, value_is_readable = _deserialized(self.node.value_serde, self._value, values)
+        is_readable = key_is_readable & value_is_readable
+        times = timestamps.to_numpy()
+        read_times = np.full(len(times), -1) if self.node.is_global else np.where(is_readable, times, -1)
+        stream_times = np.maximum(np.maximum.accumulate(read_times), stream_time_ms)
+        origin = [batch.column(name) for name in ("topic", "partition", "offset")]
+        origin += [pa.array(stream_times, pa.int64()), pa.array(sizes, pa.int64())]
+        records = RecordColumns.adopt(
+            key, value, timestamps, batch.column("headers"), pa.record_batch(origin, schema=ORIGIN)
+        )
+        return ReadColumns(records, is_readable, times >= 0, stream_times)
+
+
+def processor_batches(name: str, processor: BatchProcessor, context: TaskRecordContext) -> BatchReceiver:
+    """Return what hands columns to a batch processor, while no single record is the current one."""
+    process = locate_failures(name, processor.process_batch, context)
+
+    def receive(records: RecordColumns) -> None:
+        with context.in_batch(_describe(records)):
+            process(records)
+
+    return receive
+
+
+def one_by_one(receive: Receiver, context: TaskRecordContext) -> BatchReceiver:
+    """Return what hands the rows of columns to a node that takes records, each as the current record."""
+
+    def receive_rows(records: RecordColumns) -> None:
+        keys, values = records.key.to_pylist(), records.value.to_pylist()
+        with closing(context.rows(records)) as rows:
+            for row in rows:
+                receive(Record.adopt(keys[row], values[row], context.timestamp_ms, context.headers))
+
+    return receive_rows
+
+
+def as_columns(name: str, receive: BatchReceiver, context: TaskRecordContext) -> Receiver:
+    """Return what hands a record that was forwarded by itself to a node that takes columns."""
+
+    def receive_record(record: Record[Any, Any]) -> None:
+        columns = (_column_of_one(name, "key", record.key), _column_of_one(name, "value", record.value))
+        times, headers = pa.array([record.timestamp_ms], pa.int64()), pa.array([record._headers.to_bytes()])
+        receive(RecordColumns.adopt(*columns, times, headers, context.origin()))
+
+    return receive_record
+
+
+def sink_batches(
+    node: SinkNode, send: Callable[[pa.RecordBatch], None], receive: Receiver, context: TaskRecordContext
+) -> BatchReceiver:
+    """Return what sends columns to the sink's topic; rows go to `receive` if the sink looks at each record."""
+    by_rows = one_by_one(receive, context)
+    topic = node.topic
+    if not isinstance(topic, str):
+        return by_rows
+    topics = pa.array([topic], pa.string())
+
+    def receive_batch(records: RecordColumns) -> None:
+        key_columns = _columns_to_write(node.key_serde, records.key.type)
+        value_columns = _columns_to_write(node.value_serde, records.value.type)
+        if key_columns is None or value_columns is None:
+            return by_rows(records)
+        try:
+            key, value = key_columns.serialize(records.key), value_columns.serialize(records.value)
+        except SerializationError:
+            return by_rows(records)
+        codes = pa.array(np.zeros(len(records), np.int32))
+        columns = [pa.DictionaryArray.from_arrays(codes, topics), records.timestamp_ms, key, value, records.headers]
+        send(pa.record_batch(columns, schema=SINK_COLUMNS))
+        return None
+
+    return receive_batch
+
+
+def _require_columns(node: SourceNode, what: str, serde: Serde[Any]) -> ColumnSerde:
+    if serde.columns is None:
+        raise TopologyError(
+            f"source {node.name!r} has a batch processor below it, but its {what} serde {serde.name!r} has no columns: "
+            "give it Serdes.bytes() and decode the column in process_batch(), or a serde with columns (Serdes.of)"
+        )
+    return serde.columns
+
+
+def _deserialized(serde: Serde[Any], columns: ColumnSerde, data: pa.BinaryArray) -> tuple[pa.Array, Flags]:
+    """Return what is in a column of bytes, and which rows could be read; the others are null."""
+    try:
+        return columns.deserialize(data), np.ones(len(data), np.bool_)
+    except DeserializationError:
+        is_readable = np.array([_is_readable(serde, item) for item in data.to_pylist()], np.bool_)
+        kept = pa.compute.if_else(pa.array(is_readable), data, pa.scalar(None, pa.binary()))
+        return columns.deserialize(kept), is_readable
+
+
+def _is_readable(serde: Serde[Any], data: bytes | None) -> bool:
+    try:
+        if data is not None:
+            serde.deserialize(data)
+    except DeserializationError:
+        return False
+    return True
+
+
+def _columns_to_write(serde: Serde[Any] | None, type_: pa.DataType) -> ColumnSerde | None:
+    """Return how a sink writes a column of this type; None if only record by record. Without a serde, by type."""
+    if serde is not None:
+        return serde.columns
+    if pa.types.is_binary(type_) or pa.types.is_null(type_):
+        return BYTES_COLUMNS
+    if pa.types.is_string(type_):
+        return STRING_COLUMNS
+    if pa.types.is_integer(type_):
+        return INT64_COLUMNS
+    return DOUBLE_COLUMNS if pa.types.is_floating(type_) else None
+
+
+def _column_of_one(node: str, what: str, item: object) -> pa.Array:
+    type_ = pa.null() if item is None else _TYPES.get(type(item))
+    if type_ is None:
+        raise TypeError(
+            f"batch processor {node!r} was forwarded a record whose {what} is of type {type(item).__name__}: a column "
+            "can have bytes, str, int, float or bool"
+        )
+    return pa.array([item], type_)
+
+
+def _describe(records: RecordColumns) -> str:
+    doing = f"in process_batch() of {len(records)} record{'s' * (len(records) != 1)}"
+    if records.origin is None:
+        return doing
+    topic, partition, offset = (column[0].as_py() for column in records.origin.columns[:3])
+    return f"{doing} from {topic}-{partition} at offset {offset} on"

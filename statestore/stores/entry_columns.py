@@ -1,0 +1,70 @@
+"""Keys and values of a store as columns: what its codec does to one entry, done to many without an object each."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from statestore.format.serde import Serde
+from statestore.format.serde_columns import ColumnSerde
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_columns import join_stored_columns, split_stored_columns
+from statestore.headers.record_columns import RecordColumns
+
+
+class HeldColumns(NamedTuple):
+    """What a store holds of some keys, in columns; a row is null in all of them if it holds nothing.
+
+    Times are milliseconds since the epoch, headers bytes in KIP-1271's encoding. What the store's format has no room
+    for is None.
+    """
+
+    value: pa.Array
+    timestamp_ms: pa.Int64Array | None
+    headers: pa.BinaryArray | None
+
+    def take(self, rows: Any) -> HeldColumns:
+        """Return these rows, in this order; a row may be there twice."""
+        indices = rows if isinstance(rows, pa.Array) else pa.array(rows, pa.int64())
+        return HeldColumns(*(None if column is None else column.take(indices) for column in self))
+
+
+class EntryColumns:
+    """Serializes and deserializes columns of one store. Raises TypeError unless both its serdes have columns."""
+
+    def __init__(self, store: str, store_format: StoreFormat, key_serde: Serde[Any], value_serde: Serde[Any]) -> None:
+        self._store = store
+        self._format = store_format
+        self._keys = _require_columns(store, "key", key_serde)
+        self._values = _require_columns(store, "value", value_serde)
+
+    def key_bytes(self, keys: Any) -> pa.BinaryArray:
+        """Return the bytes of a column of keys. Raises TypeError for a null, SerializationError for another type."""
+        column = self._keys.serialize(pa.array(keys) if isinstance(keys, np.ndarray) else keys)
+        if column.null_count:
+            raise TypeError(f"store {self._store!r}: a key must not be None")
+        return column
+
+    def stored(self, records: RecordColumns) -> pa.BinaryArray:
+        """Return the stored bytes of the records' values; null, a delete, where there is none.
+
+        Raises SerializationError for a column of another type than the serde's.
+        """
+        values = self._values.serialize(records.value)
+        return join_stored_columns(self._format, values, records.timestamp_ms, records.headers)
+
+    def held(self, stored: pa.BinaryArray) -> HeldColumns:
+        """Return what is in a column of stored bytes. Raises FormatError and DeserializationError naming the row."""
+        value, timestamps_ms, header_bytes = split_stored_columns(self._format, stored)
+        return HeldColumns(self._values.deserialize(value), timestamps_ms, header_bytes)
+
+
+def _require_columns(store: str, what: str, serde: Serde[Any]) -> ColumnSerde:
+    if serde.columns is None:
+        raise TypeError(
+            f"store {store!r}: its {what} serde {serde.name!r} has no columns: use get() and put(), or give the store "
+            "a serde with columns (Serdes.bytes(), or Serdes.of with `columns`)"
+        )
+    return serde.columns
