@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from statestore.processor.receivers import SourceRecord
-from statestore.spark import record_order
+from statestore.processor.topic_columns import source_records
 from statestore.spark.blobs import INPUT, encode_blob
-from statestore.spark.record_order import records_in_order
+from statestore.spark.record_order import batches_in_order, records_in_order
 
 Place = tuple[str, int]
 
@@ -69,10 +69,9 @@ def test_it_is_the_order_of_a_merge_however_records_are_cut(
     blobs = [blob(everything[start::tasks], cuts=2) for start in range(tasks) if everything[start::tasks]]
     if random is not None:
         random.shuffle(blobs)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_order, "_RECORDS_AT_ONCE", at_once)
-        patch.setattr(record_order, "_BYTES_AT_ONCE", bytes_at_once)
-        assert list(records_in_order(blobs)) == merged_one_by_one(partitions)
+    batches = list(batches_in_order(blobs, max_rows=at_once, max_bytes=bytes_at_once))
+    assert [record for batch in batches for record in source_records(batch)] == merged_one_by_one(partitions)
+    assert all(batch.num_rows <= at_once for batch in batches)
 
 
 def test_a_late_record_holds_back_nothing_but_its_own_partition() -> None:

@@ -31,6 +31,7 @@ INTERFACES: dict[type, set[str]] = {
         "reverse_range",
         "all",
         "reverse_all",
+        "get_many",
         "prefix_scan",
         "approximate_num_entries",
     },
