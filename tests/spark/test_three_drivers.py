@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 
 from orders import Order, seeded_orders
 from statestore import (
+    BatchProcessor,
     Headers,
     Processor,
     ProcessorContext,
     PunctuationType,
     Record,
+    RecordColumns,
     RecordMetadata,
     Serdes,
     Stores,
@@ -53,12 +60,37 @@ class Totals(Processor):
         self.context.forward(record.with_value({"total": total}), "out")
 
     def tell_all(self, now_ms: int) -> None:
-        with self.totals.all() as entries:
-            for key, held in entries:
-                self.context.forward(
-                    Record(key, {"at": now_ms, "total": held.value}, now_ms, held.headers), "by-tenant"
-                )
-        self.totals.put_value("ticks", now_ms)
+        tell_all(self, now_ms)
+
+
+def tell_all(processor: Any, now_ms: int) -> None:
+    with processor.totals.all() as entries:
+        for key, held in entries:
+            told = Record(key, {"at": now_ms, "total": held.value}, now_ms, held.headers)
+            processor.context.forward(told, "by-tenant")
+    processor.totals.put_value("ticks", now_ms)
+
+
+class TotalsInColumns(BatchProcessor):
+    """The same, all of a batch at once."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context, self.totals = context, context.state_store("totals")
+        context.schedule(TICK_MS, PunctuationType.STREAM_TIME, self.tell_all)
+
+    def process_batch(self, records: RecordColumns) -> None:
+        groups = records.by_key
+        before = pc.fill_null(self.totals.get_many(groups.keys).value, 0).to_numpy()
+        amounts = pa.array([json.loads(value)["amount"] for value in records.value.to_pylist()], pa.int64())
+        totals = pa.array(before[groups.codes] + groups.running_sum(amounts))
+        offsets = records.offset.cast(pa.string()).cast(pa.binary())
+        counted = records.without_header("schema-id").with_header("offset", offsets).with_columns(value=totals)
+        self.totals.put_many(counted)
+        told = pa.StructArray.from_arrays([totals], ["total"])
+        self.context.forward_batch(counted.with_columns(value=told), "out")
+
+    def tell_all(self, now_ms: int) -> None:
+        tell_all(self, now_ms)
 
 
 def topic_of_tenant(record: Record[Any, Any], metadata: RecordMetadata | None) -> str:
@@ -67,14 +99,14 @@ def topic_of_tenant(record: Record[Any, Any], metadata: RecordMetadata | None) -
     return "nobody" if tenant is None or tenant.value is None else tenant.value.decode()
 
 
-def topology() -> Topology:
+def topology(in_columns: bool = False) -> Topology:
     made = Topology()
-    made.add_source("orders", "orders", key_serde=TEXT, value_serde=Serdes.json())
-    made.add_processor("totals", Totals, ["orders"])
+    made.add_source("orders", "orders", key_serde=TEXT, value_serde=Serdes.bytes() if in_columns else Serdes.json())
+    made.add_processor("totals", TotalsInColumns if in_columns else Totals, ["orders"])
     builder = Stores.timestamped_key_value_store_with_headers_builder(
         Stores.persistent_timestamped_key_value_store_with_headers("totals"), TEXT, INT
     )
-    made.add_state_store(builder.with_caching_enabled(), "totals")
+    made.add_state_store(builder if in_columns else builder.with_caching_enabled(), "totals")
     made.add_sink("out", "out", ["totals"], key_serde=TEXT, value_serde=SCHEMA_IN_HEADER)
     made.add_sink("by-tenant", topic_of_tenant, ["totals"], key_serde=TEXT)
     return made
@@ -84,8 +116,10 @@ def in_one_partition(orders: list[Order]) -> list[Order]:
     return [order._replace(partition=0, offset=number) for number, order in enumerate(orders)]
 
 
-def outputs_of_test_driver(orders: list[Order]) -> tuple[list[tuple[Any, ...]], dict[str, tuple[Any, ...]]]:
-    with TopologyTestDriver(topology()) as driver:
+def outputs_of_test_driver(
+    orders: list[Order], in_columns: bool = False
+) -> tuple[list[tuple[Any, ...]], dict[str, tuple[Any, ...]]]:
+    with TopologyTestDriver(topology(in_columns)) as driver:
         source = driver.create_input_topic("orders", key_serde=TEXT, value_serde=Serdes.json())
         for order in orders:
             value = {"amount": order.amount}
@@ -111,12 +145,15 @@ def by_topic(outputs: list[tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]
     return topics
 
 
-def test_outputs_and_state_are_those_of_the_test_driver(order_query: OrderQuery) -> None:
+@pytest.mark.parametrize("in_columns", [False, True], ids=["records", "columns"])
+def test_outputs_and_state_are_those_of_the_test_driver(order_query: OrderQuery, in_columns: bool) -> None:
     orders = in_one_partition(seeded_orders(50))
     for start in range(0, len(orders), 20):
         order_query.add(orders[start : start + 20])
-    order_query.run(topology(), shards=1)
+    order_query.run(topology(in_columns), shards=1)
     expected, held = outputs_of_test_driver(orders)
+    if in_columns:
+        assert outputs_of_test_driver(orders, in_columns) == (expected, held)
 
     found = [
         (
