@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from reprlib import repr as short_repr
 from typing import Any, Final
 
 import numpy as np
@@ -127,34 +128,32 @@ def _deserialize_string(column: pa.BinaryArray) -> pa.StringArray:
                 _ = None if data is None else data.decode()
             except UnicodeDecodeError as cause:
                 problem = f"not UTF-8 ({cause.reason} at byte {cause.start})"
-                raise DeserializationError(f"row {row}: string: {problem}; got {data!r}") from cause
+                raise DeserializationError(f"row {row}: string: {problem}; got {short_repr(data)}") from cause
         raise
 
 
 def _serialize_boolean(column: pa.Array) -> pa.BinaryArray:
-    flags = as_one_array(column, "boolean")
-    if not pa.types.is_boolean(flags.type):
-        raise SerializationError(f"boolean needs a column of type bool, got {flags.type}")
+    flags = cast_column("boolean", pa.bool_(), column)
     valid = is_valid(flags)
     written = pc.fill_null(flags, False).to_numpy(zero_copy_only=False)[valid].astype(np.uint8)
     return binary_array(positions_of(valid.astype(np.int64)), written, valid)
 
 
 def _deserialize_boolean(column: pa.BinaryArray) -> pa.BooleanArray:
-    valid = is_valid(column)
-    numbers = _BYTE.deserialize(column).to_numpy(zero_copy_only=False)[valid].astype(np.uint8)
-    if (numbers > 1).any():
-        row = int(np.flatnonzero(valid)[np.argmax(numbers > 1)])
-        raise DeserializationError(f"row {row}: boolean: needs 00 or 01; got {column[row].as_py()!r}")
-    flags = np.zeros(len(valid), np.bool_)
-    flags[valid] = numbers == 1
-    return pa.array(flags, pa.bool_(), mask=~valid)
+    column = as_binary_array(column, "boolean")
+    is_true, is_false = (pc.fill_null(pc.equal(column, pa.scalar(data)), False) for data in (b"\x01", b"\x00"))
+    unsound = is_valid(column) & ~np.asarray(is_true) & ~np.asarray(is_false)
+    if unsound.any():
+        row = int(np.argmax(unsound))
+        data = column[row].as_py()
+        problem = f" needs 1 bytes, got {len(data)}" if len(data) != 1 else f": needs 00 or 01; got {short_repr(data)}"
+        raise DeserializationError(f"row {row}: boolean{problem}")
+    return pa.array(np.asarray(is_true), pa.bool_(), mask=~is_valid(column))
 
 
 _INT32: Final = _Fixed("int32", pa.int32(), ">i4")
 _INT64: Final = _Fixed("int64", pa.int64(), ">i8")
 _DOUBLE: Final = _Fixed("double", pa.float64(), ">f8")
-_BYTE: Final = _Fixed("boolean", pa.uint8(), "u1")
 
 STRING_COLUMNS: Final = ColumnSerde("string", pa.string(), _serialize_string, _deserialize_string)
 BYTES_COLUMNS: Final = ColumnSerde("bytes", pa.binary(), _serialize_bytes, _deserialize_bytes)

@@ -9,12 +9,42 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statestore.format.binary_columns import Flags, Integers, positions_and_bytes, refuse_row
-from statestore.format.session_key import split_session_key
+from statestore.format.binary_columns import (
+    Flags,
+    Integers,
+    binary_array,
+    interleave,
+    positions_and_bytes,
+    refuse_row,
+)
+from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.window_key import split_window_key
 
 _WINDOW_SUFFIX: Final = np.dtype([("start_ms", ">i8"), ("sequence", ">i4")])
 _SESSION_SUFFIX: Final = np.dtype([("end_ms", ">i8"), ("start_ms", ">i8")])
+
+
+def encode_window_keys(keys: pa.BinaryArray, starts_ms: Integers) -> pa.BinaryArray:
+    """Return `encode_window_key` of each key and start, which is 0 or more, with the sequence number 0."""
+    suffixes = np.zeros(len(keys), _WINDOW_SUFFIX)
+    suffixes["start_ms"] = starts_ms
+    return _with_suffixes(keys, suffixes)
+
+
+def encode_session_keys(keys: pa.BinaryArray, starts_ms: Integers, ends_ms: Integers) -> pa.BinaryArray:
+    """Return `encode_session_key` of each key, start and end. Raises ValueError for one that ends before it starts."""
+    if (starts_ms > ends_ms).any():
+        row = int(np.argmax(starts_ms > ends_ms))
+        encode_session_key(b"", int(starts_ms[row]), int(ends_ms[row]))
+    suffixes = np.zeros(len(keys), _SESSION_SUFFIX)
+    suffixes["start_ms"], suffixes["end_ms"] = starts_ms, ends_ms
+    return _with_suffixes(keys, suffixes)
+
+
+def _with_suffixes(keys: pa.BinaryArray, suffixes: npt.NDArray[np.void]) -> pa.BinaryArray:
+    size = suffixes.dtype.itemsize
+    positions, data = interleave([keys, binary_array(np.arange(len(keys) + 1) * size, suffixes)], "keys with times")
+    return binary_array(positions[::2], data)
 
 
 def window_starts(keys: pa.BinaryArray) -> Integers:

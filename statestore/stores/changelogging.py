@@ -41,5 +41,8 @@ class ChangeLoggingLayer(ByteStoreLayer):
         """Do what `write` does, each change being for the record that `written_for` returns for its place."""
         self.inner.write(changes)
         skipped = self._skipped_bytes
-        logged = [(key[skipped:], value) for key, value in changes] if skipped else changes
-        self._changelog.extend(logged, written_for)
+        self.log_for([(key[skipped:], value) for key, value in changes] if skipped else changes, written_for)
+
+    def log_for(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+        """Log changes that were made below, by the keys that they are logged with."""
+        self._changelog.extend(changes, written_for)

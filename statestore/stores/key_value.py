@@ -6,7 +6,6 @@ What a store holds of a key is its codec's choice: a plain value, a ValueAndTime
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.protocol import Change, Pair
 from statestore.bytestore.record_context import WrittenRow
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
-from statestore.format.binary_columns import as_one_array
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
 from statestore.headers import Headers
@@ -53,11 +51,7 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
         """
         columns = self._columns()
         groups = KeyGroups(columns.key_bytes(keys))
-        stored = as_one_array(pa.array(self._inner.get_many(groups.keys.to_pylist()), pa.binary()), "stored values")
-        try:
-            held = columns.held(stored)
-        except (FormatError, DeserializationError) as cause:
-            raise self._unreadable(cause) from cause
+        held = self._held(columns, pa.array(self._inner.get_many(groups.keys.to_pylist()), pa.binary()))
         return held if len(groups) == len(groups.codes) else held.take(groups.codes)
 
     def range(self, start: K | None, end: K | None) -> StoreIterator[tuple[K, V]]:
@@ -158,16 +152,11 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
         groups = KeyGroups(keys)
         rows = groups.last_rows
         changes: list[Change] = list(zip(groups.keys.to_pylist(), stored.take(pa.array(rows)).to_pylist(), strict=True))
-        for watch in self._watched_by:
-            for value in filter(None, stored.to_pylist()):
-                watch(value)
+        self._watch_many(stored)
         times, headers = records.timestamp_ms, records.headers
         if self.stack.write_for(changes, lambda n: WrittenRow(times[rows[n]].as_py(), headers[rows[n]].as_py())):
             return
-        every_key, every_value = keys.to_pylist(), stored.to_pylist()
-        with closing(self.record_context.rows(records)) as each:
-            for row in each:
-                self._inner.put(every_key[row], every_value[row])
+        self._put_one_by_one(self._inner.put, records, keys.to_pylist(), stored.to_pylist())
 
     def delete(self, key: K) -> V | None:
         """Delete `key` and return what the store held of it, None if nothing."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, TypeVar
 
+import pyarrow as pa
+
 from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError, StoreError
-from statestore.stores.entry_columns import EntryColumns
+from statestore.format.binary_columns import as_one_array
+from statestore.stores.entry_columns import EntryColumns, HeldColumns
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.parts import StoreParts
 
@@ -96,6 +99,13 @@ class ReadableStore:
         """Return what makes columns of the store's entries. Raises TypeError if one of the serdes has none."""
         entries = self._parts.entries
         return EntryColumns(self.name, self._parts.spec.format, entries.serdes.key_serde, entries.serdes.value_serde)
+
+    def _held(self, columns: EntryColumns, stored: pa.BinaryArray | pa.ChunkedArray) -> HeldColumns:
+        """Return what is in a column of stored bytes. Raises StoreError for what can't be read."""
+        try:
+            return columns.held(as_one_array(stored, "stored values"))
+        except (FormatError, DeserializationError) as cause:
+            raise self._unreadable(cause) from cause
 
     def _decode_pairs(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
         if self._keys is not None:

@@ -10,16 +10,23 @@ from collections.abc import Generator
 from operator import index
 from typing import Any, Generic, TypeVar, overload
 
+import pyarrow as pa
+
 from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.format.binary_columns import Integers
 from statestore.format.session_key import encode_session_key, split_session_key
+from statestore.format.time_key_columns import encode_session_keys
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers import Headers
+from statestore.headers.record_columns import RecordColumns
+from statestore.stores.entry_columns import HeldColumns
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
 from statestore.stores.readable_store import ReadableStore
+from statestore.stores.segment_columns import get_segmented, put_segmented, times_of
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
@@ -66,6 +73,17 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
             return None
         stored = self._inner.get(segment_prefix(self._segments.id_of(ended_ms)) + session)
         return None if stored is None else self._decode(stored)
+
+    def fetch_session_many(self, keys: Any, start_ms: Any, end_ms: Any) -> HeldColumns:
+        """Return the aggregate of each key of a column, in the session whose start and end stand beside it.
+
+        Keys are an Arrow or numpy column of the type that the key serde has, times ones of whole numbers. Raises what
+        `KeyValueStore.get_many` raises, and ValueError for times that are no session's.
+        """
+        columns = self._columns()
+        raw_keys, starts_ms, ends_ms = self._sessions(columns.key_bytes(keys), start_ms, end_ms)
+        sessions = encode_session_keys(raw_keys, starts_ms, ends_ms)
+        return self._held(columns, get_segmented(self._parts, sessions, ends_ms))
 
     @overload
     def fetch(self, key: K) -> StoreIterator[tuple[Windowed, A]]: ...
@@ -125,6 +143,9 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
     def backward_find_sessions(self, *given: Any, **named: Any) -> StoreIterator[tuple[Windowed, A]]:
         """Yield what `find_sessions` yields of keys, in the opposite order."""
         return self._find(_BACKWARD_FIND.arguments(given, named), reverse=True)
+
+    def _sessions(self, keys: pa.BinaryArray, start_ms: Any, end_ms: Any) -> tuple[pa.BinaryArray, Integers, Integers]:
+        return keys, times_of("start_ms", start_ms, len(keys)), times_of("end_ms", end_ms, len(keys))
 
     def _find(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[tuple[Windowed, A]]:
         if len(arguments) == 2:
@@ -200,6 +221,19 @@ class SessionStore(ReadOnlySessionStore[K, A], TypedStore):
         """
         self._set(session, aggregate)
 
+    def put_many(self, records: RecordColumns, start_ms: Any, end_ms: Any) -> None:
+        """Set the aggregate of each record's key, which is its value, in the session with the start and end beside it.
+
+        A null value removes the session. Times are columns of whole numbers. All else is as with
+        `KeyValueStore.put_many`; raises ValueError, too, for times that are no session's.
+        """
+        columns = self._columns()
+        keys, starts_ms, ends_ms = self._sessions(columns.key_bytes(records.key), start_ms, end_ms)
+        stored, sessions = columns.stored(records), encode_session_keys(keys, starts_ms, ends_ms)
+        self._watch_many(stored)
+        if not put_segmented(self._parts, sessions, ends_ms, stored, records):
+            self._put_one_by_one(self._set_stored, records, sessions.to_pylist(), ends_ms.tolist(), stored.to_pylist())
+
     def remove(self, session: Windowed) -> None:
         """Remove a session, if it is there."""
         self._set(session, None)
@@ -207,7 +241,9 @@ class SessionStore(ReadOnlySessionStore[K, A], TypedStore):
     def _set(self, session: Windowed, aggregate: A | None) -> None:
         session_key, start_ms, end_ms = session
         key_bytes, stored = self._to_put(session_key, aggregate)
-        key = encode_session_key(key_bytes, start_ms, end_ms)
+        self._set_stored(encode_session_key(key_bytes, start_ms, end_ms), end_ms, stored)
+
+    def _set_stored(self, key: bytes, end_ms: int, stored: bytes | None) -> None:
         self._segments.advance(end_ms)
         segment_id = self._segments.id_of(end_ms)
         self._inner.put(segment_prefix(segment_id) + key, stored)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.record_context import ProcessingContext
 from statestore.bytestore.upgrades.upgrading import UpgradeProgress, upgradable
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
+from statestore.headers.record_columns import RecordColumns
 from statestore.stores.codec import ValueCodec
 from statestore.stores.metrics import StoreMetrics
 from statestore.stores.parts import StoreParts, StoreStack
@@ -90,6 +94,18 @@ class TypedStore(ReadableStore):
         self._encode = watched
         if self._keys is not None:
             self._keys.watch_stored(watch)
+
+    def _watch_many(self, stored: pa.BinaryArray) -> None:
+        """Have those who watch see every value of a column that is put."""
+        for watch in self._watched_by:
+            for value in stored.drop_null().to_pylist():
+                watch(value)
+
+    def _put_one_by_one(self, put: Callable[..., None], records: RecordColumns, *columns: Sequence[Any]) -> None:
+        """Call `put` with each row of the columns, while the record in that row is the current one."""
+        with closing(self.record_context.rows(records)) as rows:
+            for row in rows:
+                put(*(column[row] for column in columns))
 
     def close(self) -> None:
         """Close the store and every iterator that it handed out. Closing twice is harmless."""

@@ -10,15 +10,21 @@ from collections.abc import Generator
 from operator import index
 from typing import Any, Generic, TypeVar, overload
 
+import pyarrow as pa
+
 from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.format.time_key_columns import encode_window_keys
 from statestore.format.window_key import MAX_SEQUENCE, MAX_TIME_MS, check_time, encode_window_key, split_window_key
 from statestore.headers import Headers
+from statestore.headers.record_columns import RecordColumns
+from statestore.stores.entry_columns import HeldColumns
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
 from statestore.stores.readable_store import ReadableStore
+from statestore.stores.segment_columns import get_segmented, put_segmented, times_of
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
@@ -80,6 +86,20 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
             return self._fetch_window(*arguments)
         return self._fetch(arguments, reverse=False)
 
+    def fetch_many(self, keys: Any, window_start_ms: Any) -> HeldColumns:
+        """Return what the store holds of each key of a column in the window that starts at the time beside it.
+
+        Keys are an Arrow or numpy column of the type that the key serde has, times one of whole numbers. Raises what
+        `KeyValueStore.get_many` raises, and ValueError for a time that no window starts at.
+        """
+        columns = self._columns()
+        raw_keys = columns.key_bytes(keys)
+        starts_ms = times_of("window_start_ms", window_start_ms, len(raw_keys))
+        if self._retain_duplicates:
+            found = map(self._stored_window, raw_keys.to_pylist(), starts_ms.tolist())
+            return self._held(columns, pa.array(list(found), pa.binary()))
+        return self._held(columns, get_segmented(self._parts, encode_window_keys(raw_keys, starts_ms), starts_ms))
+
     @overload
     def backward_fetch(self, key: K, from_ms: Duration, to_ms: Duration) -> StoreIterator[tuple[int, V]]: ...
 
@@ -111,17 +131,20 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
     def _fetch_window(self, key: K, start_ms: int) -> V | None:
         key_bytes = self._require_key(key)
         check_time("time_ms", start_ms)
+        stored = self._stored_window(key_bytes, start_ms)
+        return None if stored is None else self._decode(stored)
+
+    def _stored_window(self, key_bytes: bytes, start_ms: int) -> bytes | None:
         if start_ms < self._segments.first_visible_ms:
             self._require_open()
             return None
         prefix = segment_prefix(self._segments.id_of(start_ms))
         first = prefix + encode_window_key(key_bytes, start_ms)
         if not self._retain_duplicates:
-            stored = self._inner.get(first)
-        else:
-            last = prefix + encode_window_key(key_bytes, start_ms, MAX_SEQUENCE)
-            _, stored = next(self._inner.range(first, last, reverse=True), (b"", None))
-        return None if stored is None else self._decode(stored)
+            return self._inner.get(first)
+        last = prefix + encode_window_key(key_bytes, start_ms, MAX_SEQUENCE)
+        pair = next(self._inner.range(first, last, reverse=True), None)
+        return None if pair is None else pair[1]
 
     def _fetch(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[Any]:
         if len(arguments) == 3:
@@ -198,6 +221,25 @@ class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
         """
         key_bytes, stored = self._to_put(key, value)
         check_time("window_start_ms", window_start_ms)
+        self._put_stored(key_bytes, window_start_ms, stored)
+
+    def put_many(self, records: RecordColumns, window_start_ms: Any) -> None:
+        """Set each record's key to its value, in order, in the window that starts at the time beside it.
+
+        A null value deletes. Times are a column of whole numbers. All else is as with `KeyValueStore.put_many`; raises
+        ValueError, too, for a time that no window starts at.
+        """
+        columns = self._columns()
+        keys, stored = columns.key_bytes(records.key), columns.stored(records)
+        starts_ms = times_of("window_start_ms", window_start_ms, len(records))
+        self._watch_many(stored)
+        is_put = not self._retain_duplicates and put_segmented(
+            self._parts, encode_window_keys(keys, starts_ms), starts_ms, stored, records
+        )
+        if not is_put:
+            self._put_one_by_one(self._put_stored, records, keys.to_pylist(), starts_ms.tolist(), stored.to_pylist())
+
+    def _put_stored(self, key_bytes: bytes, window_start_ms: int, stored: bytes | None) -> None:
         if stored is not None or not self._retain_duplicates:
             self._segments.advance(window_start_ms)
         segment_id = self._segments.id_of(window_start_ms)

@@ -257,6 +257,7 @@ def test_a_closed_store_refuses_everything(store: ByteStore) -> None:
     store.close()
     for use in (
         lambda: store.get(b"k"),
+        lambda: store.get_many([b"k"]),
         lambda: store.put(b"k", b"v"),
         lambda: store.write([(b"k", b"v")]),
         lambda: store.range(None, None),
@@ -292,6 +293,18 @@ class ByteStoreModel(RuleBasedStateMachine):
     @rule(key=KEYS)
     def get(self, key: bytes) -> None:
         assert self.store.get(key) == self.model.get(key)
+
+    @rule(keys=st.lists(KEYS, max_size=5))
+    def get_many(self, keys: list[bytes]) -> None:
+        assert self.store.get_many(keys) == [self.model.get(key) for key in keys]
+
+    @rule(changes=st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=3))), max_size=4))
+    def write(self, changes: list[Change]) -> None:
+        self.store.write(changes)
+        for key, value in changes:
+            self.model.pop(key, None)
+            if value is not None:
+                self.model[key] = value
 
     @rule(end=KEYS)
     def delete_below(self, end: bytes) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from statestore import (
     StoreBuilder,
     Stores,
     Topology,
+    Windowed,
 )
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
@@ -36,6 +38,8 @@ from statestore.processor.topic_columns import source_batch
 from statestore.recovery.commit.changelog import batch_changelog
 
 STORE = "values"
+STEP_MS = 30_000
+RETENTION_MS = 5 * STEP_MS
 HEADERS = Headers([("h", b"1"), ("h", None)]).to_bytes()
 
 
@@ -44,6 +48,7 @@ class Keeps:
 
     every_ms: int | None = None
     type: pa.DataType
+    kind: str
 
     def init(self, context: ProcessorContext) -> None:
         self.context, self.store = context, context.state_store(STORE)
@@ -91,6 +96,37 @@ class Puts(Keeps, Processor):
 class PutsInColumns(Keeps, BatchProcessor):
     def process_batch(self, records: RecordColumns) -> None:
         self.store.put_many(records)
+        self.context.forward_batch(records)
+
+
+class PutsTimed(Keeps, Processor):
+    """Keeps values by key and a time of the record, and tells what it found then."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if self.kind == "session":
+            self.store.put_value(Windowed(record.key, *session_of(record.timestamp_ms)), record.value)
+        else:
+            self.store.put_value(record.key, record.value, record.timestamp_ms * STEP_MS)
+        self.context.forward(record)
+
+    def punctuate(self, now_ms: int) -> None:
+        for key in "klm":
+            times = range(41)
+            if self.kind == "session":
+                found = [self.store.fetch_session(key, *session_of(time)) for time in times]
+            else:
+                found = [self.store.fetch(key, time * STEP_MS) for time in times]
+            self.context.forward(Record(key, str(found), now_ms))
+
+
+class PutsTimedInColumns(PutsTimed, BatchProcessor):
+    def process_batch(self, records: RecordColumns) -> None:
+        times = records.timestamp_ms.to_numpy()
+        if self.kind == "session":
+            starts, ends = zip(*map(session_of, times.tolist()), strict=True)
+            self.store.put_many(records, pa.array(starts), pa.array(ends))
+        else:
+            self.store.put_many(records, times * STEP_MS)
         self.context.forward_batch(records)
 
 
@@ -156,6 +192,23 @@ SERDES = {"bytes": Serdes.bytes(), "string": Serdes.string(), "int64": Serdes.in
 SHAPES = ["chain", "below a scalar node", "above a scalar node", "to chosen topics", "beside others"]
 
 
+def session_of(time: int) -> tuple[int, int]:
+    return time * STEP_MS, time * STEP_MS + time % 3 * 20_000
+
+
+def timed(kind: str, serde: Any) -> StoreBuilder[Any]:
+    """A store of windows or sessions whose put_value logs what the row says."""
+    text = Serdes.string()
+    if kind == "session":
+        return Stores.session_store_with_headers_builder(
+            Stores.persistent_session_store_with_headers(STORE, RETENTION_MS), text, serde
+        )
+    supplier = Stores.persistent_timestamped_window_store_with_headers(
+        STORE, RETENTION_MS, STEP_MS, retain_duplicates=kind == "window with duplicates"
+    )
+    return Stores.timestamped_window_store_with_headers_builder(supplier, text, serde)
+
+
 @dataclass(frozen=True)
 class Case:
     """A topology that has a twin, and how it is run."""
@@ -164,6 +217,7 @@ class Case:
     stack: str = "bare"
     serde: str = "bytes"
     shape: str = "chain"
+    kind: str = "key-value"
     every_ms: int | None = None
     skip: bool = False
 
@@ -171,19 +225,22 @@ class Case:
         serde = SERDES[self.serde]
         scalar = Plain if self.format == "plain" else Previous
         twins: tuple[type, type] = scalar, PreviousInColumns
-        if self.stack == "expiring by events":
+        if self.kind != "key-value":
+            twins = PutsTimed, PutsTimedInColumns
+        elif self.stack == "expiring by events":
             twins = Puts, PutsInColumns
         twin = type(
             "Twin",
             (twins[in_columns],),
-            {"every_ms": self.every_ms, "type": serde.columns.type},
+            {"every_ms": self.every_ms, "type": serde.columns.type, "kind": self.kind},
         )
         topology = Topology()
         topology.add_source("in", ["a", "b"], key_serde=Serdes.string(), value_serde=serde)
         if self.shape == "below a scalar node":
             topology.add_processor("before", Passes, ["in"])
         topology.add_processor("twin", twin, ["before" if self.shape == "below a scalar node" else "in"])
-        topology.add_state_store(STACKS[self.stack](FORMATS[self.format](serde)), "twin")
+        builder = FORMATS[self.format](serde) if self.kind == "key-value" else timed(self.kind, serde)
+        topology.add_state_store(STACKS[self.stack](builder), "twin")
         value_serde = serde if self.every_ms is None else None
         if self.shape == "above a scalar node":
             topology.add_processor("notes", Notes, ["twin"])
@@ -230,7 +287,8 @@ def ran(topology: Topology, case: Case, batches: list[list[SourceRecord]], in_co
         for batch in batches:
             assert (task.process_batch(source_batch(batch)) if in_columns else task.process(batch)) == len(batch)
         task.end_batch(1_000)
-        found.end = task.leave()
+        dropped = {name: store.dropped_records for name, store in stores.items()}
+        found.end = task.leave(), dropped
     except Exception as error:
         found.error = _essence(error)
     for output in task.outputs:
@@ -258,11 +316,14 @@ UNREADABLE = {"bytes": [], "string": [b"\xff"], "int64": [b"short"]}
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Case, list[list[SourceRecord]]]:
+    kind = draw(st.sampled_from(["key-value", "key-value", "window", "window with duplicates", "session"]))
+    stacks = [stack for stack in sorted(STACKS) if kind == "key-value" or "expiring" not in stack]
     case = Case(
         draw(st.sampled_from(sorted(FORMATS))),
-        draw(st.sampled_from(sorted(STACKS))),
+        draw(st.sampled_from(stacks)),
         draw(st.sampled_from(sorted(SERDES))),
         draw(st.sampled_from(SHAPES)),
+        kind,
         draw(st.none() | st.integers(1, 20)),
         draw(st.booleans()),
     )
@@ -304,6 +365,38 @@ def rows(*items: tuple[bytes | None, bytes | None], timestamps_ms: tuple[int, ..
         ("a", 0, number, time_ms, key, value, HEADERS)
         for number, ((key, value), time_ms) in enumerate(zip(items, times, strict=True))
     ]
+
+
+@pytest.mark.parametrize("kind", ["window", "window with duplicates", "session"])
+@pytest.mark.parametrize("stack", ["bare", "cached"])
+def test_reads_in_columns_are_reads_one_by_one(kind: str, stack: str) -> None:
+    builder = STACKS[stack](timed(kind, Serdes.bytes()))
+    store = builder.build(MemoryByteStore(STORE), context=TaskRecordContext())
+    times = np.array([3, 1, 9, 9, 4, 12, 11, 2])
+    keys = pa.array(["k", "l", "k", "k", "m", "l", "k", "k"])
+    values = pa.array([b"1", b"2", b"3", b"4", None, b"", b"6", b"late"], pa.binary())
+    headers = pa.array([Headers([("n", b"%d" % n)]).to_bytes() for n in range(8)])
+    records = RecordColumns(keys, values, times, headers)
+    asked = pa.array([key for key in "klmn" for _ in range(14)])
+    asked_times = np.array([*range(14)] * 4)
+    if kind == "session":
+        starts, ends = (np.array(ends) for ends in zip(*map(session_of, times.tolist()), strict=True))
+        store.put_many(records, starts, ends)
+        starts, ends = (np.array(ends) for ends in zip(*map(session_of, asked_times.tolist()), strict=True))
+        many = store.fetch_session_many(asked, starts, ends)
+        alone = [*map(store.fetch_session, asked.to_pylist(), starts.tolist(), ends.tolist())]
+        assert many.timestamp_ms is None
+        assert [held and held.aggregation for held in alone] == many.value.to_pylist()
+    else:
+        store.put_many(records, times * STEP_MS)
+        many = store.fetch_many(asked, asked_times * STEP_MS)
+        alone = [*map(store.fetch, asked.to_pylist(), (asked_times * STEP_MS).tolist())]
+        assert [held and held.value for held in alone] == many.value.to_pylist()
+        assert [held and held.timestamp_ms for held in alone] == many.timestamp_ms.to_pylist()
+    assert [held and held.headers.to_bytes() for held in alone] == many.headers.to_pylist()
+    assert len([held for held in alone if held is not None]) == 3
+    store.flush()
+    assert store.dropped_records == 1
 
 
 class Seen(BatchProcessor):

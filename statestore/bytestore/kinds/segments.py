@@ -14,8 +14,11 @@ import struct
 from bisect import bisect_left, bisect_right
 from typing import Final
 
+import numpy as np
+
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import TruncatedError
+from statestore.format.binary_columns import Integers
 
 SEGMENT_ID_SIZE: Final = 8
 LATEST_SEGMENT: Final = -1
@@ -63,6 +66,14 @@ class Segments:
     def id_of(self, time_ms: int) -> int:
         """Return the id of the segment of a time."""
         return time_ms // self._interval_ms
+
+    def ids_of(self, times_ms: Integers) -> Integers:
+        """Return the id of the segment of each time."""
+        return times_ms // self._interval_ms
+
+    def first_live_at(self, stream_times_ms: Integers) -> Integers:
+        """Return `first_live` as it is at each of these stream times."""
+        return np.maximum((stream_times_ms - self.retention_ms) // self._interval_ms, 0)
 
     @property
     def first_live(self) -> int:

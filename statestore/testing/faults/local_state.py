@@ -66,6 +66,12 @@ class FaultyByteStore(RocksDBByteStore):
             _raise_for(fault, self._injector, self._where)
             return super().get(key)
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, unless a fault strikes."""
+        with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:
+            _raise_for(fault, self._injector, self._where)
+            return super().get_many(keys)
+
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs, unless a fault strikes."""
         with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:

@@ -1,0 +1,74 @@
+"""Many puts into windows or sessions at once, and many reads of some: columns of what stands in segments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from statestore.bytestore.kinds.kind_layout import layout_of
+from statestore.bytestore.record_context import WrittenRow
+from statestore.format.binary_columns import Integers, as_one_array
+from statestore.format.key_groups import KeyGroups
+from statestore.headers.record_columns import RecordColumns
+from statestore.stores.parts import SegmentedParts
+
+
+def times_of(name: str, times: Any, rows: int) -> Integers:
+    """Return a column of times in ms as numbers.
+
+    Raises TypeError unless they are whole numbers, and ValueError unless there is one, 0 or more, for each row.
+    """
+    column = as_one_array(pa.array(times) if isinstance(times, np.ndarray) else times, name)
+    if not pa.types.is_integer(column.type):
+        raise TypeError(f"{name} must be a column of whole numbers, got {column.type}")
+    if len(column) != rows or column.null_count:
+        raise ValueError(f"{name} needs one time for each of {rows} rows, got {len(column) - column.null_count}")
+    numbers: Integers = column.cast(pa.int64()).to_numpy()
+    if rows and numbers.min() < 0:
+        raise ValueError(f"{name} must be 0 to 2^63 - 1 (milliseconds since 1970), got {numbers.min()}")
+    return numbers
+
+
+def get_segmented(parts: SegmentedParts, keys: pa.BinaryArray, times_ms: Integers) -> pa.BinaryArray:
+    """Return what is stored under logged keys of these times; null for nothing, and for what is no longer visible."""
+    visible = times_ms >= parts.segments.first_visible_ms
+    groups = KeyGroups(keys.filter(pa.array(visible)))
+    found = parts.stack.top.get_many(layout_of(parts.spec).physical_keys(groups.keys))
+    places = np.full(len(keys), -1, np.int64)
+    places[visible] = groups.codes
+    stored = as_one_array(pa.array(found, pa.binary()), "stored values")
+    return stored.take(pa.array(places, mask=places < 0))
+
+
+def put_segmented(
+    parts: SegmentedParts, keys: pa.BinaryArray, times_ms: Integers, stored: pa.BinaryArray, records: RecordColumns
+) -> bool:
+    """Put `stored` under logged keys of these times, row after row; null deletes.
+
+    What a later row lets expire is not written first, but logged and counted as if it had been. Returns False, with
+    nothing done, if there is a layer that has to see each write by itself.
+    """
+    stack, segments = parts.stack, parts.segments
+    if stack.cache is not None or stack.retaining is None:
+        return False
+    stream_times = np.maximum(np.maximum.accumulate(times_ms), segments.stream_time_ms)
+    ids = segments.ids_of(times_ms)
+    stack.retaining.dropped_records += int((ids < segments.first_live_at(stream_times)).sum())
+    if len(times_ms):
+        segments.advance(int(stream_times[-1]))
+    groups = KeyGroups(keys)
+    rows = groups.last_rows
+    is_live = ids[rows] >= segments.first_live
+    last = stored.take(pa.array(rows))
+    live = pa.array(is_live)
+    places = layout_of(parts.spec).physical_keys(groups.keys.filter(live))
+    stack.retaining.inner.write(list(zip(places, last.filter(live).to_pylist(), strict=True)))
+    for segment_id in np.unique(ids[stored.is_valid().to_numpy(zero_copy_only=False)]).tolist():
+        segments.note_use(segment_id)
+    if stack.logging is not None:
+        changes = list(zip(groups.keys.to_pylist(), last.to_pylist(), strict=True))
+        times, headers = records.timestamp_ms, records.headers
+        stack.logging.log_for(changes, lambda n: WrittenRow(times[rows[n]].as_py(), headers[rows[n]].as_py()))
+    return True
