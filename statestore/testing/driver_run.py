@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from statestore.errors import DriverError, DriverFailedError, InvalidTimestampError, UnknownTopicError
 from statestore.processor.ingest import IngestHook, ingest_records
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
+from statestore.processor.topic_columns import source_batch
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.testing.driver_state import DriverState
@@ -87,12 +89,33 @@ class DriverRun:
 
     def pipe(self, topic: str, records: Iterator[PipedRecord]) -> None:
         """Process records of a topic, after each what it led to. Raises UnknownTopicError if no source reads it."""
+        with self._piping(topic):
+            self._process(self._commit_each(topic, records))
+
+    def pipe_micro_batch(self, topic: str, records: Iterator[PipedRecord]) -> None:
+        """Process records of a topic, commit them together, then process what they led to. Raises UnknownTopicError."""
+        with self._piping(topic):
+            first = self._state.progress.offsets.get(topic, 0)
+            batch = [(topic, _PARTITION, first + number, *record) for number, record in enumerate(records)]
+            self._is_running = True
+            if batch:
+                self._process_batch(batch)
+            if topic in self._global_topics:
+                self._global_records.setdefault(topic, []).extend(batch)
+            else:
+                self._processed += len(batch)
+            self._state.progress.offsets[topic] = first + len(batch)
+            self._commit()
+            self._process(self._commit_each())
+
+    @contextmanager
+    def _piping(self, topic: str) -> Iterator[None]:
         self._require_ready()
         if topic not in self._reads and not self._reads_all:
             raise UnknownTopicError(topic=topic, sources=sorted(self._reads))
         self._commit_state()  # what the test itself wrote is not part of what comes next
         try:
-            self._process(self._commit_each(topic, records))
+            yield
         except BaseException as failure:
             # What the input itself raises comes between two records: it is no failure of the topology.
             if self._is_running:
@@ -178,6 +201,11 @@ class DriverRun:
 
     def _process(self, records: Iterable[SourceRecord]) -> None:
         self._task.process(records if self._on_ingest is None else ingest_records(records, self._on_ingest))
+
+    def _process_batch(self, batch: list[SourceRecord]) -> None:
+        records = batch if self._on_ingest is None else list(ingest_records(batch, self._on_ingest))
+        if records:
+            self._task.process_batch(source_batch(records))
 
     def _commit_each(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceRecord]:
         """Yield what waits, then the records of `topic` and after each what waits; commit when the task is back."""

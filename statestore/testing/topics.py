@@ -52,7 +52,11 @@ class Driver(Protocol):
     """What topics need of the driver that made them."""
 
     def pipe(self, topic: str, records: Iterator[PipedRecord]) -> None:
-        """Process records of a topic."""
+        """Process records of a topic, each committed before the next."""
+        ...
+
+    def pipe_micro_batch(self, topic: str, records: Iterator[PipedRecord]) -> None:
+        """Process records of a topic, and commit them together."""
         ...
 
     def readable(self, topic: str) -> ReadableTopic | None:
@@ -111,6 +115,14 @@ class TestInputTopic(Generic[K, V]):
         """Pipe test records in order."""
         self._pipe((record.key, record.value, record.timestamp_ms, record.headers) for record in records)
 
+    def pipe_micro_batch(self, records: Iterable[TestRecord[K, V]]) -> None:
+        """Pipe test records as one micro-batch, as Spark has them: processed in order, and committed together.
+
+        A batch processor gets all of them at once; what they lead to in topics that are read again comes after them.
+        """
+        rows = ((record.key, record.value, record.timestamp_ms, record.headers) for record in records)
+        self._driver.pipe_micro_batch(self.topic, self._encoded(rows))
+
     def pipe_key_value_list(
         self, pairs: Iterable[tuple[K, V]], start_timestamp_ms: int | None = None, advance_ms: int = 0
     ) -> None:
@@ -137,7 +149,10 @@ class TestInputTopic(Generic[K, V]):
         return count(start_timestamp_ms, index(advance_ms))
 
     def _pipe(self, records: Iterable[tuple[Any, Any, int | None, Headers | None]]) -> None:
-        self._driver.pipe(self.topic, (self._with_headers if self._adds_headers else self._plain)(records))
+        self._driver.pipe(self.topic, self._encoded(records))
+
+    def _encoded(self, records: Iterable[tuple[Any, Any, int | None, Headers | None]]) -> Iterator[PipedRecord]:
+        return (self._with_headers if self._adds_headers else self._plain)(records)
 
     def _plain(self, records: Iterable[tuple[Any, Any, int | None, Headers | None]]) -> Iterator[PipedRecord]:
         key_bytes, value_bytes = self._key_bytes, self._value_bytes

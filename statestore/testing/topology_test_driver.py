@@ -186,6 +186,10 @@ class TopologyTestDriver(StoreAccess):
         self._require_open()
         self._run.pipe(topic, records)
 
+    def pipe_micro_batch(self, topic: str, records: Iterator[PipedRecord]) -> None:
+        """Process records of a topic, and commit them together; a TestInputTopic's to call."""
+        self._run.pipe_micro_batch(topic, records)
+
     def readable(self, topic: str) -> ReadableTopic | None:
         """Return the records of a topic, None if there never were any. TestOutputTopic calls this."""
         self._require_open()
