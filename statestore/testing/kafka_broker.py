@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
@@ -36,7 +36,7 @@ HOST = "127.0.0.1"
 # Any 16 bytes in base64 name a cluster; one fixed name lets a kept storage directory be started again.
 CLUSTER_ID = "c3RhdGVzdG9yZS10ZXN0cw"
 
-_BROKER_JVM = ["-Xmx512m", *SHORT_LIVED_JVM, "-Dlog4j2.level=WARN"]
+_BROKER_JVM = ["-Xmx512m", "-Dlog4j2.level=WARN"]
 # The log of a tool would mix with its answer.
 _TOOL_JVM = ["-Xmx128m", *SHORT_LIVED_JVM, "-Dlog4j2.level=OFF"]
 
@@ -81,12 +81,19 @@ class KafkaBroker:
     """A broker that runs from start() to stop(), or inside `with`.
 
     Storage is in `directory`, outlives the broker and can be started again; without one it is temporary and goes with
-    stop(). `settings` adds server properties or replaces those above. The address stays the same over a restart. Not
-    thread-safe.
+    stop(). `settings` adds server properties or replaces those above; `jvm_options` are the broker's own, for one that
+    is to be fast rather than soon there. The address stays the same over a restart. Not thread-safe.
     """
 
-    def __init__(self, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        jvm_options: Sequence[str] = SHORT_LIVED_JVM,
+    ) -> None:
         self._directory = directory
+        self._jvm_options = [*_BROKER_JVM, *jvm_options]
         self._port, self._controller_port = free_ports(2)
         self._settings = {**_SETTINGS, **self._addresses(), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -176,7 +183,7 @@ class KafkaBroker:
         with self._log.open("wb") as log:
             # A session of its own: Ctrl-C reaches Python only, which then stops the broker in its own time.
             self._process = subprocess.Popen(
-                ["sh", "-c", _SUPERVISOR, "sh", *_java(_BROKER_JVM), "kafka.Kafka", str(properties)],
+                ["sh", "-c", _SUPERVISOR, "sh", *_java(self._jvm_options), "kafka.Kafka", str(properties)],
                 stdin=PIPE,
                 stdout=log,
                 stderr=STDOUT,

@@ -230,6 +230,14 @@ def test_a_wrong_setting_raises_with_its_name() -> None:
 
 
 @pytest.mark.usefixtures("kafka")
+def test_options_are_those_of_its_virtual_machine() -> None:
+    broker = KafkaBroker(jvm_options=["-XX:+NoSuchOption"])
+    with pytest.raises(KafkaBrokerError, match="NoSuchOption"):
+        broker.start()
+    assert broker.process_group is None
+
+
+@pytest.mark.usefixtures("kafka")
 def test_the_broker_goes_when_python_is_killed(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys; from statestore.testing.kafka_broker import KafkaBroker\n"
