@@ -18,11 +18,12 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 
 # In recipes only, so that targets without Java do not look for one.
 WITH_JAVA := JAVA_HOME="$$(.ci/find-java)" && export JAVA_HOME &&
-COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --generate-hashes \
-	--custom-compile-command "make lock" pyproject.toml
+COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
+	--custom-compile-command "make lock"
+PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka test test-fast durations soak simulate check bench lock clean java jars
+.PHONY: help demo demo-kafka test test-fast durations soak simulate check bench bench-peers lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +61,7 @@ check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	@.ci/check-lock $(COMPILE_LOCK)
+	@.ci/check-lock $(COMPILE_LOCK) --extra dev pyproject.toml
 
 bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/stores.py
@@ -73,8 +74,12 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/migration.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 
-lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions
-	$(COMPILE_LOCK) $(ARGS) --output-file requirements.lock
+bench-peers: java $(INSTALLED) jars ## measure statestore beside Kafka Streams, Quix and Spark; ARGS="--help" says more
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.peers $(ARGS)
+
+lock: $(INSTALLED) ## write the locks of the project and of bench-peers anew; ARGS=--upgrade takes newer versions
+	$(COMPILE_LOCK) --extra dev $(ARGS) pyproject.toml --output-file requirements.lock
+	$(COMPILE_LOCK) $(ARGS) $(PEERS_LOCK:.lock=.in) --output-file $(PEERS_LOCK)
 
 clean: ## remove the environment and all caches of this directory
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -43,6 +43,11 @@ class ProcessSession:
             )
 
     @property
+    def session(self) -> int:
+        """The number of the session."""
+        return self._process.pid
+
+    @property
     def runs(self) -> bool:
         return self._process.poll() is None
 
@@ -82,7 +87,7 @@ class ProcessSession:
 
     def pids(self) -> list[int]:
         """Return the processes of the session that are not just waiting to be collected."""
-        return [pid for pid, session, state in _all_processes() if session == self._process.pid and state not in "ZX"]
+        return [pid for pid, session, state in _all_processes() if session == self.session and state not in "ZX"]
 
 
 def _all_processes() -> list[tuple[int, int, str]]:

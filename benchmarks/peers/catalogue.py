@@ -1,0 +1,117 @@
+"""The peers: how each is started. To add one, add an entry to PEERS; a Spark query only needs its operator."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.environment import environment_python
+from benchmarks.peers.failure import PeerError, tail
+from benchmarks.peers.run import ROOT
+from statestore.testing.jars import java_command, kafka_streams_jars
+
+BUILD: Final = ROOT / "build" / "peers"
+_HERE: Final = Path(__file__).parent
+_STREAMS_HEAP: Final = "512m"
+_SLOW_RECORDS: Final = 60_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a run of a peer is given. The topics are there; `scratch` is an empty directory that goes with it."""
+
+    servers: str
+    input_topic: str
+    output_topic: str
+    scratch: Path
+    records_per_batch: int
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An engine with the operator in it."""
+
+    name: str
+    engine: str
+    command: Callable[[Place], list[str]]
+    """Returns the command that starts it. Raises PeerError if what it needs can't be had."""
+    is_stateful: bool = True
+    most_records: int | None = None
+    """The first so many records of the workload, for one that would take minutes for all; None is all."""
+
+    def records(self, asked: int) -> int:
+        """Return how many records it is given when so many are asked for."""
+        return min(asked, self.most_records or asked)
+
+
+def _streams(guarantee: str) -> Callable[[Place], list[str]]:
+    def command(place: Place) -> list[str]:
+        classes = _compiled(_HERE / "CountAndKeep.java")
+        memory = [f"-Xms{_STREAMS_HEAP}", f"-Xmx{_STREAMS_HEAP}"]
+        program = [java_command(), *memory, "-cp", f"{kafka_streams_jars()}/*:{classes}", "CountAndKeep"]
+        topics = [place.input_topic, place.output_topic]
+        return [*program, place.servers, place.output_topic, str(place.scratch / "state"), *topics, guarantee]
+
+    return command
+
+
+def _compiled(program: Path) -> Path:
+    """Return the directory of a program's classes, compiled anew: to start it from its source would take longer."""
+    classes = BUILD / "classes"
+    compiler = [java_command(), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+    jars = ":".join(str(jar) for jar in sorted(kafka_streams_jars().glob("*.jar")))  # it takes no pattern here
+    command = [*compiler, "-d", str(classes), "-cp", jars, str(program)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise PeerError(f"{program.name} does not compile", output=tail(done.stdout))
+    return classes
+
+
+def _quix(place: Place) -> list[str]:
+    python = environment_python(BUILD / "environment")
+    # Not resolved: a link is what tells Python that it is an environment's.
+    program = [str(python), str(_HERE / "quix_peer.py")]
+    return [
+        *program,
+        place.servers,
+        place.output_topic,
+        str(place.scratch / "state"),
+        place.input_topic,
+        place.output_topic,
+    ]
+
+
+def _spark(operator: str) -> Callable[[Place], list[str]]:
+    def command(place: Place) -> list[str]:
+        program = [sys.executable, "-m", "benchmarks.peers.spark_peer", operator]
+        where = [place.servers, place.input_topic, place.output_topic, str(place.scratch)]
+        return [*program, *where, str(place.records_per_batch)]
+
+    return command
+
+
+_ALL: Final = (
+    Peer("streams-alo", "Kafka Streams, at least once", _streams("at_least_once")),
+    Peer("streams-eos", "Kafka Streams, exactly once", _streams("exactly_once_v2")),
+    Peer("quix", "Quix Streams, bytes state", _quix),
+    Peer("spark-python-state", "Spark, own Python state by pandas", _spark("spark-python-state"), True, _SLOW_RECORDS),
+    Peer(
+        "spark-python-state-rows",
+        "Spark, own Python state by rows",
+        _spark("spark-python-state-rows"),
+        True,
+        _SLOW_RECORDS,
+    ),
+    Peer("spark-pass-through", "Spark, no state, no Python", _spark("spark-pass-through"), False),
+    Peer("spark-map-arrow", "Spark, no state, untouched through Python", _spark("spark-map-arrow"), False),
+    Peer("statestore-scalar", "statestore, a record at a time", _spark("statestore-scalar")),
+)
+PEERS: Final = {peer.name: peer for peer in _ALL}
+"""By name, in the order in which they run."""
+
+MISSING: Final = {"statestore-batch": "statestore has no batch path (process_batch) yet"}
+"""Peers that are to come, and why they are not there."""

@@ -1,0 +1,87 @@
+"""The tables of a run in Markdown: on the console, and in docs/peers.md between two marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.catalogue import PEERS
+from benchmarks.peers.figures import PeerFigures
+from benchmarks.peers.targets import verdicts
+
+BEGIN: Final = "<!-- what make bench-peers writes begins -->\n"
+END: Final = "<!-- what make bench-peers writes ends -->\n"
+_ANCHOR: Final = "streams-alo"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and how a run was made."""
+
+    day: str
+    cores: int
+    load_before: float
+    """Processes that wanted a core in the minute before, the benchmark's own not among them."""
+    versions: Mapping[str, str]
+    records: int
+
+    def sentence(self) -> str:
+        """Return it as a line of the page."""
+        named = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        machine = f"{self.cores} cores, load {self.load_before:.1f} before the start"
+        return f"{self.day}, {machine}, {self.records:,} records. {named}."
+
+
+def tables(setting: Setting, found: Sequence[PeerFigures], without: Mapping[str, str]) -> str:
+    """Return what a run says: figures, peers `without` any and why, and targets."""
+    return "\n".join([setting.sentence(), "", *_figures(found), *_without(without), "", *_targets(found), ""])
+
+
+def write_page(page: Path, text: str) -> None:
+    """Replace what is between the marks of a page. Raises ValueError if it does not have them."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{page} does not have the lines {BEGIN.strip()} and {END.strip()}")
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def _figures(found: Sequence[PeerFigures]) -> list[str]:
+    anchor = next((each["records_per_s"]["median"] for each in found if each["peer"] == _ANCHOR), None)
+    lines = [
+        f"| peer | engine | records/s: min / median / max | x {_ANCHOR} | Python, us | Java, us | broker, us "
+        "| peak PSS, MB | first output, s | records | rounds |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for each in found:
+        rates, cpu_us = each["records_per_s"], each["steady_cpu_us"]
+        cells = [
+            f"`{each['peer']}`",
+            PEERS[each["peer"]].engine,
+            f"{rates['min']:,.0f} / {rates['median']:,.0f} / {rates['max']:,.0f}",
+            f"{rates['median'] / anchor:.2f}" if anchor else "",
+            f"{cpu_us['python']:,.1f}",
+            f"{cpu_us['java']:,.1f}",
+            f"{each['broker_cpu_us']:,.1f}",
+            f"{each['peak_pss_mb']:,.0f}",
+            f"{each['first_output_s']:.1f}",
+            f"{each['records']:,}",
+            str(each["rounds"]),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _without(without: Mapping[str, str]) -> list[str]:
+    return ["", *(f"- `{peer}` has no figures: {reason}." for peer, reason in without.items())] if without else []
+
+
+def _targets(found: Sequence[PeerFigures]) -> list[str]:
+    lines = ["| target, of medians | limit | this run | |", "|---|---|---|---|"]
+    for verdict in verdicts(found):
+        target = verdict.target
+        figure = "" if verdict.figure is None else f"{verdict.figure:,.2f}"
+        lines.append(f"| `{target.peer}`: {target.what} | {target.limit} | {figure} | {verdict.outcome} |")
+    return lines

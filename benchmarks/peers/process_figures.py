@@ -1,0 +1,83 @@
+"""Processor time and memory of all processes of a session, from /proc (Linux only)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PYTHON: Final = "python"
+JAVA: Final = "java"
+OTHER: Final = "other"
+_PROC: Final = Path("/proc")
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class ProcessTime:
+    """What a process has used so far. Pid and start, in ticks since boot, are of one process alone."""
+
+    pid: int
+    start: int
+    cpu_s: float
+
+
+class SessionFigures:
+    """Figures of the processes of a session, those that have ended since they were last seen included."""
+
+    def __init__(self, session: int, proc: Path = _PROC) -> None:
+        self._session = session
+        self._proc = proc
+        self._seen: dict[tuple[int, int], tuple[str, float]] = {}
+
+    def cpu_s(self) -> dict[str, float]:
+        """Return the processor time so far, user and system, by kind of process.
+
+        What a process uses between the last call and its end is lost: call it about every second.
+        """
+        for process in session_processes(self._session, self._proc):
+            identity = process.pid, process.start
+            before, _ = self._seen.get(identity, (OTHER, 0.0))
+            self._seen[identity] = kind_of_process(process.pid, self._proc) or before, process.cpu_s
+        total_s = {PYTHON: 0.0, JAVA: 0.0, OTHER: 0.0}
+        for kind, cpu_s in self._seen.values():
+            total_s[kind] += cpu_s
+        return total_s
+
+    def pss_bytes(self) -> int:
+        """Return the memory in use now; of a page that several processes share, each counts its part."""
+        return sum(pss_bytes(process.pid, self._proc) for process in session_processes(self._session, self._proc))
+
+
+def session_processes(session: int, proc: Path = _PROC) -> Iterator[ProcessTime]:
+    """Yield the processes of a session."""
+    for directory in proc.iterdir():
+        if directory.name.isdigit():
+            with suppress(OSError):  # it has ended meanwhile
+                # Behind the name, which may hold anything, field 3 comes first: the session is field 6.
+                fields = (directory / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                if int(fields[3]) == session:
+                    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+                    yield ProcessTime(int(directory.name), int(fields[19]), cpu_s)
+
+
+def kind_of_process(pid: int, proc: Path = _PROC) -> str | None:
+    """Return the kind of a process by its program; None if it has ended."""
+    try:
+        program = (proc / str(pid) / "exe").readlink().name
+    except OSError:
+        return None
+    return next((kind for kind in (PYTHON, JAVA) if program.startswith(kind)), OTHER)
+
+
+def pss_bytes(pid: int, proc: Path = _PROC) -> int:
+    """Return the proportional set size of a process; 0 if it has ended."""
+    try:
+        lines = (proc / str(pid) / "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    # A process that is just ending has no memory left, and so no such line.
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)

@@ -1,0 +1,156 @@
+"""Runs the peers in turn against one broker, and keeps what they took."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from benchmarks.peers.catalogue import BUILD, Peer, Place
+from benchmarks.peers.failure import PeerError
+from benchmarks.peers.output_check import OutputCheck, add_topic
+from benchmarks.peers.run import RunFigures, run_peer
+from benchmarks.peers.workload_topic import fill_topic, input_records
+from benchmarks.workload import PARTITIONS
+from statestore.errors import StateStoreError
+from statestore.testing.kafka_broker import KafkaBroker
+from upgrade_tools.changelogs.cluster import Cluster
+
+BATCHES: Final = 4
+"""How many micro-batches a peer that has them takes for all records."""
+_BROKER_SETTINGS: Final = {"log.segment.delete.delay.ms": "1000"}
+_BROKER_JVM: Final = ("-XX:+UseG1GC",)
+_DELETE_TIMEOUT_S: Final = 60.0
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass
+class Outcome:
+    """What the runs of each peer took, and what went wrong with those that failed."""
+
+    runs: dict[str, list[RunFigures]] = field(default_factory=lambda: defaultdict(list))
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+class Rounds:
+    """Runs peers against a broker. A peer that fails is not run again."""
+
+    def __init__(self, cluster: Cluster, broker_session: int, scratch: Path) -> None:
+        self.outcome = Outcome()
+        self._cluster = cluster
+        self._admin = AdminClient(cluster.client_options(), logger=_LOG)
+        self._broker_session = broker_session
+        self._scratch = scratch
+        self._inputs: dict[int, str] = {}
+
+    def fill(self, records: int) -> None:
+        """Make the input topic of so many records, if it is not there."""
+        if records not in self._inputs:
+            started_s = time.monotonic()
+            fill_topic(self._cluster, f"in-{records}", records)
+            self._inputs[records] = f"in-{records}"
+            print(f"{records:,} records are in a topic, after {time.monotonic() - started_s:.0f} s", flush=True)
+
+    def run(self, peer: Peer, records: int, number: int, of: int) -> None:
+        """Run a peer in a round; the output of its first run is checked."""
+        title = f"{peer.name}, round {number} of {of}"
+        if peer.name in self.outcome.failures:
+            print(f"{title}: left out, it has failed", flush=True)
+            return
+        log = BUILD / "logs" / f"{peer.name}-{number}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.unlink(missing_ok=True)
+        try:
+            figures = self._run(peer, records, f"out-{peer.name}-{number}", log, lambda said: _say(title, said))
+        except (StateStoreError, KafkaException, OSError, RuntimeError) as failure:
+            self.outcome.failures[peer.name] = getattr(failure, "problem", str(failure))
+            print(f"{title}: FAILED, see {log}\n{failure}", file=sys.stderr, flush=True)
+            return
+        self.outcome.runs[peer.name].append(figures)
+        _say(title, _summary(figures))
+
+    def _run(self, peer: Peer, records: int, topic: str, log: Path, say: Callable[[str], None]) -> RunFigures:
+        scratch = self._scratch / topic
+        scratch.mkdir()
+        batch = -(-records // BATCHES) + PARTITIONS * BATCHES  # Spark rounds down in each partition
+        before = set(self._cluster.topics())
+        place = Place(self._cluster.servers, self._inputs[records], topic, scratch, batch)
+        try:
+            command = peer.command(place)
+            self._cluster.create_topic(topic, PARTITIONS, {})
+            figures = run_peer(
+                command,
+                records,
+                output_records=lambda: self._output_records(topic),
+                broker_session=self._broker_session,
+                scratch=scratch,
+                log=log,
+                say=say,
+            )
+            if peer.is_stateful and not self.outcome.runs[peer.name]:
+                say("checking what came out ...")
+                self._check(topic, records)
+            return figures
+        finally:
+            shutil.rmtree(scratch)
+            self._delete_topics(but=before)
+
+    def _check(self, topic: str, records: int) -> None:
+        check = OutputCheck(input_records(records))
+        add_topic(check, self._cluster, topic)
+        if problems := check.problems():
+            raise PeerError("its output is wrong", output="\n".join(problems))
+
+    def _output_records(self, topic: str) -> int:
+        return sum(ends.stable_end_offset for ends in self._cluster.log_ends(topic, PARTITIONS))
+
+    def _delete_topics(self, *, but: set[str]) -> None:
+        """Delete what a peer has made, its changelog among it: the broker is to have no work with it later."""
+        left = [topic for topic in self._cluster.topics() if topic not in but and not topic.startswith("__")]
+        if left:
+            for deleted in self._admin.delete_topics(left, operation_timeout=_DELETE_TIMEOUT_S).values():
+                deleted.result()
+
+
+def _say(title: str, said: str) -> None:
+    print(f"{title}: {said}", flush=True)
+
+
+def _summary(figures: RunFigures) -> str:
+    return (
+        f"{figures.records_per_s:,.0f} records/s, a record {figures.python_us:.1f} us of Python, "
+        f"{figures.java_us:.1f} of Java, {figures.broker_us:.1f} of the broker; {figures.peak_pss_mb:,.0f} MB, "
+        f"first output after {figures.first_output_s:.1f} s, all after {figures.total_s:.0f} s"
+    )
+
+
+def measure(peers: Sequence[Peer], records: int, rounds: int) -> Outcome:
+    """Run the peers in turn, on a broker of their own."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="run-", dir=BUILD) as directory:
+        scratch = Path(directory)
+        print("starting the broker ...", flush=True)
+        with KafkaBroker(scratch / "broker", settings=_BROKER_SETTINGS, jvm_options=_BROKER_JVM) as broker:
+            return _run_rounds(broker, scratch, peers, records, rounds)
+
+
+def _run_rounds(broker: KafkaBroker, scratch: Path, peers: Sequence[Peer], records: int, rounds: int) -> Outcome:
+    # Its clients end with this call: they would complain about a broker that is gone.
+    assert broker.process_group is not None
+    running = Rounds(Cluster(broker.bootstrap_servers), broker.process_group, scratch)
+    for peer in peers:
+        running.fill(peer.records(records))
+    for number in range(1, rounds + 1):
+        for peer in peers:
+            running.run(peer, peer.records(records), number, rounds)
+    return running.outcome

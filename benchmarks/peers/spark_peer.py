@@ -1,0 +1,149 @@
+"""The peers that are Spark queries from Kafka to Kafka: statestore, Spark's own Python state, and Spark without state.
+
+    python -m benchmarks.peers.spark_peer OPERATOR BOOTSTRAP INPUT OUTPUT SCRATCH RECORDS_PER_BATCH
+
+All have the same session. It runs until it is killed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from benchmarks.spark_native import native_operator
+from benchmarks.workload import PARTITIONS, counting_topology
+from statestore.spark import stateful
+from statestore.testing.jars import connector_jars
+
+TASK_SLOTS: Final = 2
+"""What statestore recommends for 2 cores; every Spark peer has as many."""
+DRIVER_MEMORY: Final = "2g"
+ARROW_RECORDS: Final = 20_000
+_OUT: Final = "key binary, value binary, headers array<struct<key:string,value:binary>>"
+_KEPT: Final = "value binary, timestamp timestamp, headers array<struct<key:string,value:binary>>"
+
+Operator = Callable[[DataFrame, Path], DataFrame]
+
+
+def pass_through(rows: DataFrame, scratch: Path) -> DataFrame:
+    """From topic to topic without any Python."""
+    return rows.select("key", "value", "headers")
+
+
+def map_arrow(rows: DataFrame, scratch: Path) -> DataFrame:
+    """Through a Python worker, which hands on what it gets."""
+    return pass_through(rows, scratch).mapInArrow(_untouched, _OUT)
+
+
+def _untouched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
+def statestore_scalar(rows: DataFrame, scratch: Path) -> DataFrame:
+    """This library, a record at a time."""
+    return stateful(
+        rows,
+        counting_topology(),
+        shards=PARTITIONS,
+        state_location=scratch / "state",
+        local_dir=str(scratch / "local"),
+    )
+
+
+class CountAndKeepRows(StatefulProcessor):
+    """What benchmarks.spark_native.CountAndKeepNative does, with rows in place of pandas frames."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.state = handle.getValueState("kept", _KEPT)
+
+    def handleInputRows(self, key: tuple[bytes], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
+        kept = self.state.get()
+        count = int.from_bytes(kept[0][:8], "big") if kept else 0
+        for row in sorted(rows, key=lambda row: row.offset):
+            count += 1
+            counted = count.to_bytes(8, "big") + bytes(row.value)
+            yield Row(key=bytes(row.key), value=counted, headers=row.headers)
+        pairs = [(header.key, bytes(header.value)) for header in row.headers]
+        self.state.update((counted, row.timestamp, pairs))
+
+    def close(self) -> None:
+        """Spark asks for it."""
+
+
+def python_state(rows: DataFrame, scratch: Path) -> DataFrame:
+    """Spark's own state, by pandas frames."""
+    return native_operator(rows)
+
+
+def python_state_rows(rows: DataFrame, scratch: Path) -> DataFrame:
+    """Spark's own state, by rows."""
+    needed = rows.select("key", "value", "offset", "timestamp", "headers")
+    return needed.groupBy("key").transformWithState(CountAndKeepRows(), _OUT, "append", "none")
+
+
+OWN_STATE: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""What Spark's documentation recommends for state of its own; statestore sets what it needs itself."""
+
+OPERATORS: Final[dict[str, Operator]] = {
+    "spark-pass-through": pass_through,
+    "spark-map-arrow": map_arrow,
+    "spark-python-state": python_state,
+    "spark-python-state-rows": python_state_rows,
+    "statestore-scalar": statestore_scalar,
+}
+
+
+def session(operator: str) -> SparkSession:
+    """Return the session that an operator runs in: the same for all, but for the settings of Spark's own state."""
+    builder = (
+        SparkSession.builder.master(f"local[{TASK_SLOTS}]")
+        .appName("statestore peers")
+        .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
+        .config("spark.driver.memory", DRIVER_MEMORY)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", str(PARTITIONS))
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_RECORDS))
+    )
+    for name, value in OWN_STATE.items() if operator in ("spark-python-state", "spark-python-state-rows") else ():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def main() -> None:
+    operator, servers, input_topic, output_topic, scratch, records_per_batch = sys.argv[1:]
+    rows = (
+        session(operator)
+        .readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", input_topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", records_per_batch)
+        .load()
+    )
+    query = (
+        OPERATORS[operator](rows, Path(scratch))
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", output_topic)
+        .option("checkpointLocation", str(Path(scratch, "checkpoint")))
+        .start()
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

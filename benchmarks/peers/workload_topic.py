@@ -1,0 +1,61 @@
+"""The records of benchmarks/workload.py in a Kafka topic: of any number the first ones are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from confluent_kafka import Producer
+
+from benchmarks.workload import PARTITIONS, records
+from upgrade_tools.changelogs.cluster import Cluster
+
+CHUNK_RECORDS: Final = 10_000
+_QUEUED_RECORDS: Final = 200_000
+_FLUSH_S: Final = 60.0
+_LOG_ERRORS: Final = 3
+Headers = list[tuple[str, str | bytes | None]]
+"""As the client takes them and gives them; here all are bytes."""
+
+
+class InputRecord(NamedTuple):
+    """A record as it is sent."""
+
+    key: bytes
+    value: bytes
+    timestamp_ms: int
+    headers: Headers
+
+
+def input_records(count: int) -> Iterator[InputRecord]:
+    """Yield the first `count` records of the workload."""
+    for first in range(0, count, CHUNK_RECORDS):
+        chunk = records(first, CHUNK_RECORDS).slice(0, count - first)
+        times_ms = (time.timestamp() for time in chunk.column("timestamp").to_pylist())
+        for key, value, time_s, headers in zip(
+            chunk.column("key").to_pylist(),
+            chunk.column("value").to_pylist(),
+            times_ms,
+            chunk.column("headers").to_pylist(),
+            strict=True,
+        ):
+            yield InputRecord(key, value, round(time_s * 1000), [(each["key"], each["value"]) for each in headers])
+
+
+def fill_topic(cluster: Cluster, topic: str, count: int) -> None:
+    """Make a topic and send the first `count` records to it, each to the partition of its key. Raises RuntimeError."""
+    cluster.create_topic(topic, PARTITIONS, {})
+    options = cluster.client_options(
+        partitioner="murmur2_random",
+        linger_ms=20,
+        queue_buffering_max_messages=_QUEUED_RECORDS,
+        # Else a batch that is sent twice lands behind later ones, and a key's records change their order.
+        enable_idempotence=True,
+    )
+    producer = Producer({**options, "log_level": _LOG_ERRORS})  # a new broker has it wait, which it would say
+    for record in input_records(count):
+        while len(producer) >= _QUEUED_RECORDS // 2:
+            producer.poll(0.01)
+        producer.produce(topic, record.value, record.key, headers=record.headers, timestamp=record.timestamp_ms)
+    if left := producer.flush(_FLUSH_S):
+        raise RuntimeError(f"{left} of {count} records did not reach {topic} in {_FLUSH_S:.0f} s")

@@ -1,0 +1,127 @@
+"""What given runs of peers come to: the file of results, tables, verdicts on targets, and the page they go to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers.__main__ import DOCS
+from benchmarks.peers.catalogue import MISSING, PEERS
+from benchmarks.peers.figures import PeerFigures, peer_figures, write_figures
+from benchmarks.peers.page import BEGIN, END, Setting, tables, write_page
+from benchmarks.peers.run import RunFigures
+from benchmarks.peers.targets import BATCH, SCALAR, TARGETS, verdicts
+
+ISSUED = {
+    "streams-alo",
+    "streams-eos",
+    "quix",
+    "spark-python-state",
+    "spark-pass-through",
+    "spark-map-arrow",
+    "statestore-scalar",
+    "statestore-batch",
+}
+SETTING = Setting("2026-11-22", 2, 0.25, {"Kafka": "4.3.1"}, 1_000_000)
+
+
+def run(
+    records_per_s: float, *, python_us: float = 1, java_us: float = 2, mb: float = 500, first_s: float = 3
+) -> RunFigures:
+    return RunFigures(records_per_s, python_us, java_us, 4.0, mb, first_s, 20.0)
+
+
+def found() -> list[PeerFigures]:
+    return [
+        peer_figures("streams-alo", 1_000_000, [run(80_000), run(100_000), run(70_000)]),
+        peer_figures("quix", 1_000_000, [run(20_000)]),
+        peer_figures("spark-pass-through", 1_000_000, [run(120_000, java_us=10, first_s=10)]),
+        peer_figures(
+            "statestore-scalar", 1_000_000, [run(52_000, python_us=10.5, java_us=13, mb=1_500, first_s=14.01)]
+        ),
+    ]
+
+
+def test_runs_come_to_least_median_and_most() -> None:
+    runs = [run(80, python_us=3, mb=5), run(100, python_us=1, mb=7), run(70, python_us=2, mb=6)]
+    assert peer_figures("quix", 60, runs) == {
+        "peer": "quix",
+        "records_per_s": {"min": 70, "median": 80, "max": 100},
+        "steady_cpu_us": {"python": 2, "java": 2},
+        "broker_cpu_us": 4,
+        "peak_pss_mb": 6,
+        "first_output_s": 3,
+        "records": 60,
+        "rounds": 3,
+    }
+
+
+def test_the_file_of_results_is_a_list_of_peers(tmp_path: Path) -> None:
+    write_figures(tmp_path / "results" / "peers.json", found())
+    read = json.loads((tmp_path / "results" / "peers.json").read_text())
+    assert [each["peer"] for each in read] == ["streams-alo", "quix", "spark-pass-through", "statestore-scalar"]
+    assert read == found()
+
+
+def test_every_peer_is_there_or_said_to_be_missing() -> None:
+    assert PEERS.keys() | MISSING.keys() >= ISSUED
+    assert not PEERS.keys() & MISSING.keys()
+
+
+def test_tables_have_ratios_and_those_without_figures() -> None:
+    text = tables(SETTING, found(), {"streams-eos": "it failed"})
+    assert "2026-11-22, 2 cores, load 0.2 before the start, 1,000,000 records. Kafka 4.3.1." in text
+    (line,) = (line for line in text.splitlines() if line.startswith("| `statestore-scalar` |"))
+    assert "52,000 / 52,000 / 52,000 | 0.65 | 10.5 | 13.0 | 4.0 | 1,500 | 14.0 | 1,000,000 | 1 |" in line
+    assert "- `streams-eos` has no figures: it failed." in text
+
+
+def test_tables_without_kafka_streams_have_no_ratios() -> None:
+    assert "| 20,000 / 20,000 / 20,000 |  | 1.0 |" in tables(SETTING, found()[1:], {})
+
+
+@pytest.mark.parametrize(
+    ("what", "figure", "outcome"),
+    [
+        ("records/s : streams-alo's", 0.65, "met"),
+        ("Python's time a record, us", 10.5, "NOT MET"),
+        ("records/s : quix's", 2.6, "met"),
+        ("Java's time a record : spark-pass-through's", 1.3, "met"),
+        ("records/s : spark-python-state's", None, "not measured"),
+        ("peak PSS, MB", 1500, "met"),
+        ("first output after spark-pass-through's, s", 4.01, "NOT MET"),
+    ],
+)
+def test_each_target_is_met_or_not_or_not_measured(what: str, figure: float | None, outcome: str) -> None:
+    (verdict,) = (each for each in verdicts(found()) if each.target.what == what and each.target.peer == SCALAR)
+    assert verdict.figure == (None if figure is None else pytest.approx(figure))
+    assert verdict.outcome == outcome
+
+
+def test_what_is_not_there_is_not_measured() -> None:
+    assert {each.outcome for each in verdicts(found()) if each.target.peer == BATCH} == {"not measured"}
+    assert {target.peer for target in TARGETS} == {SCALAR, BATCH}
+
+
+def test_only_what_is_between_the_marks_of_a_page_is_replaced(tmp_path: Path) -> None:
+    page = tmp_path / "peers.md"
+    page.write_text(f"before\n{BEGIN}old\n{END}after\n")
+    write_page(page, "new\n")
+    write_page(page, "newer\n")
+    assert page.read_text() == f"before\n{BEGIN}\nnewer\n\n{END}after\n"
+
+
+def test_a_page_without_marks_is_left(tmp_path: Path) -> None:
+    page = tmp_path / "peers.md"
+    page.write_text("before\n")
+    with pytest.raises(ValueError, match="does not have the lines"):
+        write_page(page, "new\n")
+    assert page.read_text() == "before\n"
+
+
+def test_the_page_of_the_documentation_has_the_marks() -> None:
+    text = (DOCS / "peers.md").read_text(encoding="utf-8")
+    assert text.count(BEGIN) == text.count(END) == 1
+    assert text.index(BEGIN) < text.index(END)

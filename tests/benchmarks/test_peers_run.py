@@ -1,0 +1,123 @@
+"""A run of a peer from start to end: stand-ins that only take their time, and real Kafka Streams on few records."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import rounds as rounds_module
+from benchmarks.peers.catalogue import PEERS
+from benchmarks.peers.failure import PeerError
+from benchmarks.peers.rounds import Rounds
+from benchmarks.peers.run import RunFigures, run_peer
+from statestore.testing.kafka_broker import KafkaBroker
+from upgrade_tools.changelogs.cluster import Cluster
+
+# Works all the time, in itself and in a process that it starts.
+WORKS = "import os\nos.fork()\nwhile True: pass"
+
+
+def run(command: list[str], directory: Path, records: int, output_records: Callable[[], int]) -> RunFigures:
+    return run_peer(
+        command,
+        records,
+        output_records=output_records,
+        broker_session=os.getsid(0),
+        scratch=directory,
+        log=directory / "log",
+        say=lambda said: None,
+    )
+
+
+def processes_with(argument: str) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found += [process.name] if argument in (process / "cmdline").read_text() else []
+        except OSError:
+            continue
+    return found
+
+
+def test_figures_are_those_from_a_quarter_of_the_records_on(tmp_path: Path) -> None:
+    begun_s = time.monotonic()
+
+    def output_records() -> int:
+        """A hundred records a second, and half a second at first that does not count."""
+        return max(0, min(200, round((time.monotonic() - begun_s - 0.5) * 100)))
+
+    mark = str(tmp_path)
+    figures = run([sys.executable, "-c", WORKS, mark], tmp_path, 200, output_records)
+    assert 30 < figures.records_per_s < 110
+    assert figures.first_output_s >= 0.5
+    assert figures.total_s >= 2
+    assert figures.python_us > 0
+    assert figures.java_us == 0
+    assert figures.peak_pss_mb > 1
+    assert processes_with(mark) == []
+
+
+def test_a_peer_that_ends_early_raises_with_the_end_of_its_log(tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo first; echo why; exit 3"]
+    with pytest.raises(PeerError, match="why") as raised:
+        run(command, tmp_path, 10, lambda: 7)
+    assert (raised.value.problem, raised.value.output) == ("ended after 7 records", "first\nwhy")
+
+
+def test_records_that_come_at_once_are_no_rate(tmp_path: Path) -> None:
+    with pytest.raises(PeerError, match="more records are needed"):
+        run(["sleep", "600"], tmp_path, 10, lambda: 10)
+
+
+def test_a_run_that_is_stopped_leaves_no_process(tmp_path: Path) -> None:
+    mark = str(tmp_path)
+    looks = 0
+
+    def output_records() -> int:
+        nonlocal looks
+        looks += 1
+        if looks == 5:
+            assert len(processes_with(mark)) == 2
+            raise KeyboardInterrupt
+        return 0
+
+    with pytest.raises(KeyboardInterrupt):
+        run([sys.executable, "-c", WORKS, mark], tmp_path, 10, output_records)
+    assert processes_with(mark) == []
+
+
+def test_kafka_streams_runs_and_its_output_is_right(
+    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = 3_000
+    monkeypatch.setattr(rounds_module, "BUILD", tmp_path)
+    cluster = Cluster(broker.bootstrap_servers)
+    assert broker.process_group is not None
+    rounds = Rounds(cluster, broker.process_group, tmp_path)
+    rounds.fill(records)
+    before = cluster.topics()
+
+    peer = PEERS["streams-alo"]
+    rounds.run(peer, records, 1, 2)
+    # One that can't be started fails, with what it said, and is not tried again.
+    broken = replace(peer, name="broken", command=lambda place: ["sh", "-c", "echo why; exit 1"])
+    rounds.run(broken, records, 1, 2)
+    rounds.run(broken, records, 2, 2)
+
+    (figures,) = rounds.outcome.runs["streams-alo"]
+    assert figures.records_per_s > 0
+    assert figures.java_us > 0
+    assert figures.python_us == 0
+    assert figures.broker_us > 0
+    assert rounds.outcome.runs.get("broken", []) == []
+    assert rounds.outcome.failures == {"broken": "ended after 0 records"}
+    said = capsys.readouterr()
+    assert "why" in said.err
+    assert "broken, round 2 of 2: left out, it has failed" in said.out
+    assert set(cluster.topics()) - set(before) <= {"__consumer_offsets"}, "a peer's topics are left"
