@@ -69,7 +69,7 @@ class CountAndKeepRows(StatefulProcessor):
             count += 1
             counted = count.to_bytes(8, "big") + bytes(row.value)
             yield Row(key=bytes(row.key), value=counted, headers=row.headers)
-        pairs = [(header.key, bytes(header.value)) for header in row.headers]
+        pairs = [(header["key"], bytes(header["value"])) for header in row.headers]
         self.state.update((counted, row.timestamp, pairs))
 
     def close(self) -> None:
