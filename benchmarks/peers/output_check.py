@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,28 +18,40 @@ _WAIT_S: Final = 30.0
 _SHOWN: Final = 3
 
 
-@dataclass
-class _Last:
+@dataclass(frozen=True)
+class Output:
+    """A record of a key that comes out, with its count."""
+
     count: int
     value: bytes
     headers: Headers
 
 
-class OutputCheck:
-    """Compares what comes out, in any order of keys, with a plain fold over what went in."""
+class ExpectedOutput:
+    """What must have come out last of each key, by a plain fold over what goes in."""
 
-    def __init__(self, sent: Iterable[InputRecord]) -> None:
-        self._expected: dict[bytes, _Last] = {}
-        self._expected_records = 0
+    def __init__(self) -> None:
+        self.records = 0
+        self.last: dict[bytes, Output] = {}
+
+    def folding(self, sent: Iterable[InputRecord]) -> Iterator[InputRecord]:
+        """Hand on records, and fold each."""
         for record in sent:
-            before = self._expected.get(record.key)
-            count = before.count + 1 if before else 1
-            self._expected[record.key] = _Last(count, record.value, record.headers)
-            self._expected_records += 1
+            before = self.last.get(record.key)
+            self.last[record.key] = Output(before.count + 1 if before else 1, record.value, record.headers)
+            self.records += 1
+            yield record
+
+
+class OutputCheck:
+    """Compares what comes out, in any order of keys, with what is expected."""
+
+    def __init__(self, expected: ExpectedOutput) -> None:
+        self._expected = expected
         self._records = 0
         self._counts: dict[bytes, int] = {}
         """Of each key a bit for each count that has come out."""
-        self._found: dict[bytes, _Last] = {}
+        self._found: dict[bytes, Output] = {}
         self._short = 0
 
     def add(self, key: bytes | None, value: bytes | None, headers: Headers) -> None:
@@ -50,22 +62,22 @@ class OutputCheck:
             return
         count = int.from_bytes(value[:_COUNT_BYTES], "big")
         # A count that can't be is no bit, but a record too many: it must not take the memory of such a number.
-        if count <= self._expected_records:
+        if count <= self._expected.records:
             self._counts[key] = self._counts.get(key, 0) | 1 << count
         last = self._found.get(key)
         if last is None or count >= last.count:
-            self._found[key] = _Last(count, value[_COUNT_BYTES:], headers)
+            self._found[key] = Output(count, value[_COUNT_BYTES:], headers)
 
     def problems(self) -> list[str]:
         """Return what is wrong; nothing if all is right."""
         said = []
-        if self._records != self._expected_records:
-            said.append(f"{self._records:,} records, not {self._expected_records:,}")
+        if self._records != self._expected.records:
+            said.append(f"{self._records:,} records, not {self._expected.records:,}")
         if self._short:
             said.append(f"{self._short:,} records without a key or a count")
-        if unknown := self._found.keys() - self._expected.keys():
+        if unknown := self._found.keys() - self._expected.last.keys():
             said.append(_some("keys that never went in", unknown))
-        expected = self._expected.items()
+        expected = self._expected.last.items()
         # Each count from 1 on, once: with as many records as went in, none can be there twice either.
         if wrong := [key for key, last in expected if self._counts.get(key) != (2 << last.count) - 2]:
             said.append(_some("keys whose counts do not go from 1 to the last, one by one", wrong))

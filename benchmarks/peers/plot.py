@@ -45,10 +45,10 @@ def draw(figures: list[dict[str, Any]], path: Path) -> None:
         left = [before + width for before, width in zip(left, widths, strict=True)]
     for row, total in enumerate(shown):
         if total > limit:
-            times.text(0.98 * limit, row, f"{total:,.0f}", ha="right", va="center", color="white")
+            times.text(0.98 * limit, row, f"{total:,.0f} in all →", ha="right", va="center")
     times.set_xlim(0, limit)
     times.set_title("processor time a record, us, steady")
-    times.legend(loc="lower right")
+    times.legend(loc="upper right")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from benchmarks.peers.catalogue import BUILD, Peer, Place
 from benchmarks.peers.failure import PeerError
-from benchmarks.peers.output_check import OutputCheck, add_topic
+from benchmarks.peers.output_check import ExpectedOutput, OutputCheck, add_topic
 from benchmarks.peers.run import RunFigures, run_peer
 from benchmarks.peers.workload_topic import fill_topic, input_records
 from benchmarks.workload import PARTITIONS
@@ -42,6 +42,14 @@ class Outcome:
     failures: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Input:
+    """An input topic, and what must come out of it."""
+
+    topic: str
+    expected: ExpectedOutput
+
+
 class Rounds:
     """Runs peers against a broker. A peer that fails is not run again."""
 
@@ -51,14 +59,15 @@ class Rounds:
         self._admin = AdminClient(cluster.client_options(), logger=_LOG)
         self._broker_session = broker_session
         self._scratch = scratch
-        self._inputs: dict[int, str] = {}
+        self._inputs: dict[int, _Input] = {}
 
     def fill(self, records: int) -> None:
         """Make the input topic of so many records, if it is not there."""
         if records not in self._inputs:
             started_s = time.monotonic()
-            fill_topic(self._cluster, f"in-{records}", records)
-            self._inputs[records] = f"in-{records}"
+            expected = ExpectedOutput()
+            fill_topic(self._cluster, f"in-{records}", expected.folding(input_records(records)))
+            self._inputs[records] = _Input(f"in-{records}", expected)
             print(f"{records:,} records are in a topic, after {time.monotonic() - started_s:.0f} s", flush=True)
 
     def run(self, peer: Peer, records: int, number: int, of: int) -> None:
@@ -84,7 +93,7 @@ class Rounds:
         scratch.mkdir()
         batch = -(-records // BATCHES) + PARTITIONS * BATCHES  # Spark rounds down in each partition
         before = set(self._cluster.topics())
-        place = Place(self._cluster.servers, self._inputs[records], topic, scratch, batch)
+        place = Place(self._cluster.servers, self._inputs[records].topic, topic, scratch, batch)
         try:
             command = peer.command(place)
             self._cluster.create_topic(topic, PARTITIONS, {})
@@ -106,7 +115,7 @@ class Rounds:
             self._delete_topics(but=before)
 
     def _check(self, topic: str, records: int) -> None:
-        check = OutputCheck(input_records(records))
+        check = OutputCheck(self._inputs[records].expected)
         add_topic(check, self._cluster, topic)
         if problems := check.problems():
             raise PeerError("its output is wrong", output="\n".join(problems))

@@ -147,7 +147,7 @@ def run_peer(
         while not watch.is_done:
             ran = session.runs  # before the look: what it wrote last is to be seen
             watch.look(output_records())
-            if not ran and not watch.output_records >= records:
+            if not ran and watch.output_records < records:
                 raise PeerError(f"ended after {watch.output_records:,} records", output=_tail_of(log))
             if watch.stalled_s > _STALL_S:
                 raise PeerError(

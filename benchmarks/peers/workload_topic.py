@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from confluent_kafka import Producer
@@ -42,8 +42,11 @@ def input_records(count: int) -> Iterator[InputRecord]:
             yield InputRecord(key, value, round(time_s * 1000), [(each["key"], each["value"]) for each in headers])
 
 
-def fill_topic(cluster: Cluster, topic: str, count: int) -> None:
-    """Make a topic and send the first `count` records to it, each to the partition of its key. Raises RuntimeError."""
+def fill_topic(cluster: Cluster, topic: str, sent: Iterable[InputRecord]) -> None:
+    """Make a topic and send records to it, each to the partition of its key.
+
+    Raises RuntimeError if they do not arrive in a minute.
+    """
     cluster.create_topic(topic, PARTITIONS, {})
     options = cluster.client_options(
         partitioner="murmur2_random",
@@ -53,9 +56,9 @@ def fill_topic(cluster: Cluster, topic: str, count: int) -> None:
         enable_idempotence=True,
     )
     producer = Producer({**options, "log_level": _LOG_ERRORS})  # a new broker has it wait, which it would say
-    for record in input_records(count):
+    for record in sent:
         while len(producer) >= _QUEUED_RECORDS // 2:
             producer.poll(0.01)
         producer.produce(topic, record.value, record.key, headers=record.headers, timestamp=record.timestamp_ms)
     if left := producer.flush(_FLUSH_S):
-        raise RuntimeError(f"{left} of {count} records did not reach {topic} in {_FLUSH_S:.0f} s")
+        raise RuntimeError(f"{left} records did not reach {topic} in {_FLUSH_S:.0f} s")

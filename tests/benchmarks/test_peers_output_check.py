@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.peers.output_check import OutputCheck
+from benchmarks.peers.output_check import ExpectedOutput, OutputCheck
 from benchmarks.peers.workload_topic import CHUNK_RECORDS, InputRecord, input_records
 
 Out = list[list[Any]]
@@ -30,7 +30,9 @@ def right() -> Out:
 
 
 def problems(out: Out) -> list[str]:
-    check = OutputCheck(IN)
+    expected = ExpectedOutput()
+    assert list(expected.folding(IN)) == IN
+    check = OutputCheck(expected)
     for key, value, headers in out:
         check.add(key, value, headers)
     return check.problems()
