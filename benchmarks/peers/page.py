@@ -14,6 +14,9 @@ from benchmarks.peers.targets import verdicts
 BEGIN: Final = "<!-- what make bench-peers writes begins -->\n"
 END: Final = "<!-- what make bench-peers writes ends -->\n"
 _ANCHOR: Final = "streams-alo"
+_OWN_LOAD: Final = 6.0
+"""What a peer and the broker make by themselves on two cores is 2 to 4."""
+_BUSY: Final = "**Other work shared the machine: rates and times to first output say little.**"
 
 
 @dataclass(frozen=True)
@@ -23,15 +26,18 @@ class Setting:
     day: str
     cores: int
     load_before: float
-    """Processes that wanted a core in the minute before, the benchmark's own not among them."""
+    """Processes that wanted a core in the minute before the start."""
+    load_most: float
+    """The same at the end of a run of a peer, the most of all runs; its own processes are among them."""
     versions: Mapping[str, str]
     records: int
 
     def sentence(self) -> str:
         """Return it as a line of the page."""
         named = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        machine = f"{self.cores} cores, load {self.load_before:.1f} before the start"
-        return f"{self.day}, {machine}, {self.records:,} records. {named}."
+        load = f"load {self.load_before:.1f} before the start, {self.load_most:.1f} at most"
+        busy = f" {_BUSY}" if self.load_most > _OWN_LOAD else ""
+        return f"{self.day}, {self.cores} cores, {load}, {self.records:,} records. {named}.{busy}"
 
 
 def tables(setting: Setting, found: Sequence[PeerFigures], without: Mapping[str, str]) -> str:

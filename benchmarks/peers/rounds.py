@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sys
 import tempfile
@@ -40,6 +41,8 @@ class Outcome:
 
     runs: dict[str, list[RunFigures]] = field(default_factory=lambda: defaultdict(list))
     failures: dict[str, str] = field(default_factory=dict)
+    load_most: float = 0.0
+    """The highest load of the machine, of the last minute, at the end of a run."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,8 @@ class Rounds:
             self.outcome.failures[peer.name] = getattr(failure, "problem", str(failure))
             print(f"{title}: FAILED, see {log}\n{failure}", file=sys.stderr, flush=True)
             return
+        finally:
+            self.outcome.load_most = max(self.outcome.load_most, os.getloadavg()[0])
         self.outcome.runs[peer.name].append(figures)
         _say(title, _summary(figures))
 
