@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final, NoReturn
 
-from benchmarks.peers.catalogue import BUILD, MISSING, PEERS
+from benchmarks.peers.catalogue import BUILD, PEERS
 from benchmarks.peers.environment import environment_python
 from benchmarks.peers.failure import PeerError
 from benchmarks.peers.figures import PeerFigures, peer_figures, write_figures
@@ -40,7 +40,7 @@ def show(setting: Setting, done: Outcome, is_whole: bool) -> None:
         peer_figures(name, PEERS[name].records(setting.records), runs) for name, runs in done.runs.items() if runs
     ]
     write_figures(RESULTS, found)
-    text = tables(setting, found, {**done.failures, **MISSING})
+    text = tables(setting, found, done.failures)
     print(f"\n{text}\nfigures: {RESULTS}", flush=True)
     (BUILD / "peers.md").write_text(text, encoding="utf-8")
     if is_whole:
@@ -84,8 +84,6 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     asked = parser.parse_args(arguments)
     asked.peers = asked.peers.split(",")
     for name in asked.peers:
-        if name in MISSING:
-            parser.error(f"{name}: {MISSING[name]}")
         if name not in PEERS:
             parser.error(f"no peer {name!r}: there are {', '.join(PEERS)}")
     if asked.rounds < 1 or asked.records < BATCHES:
@@ -101,8 +99,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if every peer has run, 1 if one has failed."""
     asked = _asked(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
-    for name, reason in MISSING.items():
-        print(f"left out: {name}, {reason}", flush=True)
     try:
         load_before = os.getloadavg()[0]
         done = measure([PEERS[name] for name in asked.peers], asked.records, asked.rounds)

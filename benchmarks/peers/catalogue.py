@@ -109,9 +109,7 @@ _ALL: Final = (
     Peer("spark-pass-through", "Spark, no state, no Python", _spark("spark-pass-through"), False),
     Peer("spark-map-arrow", "Spark, no state, untouched through Python", _spark("spark-map-arrow"), False),
     Peer("statestore-scalar", "statestore, a record at a time", _spark("statestore-scalar")),
+    Peer("statestore-batch", "statestore, by columns", _spark("statestore-batch")),
 )
 PEERS: Final = {peer.name: peer for peer in _ALL}
 """By name, in the order in which they run."""
-
-MISSING: Final = {"statestore-batch": "statestore has no batch path (process_batch) yet"}
-"""Peers that are to come, and why they are not there."""

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.spark_native import native_operator
-from benchmarks.workload import PARTITIONS, counting_topology
+from benchmarks.workload import PARTITIONS, CountAndKeepColumns, counting_topology
+from statestore import Topology
 from statestore.spark import stateful
 from statestore.testing.jars import connector_jars
 
@@ -47,12 +48,17 @@ def _untouched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def statestore_scalar(rows: DataFrame, scratch: Path) -> DataFrame:
     """This library, a record at a time."""
+    return _statestore(rows, counting_topology(), scratch)
+
+
+def statestore_batch(rows: DataFrame, scratch: Path) -> DataFrame:
+    """This library, by columns."""
+    return _statestore(rows, counting_topology(CountAndKeepColumns), scratch)
+
+
+def _statestore(rows: DataFrame, topology: Topology, scratch: Path) -> DataFrame:
     return stateful(
-        rows,
-        counting_topology(),
-        shards=PARTITIONS,
-        state_location=scratch / "state",
-        local_dir=str(scratch / "local"),
+        rows, topology, shards=PARTITIONS, state_location=scratch / "state", local_dir=str(scratch / "local")
     )
 
 
@@ -101,6 +107,7 @@ OPERATORS: Final[dict[str, Operator]] = {
     "spark-python-state": python_state,
     "spark-python-state-rows": python_state_rows,
     "statestore-scalar": statestore_scalar,
+    "statestore-batch": statestore_batch,
 }
 
 
