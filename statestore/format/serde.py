@@ -70,6 +70,11 @@ class Serde(Generic[T]):
         """Whether `deserialize` returns its bytes as they are, so that it need not be called."""
         return self.deserialize is _deserialize_bytes
 
+    @property
+    def writes_bytes(self) -> bool:
+        """Whether `serialize` returns bytes as they are, and takes nothing else, so that it need not be called."""
+        return self.serialize is _serialize_bytes
+
     def on_topic(self, topic: str | None) -> HeaderSerde[T]:
         """Return this serde as one for the records of a topic, or of a store (None): both functions take Headers.
 

@@ -46,23 +46,34 @@ def source_receiver(
     node: SourceNode, children: Sequence[Receiver], context: TaskRecordContext, unreadable: OnUnreadable
 ) -> SourceReceiver:
     """Return what makes a Record of a topic's record and hands it to the source's children."""
+    key_serde, value_serde = node.key_serde, node.value_serde
     deserializers = _PerTopic(
-        lambda topic: (_deserializer(node.key_serde, topic), _deserializer(node.value_serde, topic))
+        lambda topic: (key_serde.on_topic(topic).deserialize, value_serde.on_topic(topic).deserialize)
     )
     is_global = node.is_global
+    # What costs a call for every record is settled here: most serdes look at no headers, and some at nothing.
+    takes_headers = key_serde.with_headers is not None or value_serde.with_headers is not None
+    read_key = None if key_serde.is_identity else key_serde.deserialize
+    read_value = None if value_serde.is_identity else value_serde.deserialize
 
     def receive(source: SourceRecord) -> None:
-        context.topic, context.partition, context.offset, timestamp_ms, key_bytes, value_bytes, header_bytes = source
+        context.topic, context.partition, context.offset, timestamp_ms, key, value, header_bytes = source
         if timestamp_ms < 0:
             raise InvalidTimestampError(
                 topic=context.topic, partition=context.partition, offset=context.offset, timestamp_ms=timestamp_ms
             )
         context.source = source
         headers = Headers.from_bytes(header_bytes)
-        key_object, value_object = deserializers[context.topic]
         try:
-            key = None if key_bytes is None else key_object(key_bytes, headers)
-            value = None if value_bytes is None else value_object(value_bytes, headers)
+            if takes_headers:
+                key_of, value_of = deserializers[context.topic]
+                key = None if key is None else key_of(key, headers)
+                value = None if value is None else value_of(value, headers)
+            else:
+                if key is not None and read_key is not None:
+                    key = read_key(key)
+                if value is not None and read_value is not None:
+                    value = read_value(value)
         except DeserializationError as cause:
             unreadable(node, source, cause)
             return
@@ -94,25 +105,29 @@ def locate_failures(node: str, call: Callable[[T], None], context: TaskRecordCon
 
 def sink_receiver(node: SinkNode, send: Callable[[SinkRecord], None], context: TaskRecordContext) -> Receiver:
     """Return what turns a Record into bytes and sends it to the sink's topic."""
-    serializers = _PerTopic(lambda topic: (_serializer(node.key_serde, topic), _serializer(node.value_serde, topic)))
-    adds_headers = any(serde is not None and serde.with_headers for serde in (node.key_serde, node.value_serde))
+    key_serde, value_serde = node.key_serde or _BY_TYPE, node.value_serde or _BY_TYPE
+    serializers = _PerTopic(lambda topic: (key_serde.on_topic(topic).serialize, value_serde.on_topic(topic).serialize))
+    adds_headers = key_serde.with_headers is not None or value_serde.with_headers is not None
     topic_of = node.topic
+    # As in a source: bytes are what most sinks write, as they are.
+    write_key, write_value = key_serde.serialize, value_serde.serialize
+    keeps_key, keeps_value = (serde is _BY_TYPE or serde.writes_bytes for serde in (key_serde, value_serde))
 
     def receive(record: Record[Any, Any]) -> None:
-        key, value = record.key, record.value
-        headers = record._headers.copy() if adds_headers else record._headers
+        key, value, headers = record.key, record.value, record._headers
         topic = topic_of if isinstance(topic_of, str) else _require_topic(node, topic_of(record, context.metadata))
-        key_bytes, value_bytes = serializers[topic]
         try:
-            send(
-                (
-                    topic,
-                    record.timestamp_ms,
-                    None if key is None else key_bytes(key, headers),
-                    None if value is None else value_bytes(value, headers),
-                    headers.to_bytes(),
-                )
-            )
+            if adds_headers:
+                headers = headers.copy()
+                key_bytes, value_bytes = serializers[topic]
+                key = None if key is None else key_bytes(key, headers)
+                value = None if value is None else value_bytes(value, headers)
+            else:
+                if key is not None and not (keeps_key and key.__class__ is bytes):
+                    key = write_key(key)
+                if value is not None and not (keeps_value and value.__class__ is bytes):
+                    value = write_value(value)
+            send((topic, record.timestamp_ms, key, value, headers.to_bytes()))
         except SerializationError as cause:
             raise SerializationError(f"sink {node.name!r} can't write {record!r}: {cause}") from cause
 
@@ -135,14 +150,6 @@ class _PerTopic(dict[str, _Functions]):
     def __missing__(self, topic: str) -> _Functions:
         self[topic] = functions = self._make(topic)
         return functions
-
-
-def _deserializer(serde: Serde[Any], topic: str) -> _WithHeaders:
-    return serde.on_topic(topic).deserialize
-
-
-def _serializer(serde: Serde[Any] | None, topic: str) -> _WithHeaders:
-    return (_BY_TYPE if serde is None else serde).on_topic(topic).serialize
 
 
 def serialize_by_type(value: Any) -> bytes:
