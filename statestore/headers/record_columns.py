@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +46,7 @@ class RecordColumns:
         self.timestamp_ms: pa.Int64Array = _times(timestamp_ms)
         self.headers: pa.BinaryArray = _header_bytes(headers, len(self.key))
         self._origin: pa.RecordBatch | None = None
+        self._by_key: KeyGroups | None = None
         columns = {name: len(getattr(self, name)) for name in ("key", "value", "timestamp_ms", "headers")}
         if len(set(columns.values())) > 1:
             raise ValueError(f"columns of records differ in length: {columns}")
@@ -67,6 +67,7 @@ class RecordColumns:
         records.timestamp_ms = timestamp_ms
         records.headers = headers
         records._origin = origin
+        records._by_key = None
         return records
 
     def __len__(self) -> int:
@@ -92,10 +93,12 @@ class RecordColumns:
         """The offset that each record had in its partition."""
         return None if self._origin is None else self._origin.column("offset")
 
-    @cached_property
+    @property
     def by_key(self) -> KeyGroups:
-        """Which records have the same key."""
-        return KeyGroups(self.key)
+        """Which records have the same key. Found once, also for records that are made of these with the same keys."""
+        if self._by_key is None:
+            self._by_key = KeyGroups(self.key)
+        return self._by_key
 
     def with_columns(self, **columns: Any) -> RecordColumns:
         """Return the same records with other columns for some of key, value, timestamp_ms and headers.
@@ -116,6 +119,8 @@ class RecordColumns:
         if len(made) != len(self):
             raise ValueError(f"{len(self)} records can't have columns of {len(made)} rows: take or filter them first")
         made._origin = self._origin
+        if made.key is self.key:
+            made._by_key = self._by_key
         return made
 
     def take(self, rows: Any) -> RecordColumns:
@@ -153,7 +158,9 @@ class RecordColumns:
         return f"RecordColumns({len(self)} records, key {self.key.type}, value {self.value.type})"
 
     def _with_headers(self, headers: pa.BinaryArray) -> RecordColumns:
-        return RecordColumns.adopt(self.key, self.value, self.timestamp_ms, headers, self._origin)
+        made = RecordColumns.adopt(self.key, self.value, self.timestamp_ms, headers, self._origin)
+        made._by_key = self._by_key
+        return made
 
     def _select(self, how: str, *which: Any) -> RecordColumns:
         columns = (self.key, self.value, self.timestamp_ms, self.headers)

@@ -225,6 +225,8 @@ class Task:
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[ColumnSource | None, pa.RecordBatch]]:
         """Yield the rows of a batch in their order, those together that follow each other and go to the same source."""
         known = self._column_sources
+        if not batch.num_rows:
+            return
         topics = batch.column("topic")
         of_topic = [known.get(name if name in known else None) for name in topics.dictionary.to_pylist()]
         number_of = {id(source): number for number, source in enumerate(of_topic)}

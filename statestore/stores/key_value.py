@@ -149,7 +149,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
         """
         columns = self._columns()
         keys, stored = columns.key_bytes(records.key), columns.stored(records)
-        groups = KeyGroups(keys)
+        groups = records.by_key if keys is records.key else KeyGroups(keys)
         rows = groups.last_rows
         changes: list[Change] = list(zip(groups.keys.to_pylist(), stored.take(pa.array(rows)).to_pylist(), strict=True))
         self._watch_many(stored)
