@@ -50,6 +50,7 @@ class SoakQuery:
         seed = environment.plan.seed
         # transformWithState starts more slowly, by a second and a half each time.
         self.via = "transform_with_state" if seed % 4 == 0 else "apply_in_pandas_with_state"
+        self.in_columns = seed % 3 == 0
         for name, value in SETTINGS.items():
             self.spark.conf.set(name, value)
         provider = HDFS_PROVIDER if seed % 4 == 1 else ROCKSDB_PROVIDER
@@ -72,7 +73,7 @@ class SoakQuery:
         records = self.spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1).parquet(str(self.input))
         rows = stateful(
             records,
-            topology(),
+            topology(in_columns=self.in_columns),
             shards=PARTITIONS,
             shard_by="partition",
             via=self.via,
