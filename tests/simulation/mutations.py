@@ -180,8 +180,18 @@ MUTATIONS = (
         "retained versions are one too few",
         "commit.pointer",
         "CommitPointer.needed_since",
-        "self.version - retained_versions]",
-        "self.version - retained_versions + 1]",
+        "snapshot.since < self.version - retained_versions - beside",
+        "snapshot.since <= self.version - retained_versions - beside + 1",
+    ),
+    Mutation(
+        "an attempt that lost has the snapshots of the one that counts",
+        "commit.pointer",
+        "CommitPointer.needed_since",
+        "snapshot.since < self.version",
+        "snapshot.since <= self.version",
+    ),
+    Mutation(
+        "no attempt is built on one that lost", "snapshots.garbage", "_beside", "return next(alone, 0)", "return 0"
     ),
     Mutation(
         "shared files are garbage",

@@ -12,7 +12,13 @@ from statestore.recovery.fences.history import Histories, Line
 from statestore.recovery.fences.run_fences import head_of
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.shard_files import Written, delta_directory, parse_delta_name
-from statestore.recovery.snapshots.garbage import GarbageFile, announce_collection, find_garbage, remove_garbage
+from statestore.recovery.snapshots.garbage import (
+    Garbage,
+    GarbageFile,
+    announce_collection,
+    find_garbage,
+    remove_garbage,
+)
 from upgrade_tools.errors import PointersOutdatedError
 from upgrade_tools.states.location import metadata_at
 
@@ -41,11 +47,11 @@ def collect_location(
         collection = _Collection(location, pointer, retained_versions)
         garbage = collection.find()
         if on_file is not None:
-            for file in garbage:
+            for file in garbage.files:
                 on_file(file)
-        if remove and garbage:
+        if remove and garbage.files:
             collection.remove(garbage)
-        found.extend(garbage)
+        found.extend(garbage.files)
     return found
 
 
@@ -57,17 +63,17 @@ class _Collection:
     pointer: CommitPointer
     retained_versions: int
 
-    def find(self) -> list[GarbageFile]:
+    def find(self) -> Garbage:
         """Return what can be removed. Raises PointersOutdatedError."""
         retained = self._retained(self._names())
         return find_garbage(self.location, self.pointer, head_of(self.pointer).epoch, retained)
 
-    def remove(self, garbage: list[GarbageFile]) -> None:
+    def remove(self, garbage: Garbage) -> None:
         """Remove what was found. Raises PointersOutdatedError, and removes nothing, if a run has entered meanwhile."""
-        retained = self._retained(self._names())
-        with announce_collection(self.location, self.pointer, head_of(self.pointer).epoch, retained) as names:
+        self._retained(self._names())
+        with announce_collection(self.location, self.pointer.shard, garbage) as names:
             self._retained(names)
-            remove_garbage(self.location, garbage)
+            remove_garbage(self.location, garbage.files)
 
     def _names(self) -> list[str]:
         return self.location.names(delta_directory(self.pointer.shard))

@@ -132,9 +132,13 @@ class CommitPointer:
         """The deltas after the newest snapshot; all if there is none."""
         return self.deltas[self.snapshots[-1].version - self.base_version :] if self.snapshots else self.deltas
 
-    def needed_since(self, retained_versions: int) -> int:
-        """Return the version at and after which files are needed by one of this and the last `retained_versions`."""
-        known = [snapshot for snapshot in self.snapshots if snapshot.since <= self.version - retained_versions]
+    def needed_since(self, retained_versions: int, beside: int = 0) -> int:
+        """Return the version at and after which files are needed by one of this and the last `retained_versions`.
+
+        Also by pointers of attempts that lost. Each has the snapshots of the pointer that it was opened at, which may
+        be of such an attempt in turn: `beside` is for how many versions before the oldest one that may be so.
+        """
+        known = [snapshot for snapshot in self.snapshots if snapshot.since < self.version - retained_versions - beside]
         return known[-2].version if len(known) > 1 else 0
 
     def advance(self, delta: DurableFile | None, end: BatchEnd) -> CommitPointer:

@@ -5,7 +5,9 @@ the query runs, and in whatever task, because nothing is removed that is newer t
 pointer can be restored from:
 - a file newer than the pointer may be of a batch that is under way;
 - one that the pointer does not name may be of an attempt that lost, and Spark may still come to take that attempt's
-  pointer: its state stores write the files of a version over those of another attempt;
+  pointer: its state stores write the files of a version over those of another attempt. That pointer may not name yet
+  what the one that counts does, and the next attempt may go on from it, and lose again. Of such a line all deltas but
+  the last are there by then: it began no later than where a version has one delta alone;
 - it may be committed in another copy of the checkpoint, which another run went on from;
 - an upload may yet become a snapshot, while it is newer than the newest one of the pointer.
 What a later run than the pointer's has written is not ours to judge, however old.
@@ -17,6 +19,7 @@ looks for fences of later runs: see `run_fences` for why none of both can miss t
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -38,6 +41,7 @@ from statestore.recovery.location.shard_files import (
 )
 
 _LOG = logging.getLogger(__name__)
+_MOST_BESIDE: Final = 16
 _KEPT_FENCES: Final = 16
 """A run whose fence is gone would take over anew, so the last ones stay."""
 
@@ -50,20 +54,26 @@ class GarbageFile(NamedTuple):
     reason: str
 
 
-def find_garbage(
-    location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int
-) -> list[GarbageFile]:
+class Garbage(NamedTuple):
+    """What can be removed of a shard."""
+
+    up_to: Written
+    """What makes a version above this, or is of a later run, is none."""
+    files: list[GarbageFile]
+
+
+def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int) -> Garbage:
     """Return what of the shard can be removed, given a committed pointer, as the run of this epoch sees it.
 
     Needed is what restores one of the last `retained_versions` versions. Raises LocationError, and what reading a
     manifest raises: nothing is judged without all of them.
     """
-    floor = pointer.needed_since(retained_versions)
+    entries = location.entries(delta_directory(pointer.shard))
+    floor = pointer.needed_since(retained_versions, _beside(entries, pointer.version - retained_versions))
 
     def is_past(written: Written | None) -> bool:
         return written is not None and written.epoch <= epoch and written.version <= floor
 
-    entries = location.entries(delta_directory(pointer.shard))
     garbage = []
     for entry in entries:
         # What a writer that was killed has left has the name of what it was to be in front.
@@ -91,7 +101,18 @@ def find_garbage(
     announced = [
         GarbageFile(entry.name, entry.size_bytes, "announces a collection that was broken off") for entry in over
     ]
-    return [*garbage, *_old_fences(entries), *announced]
+    return Garbage(Written(floor, epoch), [*garbage, *_old_fences(entries), *announced])
+
+
+def _beside(entries: Iterable[DurableEntry], version: int) -> int:
+    """Return for how many versions before `version` attempts that lost may have built on each other.
+
+    Where there were several attempts at version after version, that is how the query runs: they are no line of their
+    own, and garbage must go there too.
+    """
+    deltas = Counter(made.version for entry in entries if (made := parse_delta_name(entry.name)) is not None)
+    alone = (count for count in range(_MOST_BESIDE) if deltas[version - 1 - count] <= 1)
+    return next(alone, 0)
 
 
 def _old_fences(entries: Iterable[DurableEntry]) -> Iterator[GarbageFile]:
@@ -113,17 +134,15 @@ def remove_garbage(location: DurableLocation, garbage: Iterable[GarbageFile]) ->
 
 
 @contextmanager
-def announce_collection(
-    location: DurableLocation, pointer: CommitPointer, epoch: int, retained_versions: int
-) -> Iterator[list[str]]:
-    """Announce that what `find_garbage` finds for the same is removed; hand out the shard's names as they are then.
+def announce_collection(location: DurableLocation, shard: int, garbage: Garbage) -> Iterator[list[str]]:
+    """Announce that what `find_garbage` has found in a shard is removed; hand out its names as they are then.
 
     Nothing may be removed if they show that another run has entered the shard. Raises LocationError.
     """
-    announcement = new_collection_name(pointer.shard, pointer.needed_since(retained_versions), epoch)
+    announcement = new_collection_name(shard, *garbage.up_to)
     location.write(announcement, b"")
     try:
-        yield location.names(delta_directory(pointer.shard))
+        yield location.names(delta_directory(shard))
     finally:
         location.delete(announcement)
 
@@ -134,13 +153,13 @@ def collect_garbage(location: DurableLocation, pointer: CommitPointer, epoch: in
     Raises LocationError.
     """
     garbage = find_garbage(location, pointer, epoch, retained_versions)
-    if not garbage:
+    if not garbage.files:
         return 0
-    with announce_collection(location, pointer, epoch, retained_versions) as names:
+    with announce_collection(location, pointer.shard, garbage) as names:
         if any(fence.epoch > epoch for name in names if (fence := parse_fence_name(name)) is not None):
             _LOG.info("shard %d: garbage is left to the run that has taken over", pointer.shard)
             return 0
-        remove_garbage(location, garbage)
-    size_bytes = sum(file.size_bytes for file in garbage)
-    _LOG.info("shard %d: removed %d files of garbage, %.1f MB", pointer.shard, len(garbage), size_bytes / 1e6)
+        remove_garbage(location, garbage.files)
+    size_bytes = sum(file.size_bytes for file in garbage.files)
+    _LOG.info("shard %d: removed %d files of garbage, %.1f MB", pointer.shard, len(garbage.files), size_bytes / 1e6)
     return size_bytes

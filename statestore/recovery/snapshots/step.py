@@ -179,6 +179,7 @@ class SnapshotStep:
     def _collect_garbage(self) -> None:
         try:
             collect_garbage(self.location, self.pointer, self.epoch, self.options.retained)
+            # What attempts that lost may need still is looked at again when the next snapshot is needed no longer.
             _collected_up_to[self.shard_dir] = self.pointer.needed_since(self.options.retained)
         except (LocationError, RecoveryError) as failure:
             # Nothing but space is lost, and the next batch tries again.
