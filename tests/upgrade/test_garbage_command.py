@@ -15,14 +15,14 @@ from upgrade_tools.cli import main
 
 @pytest.fixture
 def pointer(shard: Shard) -> CommitPointer:
-    """Make a state at version 22, with an attempt that did not count, and write its pointer to a file.
+    """Make a state at version 23, with an attempt that did not count, and write its pointer to a file.
 
-    The last version is that of a run that retains only 5 versions. It has removed what version 21 does not need, that
-    is up to version 9; version 22 needs nothing up to 12.
+    The last version is that of a run that retains only 5 versions. It has removed what version 22 does not need, that
+    is up to version 9; version 23 needs nothing up to 12.
     """
     pointer = shard.start()
-    for number in range(22):
-        if number == 21:
+    for number in range(23):
+        if number == 22:
             wait_for_uploads()
             options = RecoveryOptions(snapshot_every_deltas=1000, retained_versions=5)
             shard.state = replace(shard.state, run="run2", recovery=options)
@@ -61,7 +61,7 @@ def test_garbage_is_listed_with_reasons_and_removed_only_if_asked_to(
     assert main([*arguments, "--retained-versions", "5"]) == 0
     assert "0 files, 0.0 MB" in capsys.readouterr().out
     assert main(["verify", *arguments[1:]]) == 0
-    assert shard.content(pointer)[b"k"] == stored(b"21")
+    assert shard.content(pointer)[b"k"] == stored(b"22")
 
 
 def test_pointers_of_another_state_are_refused(
@@ -105,7 +105,7 @@ def test_pointers_that_a_later_run_has_given_up_are_refused(
     back = shard.batch(older, {b"k": stored(b"back")})
     before = files(shard)
     assert collect(shard, pointer, "--retained-versions", "1") == 1
-    assert "at version 22, is not to be judged by: run run3" in capsys.readouterr().err
+    assert "at version 23, is not to be judged by: run run3" in capsys.readouterr().err
     assert files(shard) == before
     assert collect(shard, back) == 0
     assert shard.content(back) == {b"k": stored(b"back")}
@@ -130,7 +130,7 @@ def test_pointers_are_refused_if_it_is_not_known_where_a_later_run_went_on_from(
     assert "not all of the later runs are known" in capsys.readouterr().err
     (deltas / "00000003-y.fence").write_text(json.dumps(fence))
     assert collect(shard, pointer, "--retained-versions", "1") == 0
-    assert shard.content(pointer)[b"k"] == stored(b"21")
+    assert shard.content(pointer)[b"k"] == stored(b"22")
 
 
 def test_pointers_of_before_a_run_that_went_on_are_refused_and_those_of_the_run_itself_are_not(
@@ -146,7 +146,7 @@ def test_pointers_of_before_a_run_that_went_on_are_refused_and_those_of_the_run_
     assert collect(shard, newer) == 0, "the batch may be one that is not committed yet"
     on = shard.batch(on, {b"k": stored(b"on and on")})
     assert collect(shard, newer) == 1
-    assert "a later run has committed version 26" in capsys.readouterr().err
+    assert "a later run has committed version 27" in capsys.readouterr().err
     assert collect(shard, on) == 0
 
 
