@@ -61,6 +61,8 @@ class Oracle:
         self.must_refuse: dict[tuple[int, str], str] = {}
         """By shard and run: why the run must not have entered."""
         self.entered: set[tuple[int, str]] = set()
+        self.makers: dict[str, str] = {}
+        """By delta: the run of the attempt that wrote it, whatever the name says."""
 
     # What was read and made.
 
@@ -208,6 +210,8 @@ class Oracle:
             self._note_recorded()
         if name == UNFINISHED_NAME:
             self._note_begun()
+        if parse_delta_name(name) is not None:
+            self._note_maker(name)
         fence = parse_fence_name(name)
         if fence is None or fence.run not in self.runs:
             return
@@ -215,6 +219,13 @@ class Oracle:
         reason = self._history_given_up(shard, self.runs[fence.run])
         if reason is not None:
             self.must_refuse.setdefault((shard, fence.run), reason)
+
+    def _note_maker(self, name: str) -> None:
+        """Take note of which run has written a delta."""
+        actor = self.world.scheduler.current
+        driver: Driver | None = None if actor is None else getattr(actor.process.busy, "driver", None)
+        if driver is not None:
+            self.makers[name] = driver.run_id
 
     def _note_recorded(self) -> None:
         with self.world.scheduler.silence():
@@ -236,9 +247,12 @@ class Oracle:
 
     def built_past(self, attempt: Attempt) -> bool:
         """Return whether an attempt's own run has built on another attempt's commit. Asked before it commits."""
-        epochs = [f.epoch for f in self._fences(attempt.task.shard) if f.run == attempt.driver.run_id]
-        written = self._written(attempt.task.shard)
-        return any(w.epoch == max(epochs, default=None) and w.version > attempt.pointer.version + 1 for w in written)
+        run = attempt.driver.run_id
+        newest = max((fence.epoch for fence in self._fences(attempt.task.shard) if fence.run == run), default=None)
+        return any(
+            made.epoch == newest and made.version > attempt.pointer.version + 1 and self.makers.get(name) == run
+            for name, made in self._written(attempt.task.shard).items()
+        )
 
     def _check_entry(self, attempt: Attempt) -> None:
         """Fail if a run goes on that should have been refused."""
@@ -274,7 +288,7 @@ class Oracle:
                 given_up = any(
                     fence.epoch > delta.epoch
                     and self._is_without(fence, other, shard, version)
-                    and ((shard, fence.run) in self.entered or fence.epoch in writers)
+                    and ((shard, fence.run) in self.entered or fence.run in writers)
                     for fence in fences
                 )
                 count += not given_up
@@ -338,14 +352,14 @@ class Oracle:
             location = self.site.location()
             return read_fences(location, location.names(delta_directory(shard)))
 
-    def _writers(self, shard: int) -> set[int]:
-        """Return the epochs that have written deltas: their runs have entered, even if nobody was told of it yet."""
-        return {written.epoch for written in self._written(shard)}
+    def _writers(self, shard: int) -> set[str]:
+        """Return the runs that have written deltas: they have entered, even if nobody was told of it yet."""
+        return {self.makers[name] for name in self._written(shard) if name in self.makers}
 
-    def _written(self, shard: int) -> list[Written]:
+    def _written(self, shard: int) -> dict[str, Written]:
         with self.world.scheduler.silence():
             names = self.site.location().names(delta_directory(shard))
-        return [written for name in names if (written := parse_delta_name(name)) is not None]
+        return {name: written for name in names if (written := parse_delta_name(name)) is not None}
 
     def went_back(self, shard: int, checkpoint: Checkpoint) -> int | None:
         """Return to which version the run has gone back after which only this checkpoint was at work.
