@@ -223,7 +223,7 @@ class ShardBatch:
         return RestoreFigures() if restoring is None else restoring.figures
 
     def _upload(self, written: FinishedDelta, epoch: int) -> DurableFile:
-        name = new_delta_name(self.pointer.shard, self.pointer.version + 1, epoch)
+        name = new_delta_name(self.pointer.shard, self.pointer.version + 1, epoch, self.state.run)
         if isinstance(written.content, Path):
             self._check_spilled(written.content, written.digest)
             self.state.location.write_file(name, written.content)

@@ -13,8 +13,13 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 from statestore.recovery.fences.fence import read_fences
 from statestore.recovery.fences.history import Histories
-from statestore.recovery.fences.run_fences import head_of
-from statestore.recovery.location.shard_files import delta_directory, parse_collection_name
+from statestore.recovery.fences.run_fences import RunFences, head_of
+from statestore.recovery.location.shard_files import (
+    delta_directory,
+    parse_collection_name,
+    parse_delta_writer,
+    writer_of,
+)
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.golden.state import LENIENT, sharded_state
 from tests.support.recovery.shards import Shard, stored
@@ -233,3 +238,26 @@ def test_the_bytes_of_headers_come_back_as_they_were_put(tmp_path: Path) -> None
         "sessions": {b"a": KEPT, **lenient},
         "headed-versions": {b"a": b"", b"b": b"", **lenient},
     }
+
+
+GOLDEN_7 = GOLDEN.with_name("state-7")
+
+
+def test_deltas_say_which_of_two_runs_of_one_epoch_has_written(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN_7 / "state", tmp_path / "state")
+    state = sharded_state(tmp_path)
+    pointers = [
+        state.pointer(0, json.dumps(recorded)) for recorded in json.loads((GOLDEN_7 / "pointers.json").read_text())
+    ]
+    names = state.location.names(delta_directory(0))
+    fences = read_fences(state.location, names)
+    assert [(fence.epoch, fence.run, fence.from_version) for fence in fences] == [
+        (1, "first", 0),
+        (2, "restart", 2),
+        (2, "slow", 1),
+    ]
+    made_by = ["first", "first", "restart"]
+    assert [parse_delta_writer(pointer.head) for pointer in pointers] == [writer_of(run) for run in made_by]
+    line = Histories(fences, names).current
+    assert [line.holds(head_of(pointer)) for pointer in pointers] == [True, True, True]
+    assert RunFences(state.location, "next").hold(pointers[1]) == 3, "what the slow one came from gives up nothing"

@@ -1,9 +1,10 @@
 """Lines of history, without databases: random runs from random checkpoints, and collections beside them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -254,3 +255,55 @@ def test_runs_that_share_an_epoch_are_told_apart_by_what_each_went_on_from() -> 
     assert isinstance(found, Abandoned)
     assert found.since == 5
     assert isinstance(histories.judge(Written(7, 2), deltas), Abandoned)
+
+
+class RacedLocation(MemoryLocation):
+    """Somebody else comes in before a fence is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_fence: Callable[[], object] | None = None
+
+    def write(self, name: str, data: bytes) -> None:
+        if parse_fence_name(name) is not None and self.before_fence is not None:
+            others, self.before_fence = self.before_fence, None
+            others()
+        super().write(name, data)
+
+
+def committed(location: MemoryLocation, run: str, pointer: CommitPointer, **options: bool) -> CommitPointer:
+    """Commit a version in the name of a run, and return its pointer."""
+    epoch = RunFences(location, run, **options).hold(pointer)
+    name = new_delta_name(0, pointer.version + 1, epoch, run)
+    location.write(name, b"")
+    made = DurableFile(name, 0, "")
+    return replace(pointer, version=pointer.version + 1, deltas=(*pointer.deltas, made))
+
+
+@pytest.mark.parametrize("is_later", [True, False])
+def test_a_run_that_was_refused_in_an_epoch_of_two_gives_up_nothing(is_later: bool) -> None:
+    """Found by the simulation: its fence was taken for that of the one who had written in their epoch."""
+    location = RacedLocation()
+    pointers = [CommitPointer("s", 0)]
+    for _ in range(3):
+        pointers.append(committed(location, "r1", pointers[-1]))
+    made: list[CommitPointer] = []
+    location.before_fence = lambda: made.append(committed(location, "r5", pointers[3]))
+    with pytest.raises((CheckpointBehindError, RunFencedError)):
+        committed(location, "r9" if is_later else "r2", pointers[2])
+    # Spark has not taken what was written, or has.
+    assert RunFences(location, "restart").hold(pointers[3]) == 3
+    assert RunFences(location, "again").hold(made[0]) == 4
+
+
+def test_a_run_is_not_refused_for_what_it_wrote_itself_in_an_epoch_that_another_one_took_too() -> None:
+    location = RacedLocation()
+    first = committed(location, "r1", CommitPointer("s", 0))
+    second = committed(location, "r1", first)
+    third = committed(location, "r1", second)
+    committed(location, "r1", third)
+    location.before_fence = lambda: committed(location, "r7", third)
+    with pytest.raises(RunFencedError):
+        committed(location, "r5", first, accept_older_checkpoint=True)
+    # Another attempt of the same batch: its run takes the next epoch.
+    assert RunFences(location, "r7").hold(third) == 3

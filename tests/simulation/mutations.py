@@ -61,6 +61,13 @@ MUTATIONS = (
         "two runs share an epoch", "fences.run_fences", "_is_shared", "return len(fences) > 1 and", "return False and"
     ),
     Mutation(
+        "of two runs of one epoch both may have written",
+        "fences.history",
+        "Histories._fences_of_writers",
+        "self._writers.get(epoch, ())",
+        "()",
+    ),
+    Mutation(
         "what is beyond the checkpoint is not looked at",
         "fences.run_fences",
         "RunFences._check_entry",
@@ -103,7 +110,11 @@ MUTATIONS = (
         "if False and any(",
     ),
     Mutation(
-        "all attempts write the same file", "location.shard_files", "new_delta_name", "{uuid.uuid4().hex}", "{0:032x}"
+        "all attempts write the same file",
+        "location.shard_files",
+        "new_delta_name",
+        "unique = uuid.uuid4().hex",
+        'unique = f"{0:032x}"',
     ),
     Mutation(
         "a catch-up leaves no intent",
@@ -191,7 +202,11 @@ MUTATIONS = (
         "snapshot.since <= self.version",
     ),
     Mutation(
-        "no attempt is built on one that lost", "snapshots.garbage", "_beside", "return next(alone, 0)", "return 0"
+        "no attempt is built on one that lost",
+        "snapshots.garbage",
+        "_count_beside",
+        "return next(alone, 0)",
+        "return 0",
     ),
     Mutation(
         "shared files are garbage",

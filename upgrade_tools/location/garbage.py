@@ -83,7 +83,7 @@ class _Collection:
         head = head_of(self.pointer)
         fences = read_fences(self.location, names)
         found = [written for name in names if (written := parse_delta_name(name)) is not None]
-        line = Histories(fences).current
+        line = Histories(fences, (*names, *self.pointer.chain)).current
         problem = _problem_of_later_runs(head, fences, line) or _problem_of_later_commits(head, found, line)
         if problem is not None:
             raise PointersOutdatedError(

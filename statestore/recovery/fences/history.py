@@ -8,15 +8,18 @@ The walk ends early at a fence that is gone, can't be read, or was written by a 
 What is older is judged by versions: given up is what any later run did not go on from, and nothing else.
 
 Known to be committed is what a run went on from, and version n + 1 by a delta of version n + 2, which was built on it.
+
+Two runs that enter at once may leave a fence of one epoch, of which at most one writes. The names of its deltas say
+which; the other one has made nothing, and shows only that what it went on from was committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from statestore.recovery.fences.fence import Fence
-from statestore.recovery.location.shard_files import Written
+from statestore.recovery.location.shard_files import Written, parse_delta_name, parse_delta_writer, writer_of
 
 EPOCH_BEFORE_FENCES = 0
 
@@ -39,8 +42,12 @@ class Abandoned(NamedTuple):
 class Line:
     """The history that one run stands on: a fence for each run that has part in it, newest first, as far as known."""
 
-    def __init__(self, fences: Sequence[Fence], open_at: int | None, earlier: Sequence[Fence]) -> None:
+    def __init__(
+        self, fences: Sequence[Fence], open_at: int | None, earlier: Sequence[Fence], *, has_made: bool = True
+    ) -> None:
         self.fences = fences
+        self.has_made = has_made
+        """Whether the run may have made versions of its own; if not, those of its epoch are another one's."""
         self.open_at = open_at
         """Of what is older than the fences say, the highest epoch that can have made it; None if nothing is older."""
         self._earlier = earlier
@@ -56,7 +63,7 @@ class Line:
             return True
         for fence in self.fences:
             if written.version > _begin(fence):
-                return written.epoch == fence.epoch
+                return written.epoch == fence.epoch and (self.has_made or fence is not self.fences[0])
         if self.open_at is None or written.epoch > self.open_at:
             return False
         return not any(fence.epoch > written.epoch and written.version > _begin(fence) for fence in self._earlier)
@@ -82,30 +89,53 @@ class Line:
         return 0
 
 
-class Histories:
-    """The lines of a shard, from its fences."""
+class Tip(NamedTuple):
+    """A run, and the line that it stands on."""
 
-    def __init__(self, fences: Iterable[Fence]) -> None:
+    fence: Fence | None
+    """None if it is gone, or there are several of its epoch and nothing says which of them has written."""
+    line: Line
+    has_written: bool
+
+
+class Histories:
+    """The lines of a shard, from its fences and the names of the deltas that are known."""
+
+    def __init__(self, fences: Iterable[Fence], names: Iterable[str] = ()) -> None:
         self._by_epoch: dict[int, list[Fence]] = {}
         for fence in sorted(fences):
             self._by_epoch.setdefault(fence.epoch, []).append(fence)
+        heads = (fence.head or "" for fences in self._by_epoch.values() for fence in fences)
+        self._writers: dict[int, set[str]] = {}
+        for name in (*names, *heads):
+            written, writer = parse_delta_name(name), parse_delta_writer(name)
+            if written is not None and writer is not None:
+                self._writers.setdefault(written.epoch, set()).add(writer)
 
     def line(self, epoch: int, origin: str | None = None) -> Line:
         """Return the line that the run of an epoch stands on; `origin` is the delta that it went on from, if known."""
+        tip = self.fence(epoch, origin)
+        return self._line_from([], epoch) if tip is None else self._line_of(tip)
+
+    def _line_of(self, tip: Fence, *, has_made: bool = True) -> Line:
+        """Return the line that ends at a fence."""
         ancestors: list[Fence] = []
-        while True:
-            fence = self.fence(epoch, None if ancestors else origin)
-            if fence is None or fence.from_version is None:
-                break
+        fence: Fence | None = tip
+        epoch = tip.epoch
+        while fence is not None and fence.from_version is not None:
             ancestors.append(fence)
             if fence.head is None:
-                epoch -= 1
-                break
+                return self._line_from(ancestors, epoch - 1, has_made=has_made)
             if fence.head_epoch is None:
-                return Line(ancestors, None, ())
+                return Line(ancestors, None, (), has_made=has_made)
             epoch = fence.head_epoch
+            fence = self.fence(epoch)
+        return self._line_from(ancestors, epoch, has_made=has_made)
+
+    def _line_from(self, ancestors: Sequence[Fence], open_at: int, *, has_made: bool = True) -> Line:
+        """Return a line of which not more than these fences is known."""
         readable = (fence for fences in self._by_epoch.values() for fence in fences if fence.from_version is not None)
-        return Line(ancestors, epoch, [fence for fence in readable if fence.epoch <= epoch])
+        return Line(ancestors, open_at, [fence for fence in readable if fence.epoch <= open_at], has_made=has_made)
 
     @property
     def current(self) -> Line:
@@ -113,14 +143,33 @@ class Histories:
         return self.line(max(self._by_epoch, default=EPOCH_BEFORE_FENCES))
 
     def fence(self, epoch: int, origin: str | None = None) -> Fence | None:
-        """Return the fence of an epoch, which one of several runs has written to that went on from `origin`.
+        """Return the fence of an epoch: of several that of the one who has written, which the names of deltas say.
 
-        Two that entered at once may both have taken it, of which one writes. Without `origin` they must agree.
+        Those of older releases don't: then it is the one that went on from `origin`. Without that they must agree.
         """
         found = self._by_epoch.get(epoch, [])
-        if len(found) > 1 and origin is not None:
-            found = [fence for fence in found if fence.head == origin]
+        if len(found) > 1:
+            wrote = self._fences_of_writers(epoch)
+            found = wrote or [fence for fence in found if origin is None or fence.head == origin]
         return found[-1] if len({(fence.from_version, fence.head) for fence in found}) == 1 else None
+
+    def _fences_of_writers(self, epoch: int) -> list[Fence]:
+        """Return those fences of an epoch whose runs have written deltas that are known."""
+        writers = self._writers.get(epoch, ())
+        return [fence for fence in self._by_epoch.get(epoch, []) if writer_of(fence.run) in writers]
+
+    def _tips(self, epoch: int, deltas: Sequence[Written]) -> Iterator[Tip]:
+        """Yield the runs of an epoch, and where each stands."""
+        fences, wrote = self._by_epoch.get(epoch, []), self._fences_of_writers(epoch)
+        has_written = any(delta.epoch == epoch for delta in deltas)
+        if len(fences) < 2 or (has_written and len(wrote) != 1):
+            yield Tip(self.fence(epoch), self.line(epoch), has_written)
+            return
+        for fence in fences:
+            if fence in wrote:
+                yield Tip(fence, self.line(epoch), has_written)
+            elif fence.from_version is not None:
+                yield Tip(fence, self._line_of(fence, has_made=False), False)
 
     def judge(self, head: Written, deltas: Sequence[Written], origin: str | None = None) -> Behind | Abandoned | None:
         """Return why no run may go on from the delta `head` without saying that it goes back; None if it may.
@@ -134,9 +183,8 @@ class Histories:
         """
         own = self.line(head.epoch, origin)
         later = {epoch for epoch in (*self._by_epoch, *(delta.epoch for delta in deltas)) if epoch > head.epoch}
-        for epoch in sorted(later, reverse=True):
-            line, tip = self.line(epoch), self.fence(epoch)
-            has_written = any(delta.epoch == epoch for delta in deltas)
+        tips = (tip for epoch in sorted(later, reverse=True) for tip in self._tips(epoch, deltas))
+        for tip, line, has_written in tips:
             proven = line.proven(deltas)
             if line.holds(head):
                 if proven.version > head.version:

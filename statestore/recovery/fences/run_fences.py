@@ -151,7 +151,8 @@ class RunFences:
         `known` are the fences that were read before; they never change.
         """
         fences = read_fences(self.location, names, known)
-        histories = Histories(fence for fence in fences if fence.epoch < epoch and fence.run != self.run)
+        earlier = (fence for fence in fences if fence.epoch < epoch)
+        histories = Histories(earlier, (*names, *pointer.chain))
         deltas = [written for written in _deltas(filterfalse(is_of_tool, names)) if written.epoch < epoch]
         judgement = histories.judge(head, deltas, _origin(pointer, head.epoch))
         if judgement is None:

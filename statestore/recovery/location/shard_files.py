@@ -6,14 +6,17 @@
     shards/NNNN/snapshots/VERSION-EPOCH-ATTEMPT/FILE      a file that was new in the snapshot of VERSION
     shards/NNNN/snapshots/VERSION-EPOCH-ATTEMPT/manifest.json
 
-VERSION has 12 decimal digits, EPOCH 8, ATTEMPT is unique. Deltas before there were fences have no EPOCH: they count as
-those of epoch 0. So do those that a tool wrote, which have it in their names: a new state begins with some of them.
+VERSION has 12 decimal digits, EPOCH 8, ATTEMPT is unique. That of a delta begins with what `writer_of` says of its run:
+two runs may have left a fence of one epoch. Older releases did not write it. Deltas before there were fences have no
+EPOCH: they count as those of epoch 0. So do those that a tool wrote, which have it in their names: a new state begins
+with some of them.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from statestore.recovery.location.recorded_names import path_part
@@ -22,6 +25,7 @@ SHARDS_DIRECTORY: Final = "shards"
 MANIFEST_NAME: Final = "manifest.json"
 MAX_EPOCH: Final = 10**8 - 1
 EPOCH_OF_TOOLS: Final = 0
+_WRITER_DIGITS: Final = 16
 _DELTA: Final = re.compile(r"(\d{12})-(?:(\d{8})-)?([0-9a-f]{32})\.arrow")
 _COLLECTION: Final = re.compile(r"(\d{12})-(\d{8})-([0-9a-f]{32})\.collecting")
 _FENCE: Final = re.compile(r"(\d{8})-([0-9A-Za-z]{1,64})\.fence")
@@ -52,9 +56,16 @@ def snapshot_directory(shard: int) -> str:
     return f"{SHARDS_DIRECTORY}/{shard:04d}/snapshots"
 
 
-def new_delta_name(shard: int, version: int, epoch: int) -> str:
-    """Return a name that no other attempt will ever have."""
-    return f"{delta_directory(shard)}/{version:012d}-{epoch:08d}-{uuid.uuid4().hex}.arrow"
+def writer_of(run: str) -> str:
+    """Return what the names of a run's deltas have of it: 16 hex digits."""
+    return blake2b(run.encode(), digest_size=_WRITER_DIGITS // 2).hexdigest()
+
+
+def new_delta_name(shard: int, version: int, epoch: int, run: str | None = None) -> str:
+    """Return a name that no other attempt will ever have; `run` is None if none writes it, but a tool."""
+    unique = uuid.uuid4().hex
+    attempt = unique if run is None else writer_of(run) + unique[_WRITER_DIGITS:]
+    return f"{delta_directory(shard)}/{version:012d}-{epoch:08d}-{attempt}.arrow"
 
 
 def new_snapshot_name(shard: int, version: int, epoch: int) -> str:
@@ -75,6 +86,15 @@ def new_collection_name(shard: int, version: int, epoch: int) -> str:
 def parse_delta_name(name: str) -> Written | None:
     """Return what a delta's name says, None if it is not one; directories before it are not looked at."""
     return _parse(_DELTA.fullmatch(_last(name)))
+
+
+def parse_delta_writer(name: str) -> str | None:
+    """Return what `writer_of` said of the run that wrote a delta, None if it is no delta.
+
+    Of deltas of older releases, and of tools, it is just any digits.
+    """
+    found = _DELTA.fullmatch(_last(name))
+    return None if found is None else found[3][:_WRITER_DIGITS]
 
 
 def is_of_tool(name: str) -> bool:

@@ -69,7 +69,7 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
     manifest raises: nothing is judged without all of them.
     """
     entries = location.entries(delta_directory(pointer.shard))
-    floor = pointer.needed_since(retained_versions, _beside(entries, pointer.version - retained_versions))
+    floor = pointer.needed_since(retained_versions, _count_beside(entries, pointer.version - retained_versions))
 
     def is_past(written: Written | None) -> bool:
         return written is not None and written.epoch <= epoch and written.version <= floor
@@ -104,7 +104,7 @@ def find_garbage(location: DurableLocation, pointer: CommitPointer, epoch: int, 
     return Garbage(Written(floor, epoch), [*garbage, *_old_fences(entries), *announced])
 
 
-def _beside(entries: Iterable[DurableEntry], version: int) -> int:
+def _count_beside(entries: Iterable[DurableEntry], version: int) -> int:
     """Return for how many versions before `version` attempts that lost may have built on each other.
 
     Where there were several attempts at version after version, that is how the query runs: they are no line of their

@@ -4,13 +4,18 @@ Run once for each format, never again for one that was released: `python -m test
 state-1 was written by the release before windows, sessions and versions; what it holds stands in its test. state-4 has
 snapshots: `python -m tests.support.golden.state DIRECTORY snapshots`. state-5 has fences that name what their runs went
 on from, and what a collection announces that was broken off: `python -m tests.support.golden.state DIRECTORY lines`.
-state-6 has deltas with the bytes of headers: `python -m tests.support.golden.state DIRECTORY header-bytes`.
+state-6 has deltas with the bytes of headers: `python -m tests.support.golden.state DIRECTORY header-bytes`. state-7 has
+two runs of one epoch, and deltas whose names say which of them has written:
+`python -m tests.support.golden.state DIRECTORY writers`.
 """
 
 import json
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from statestore import (
     AggregationWithHeaders,
@@ -21,6 +26,7 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
+from statestore.errors import CheckpointBehindError, RunFencedError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
 from statestore.processor.topology import Topology
@@ -28,7 +34,7 @@ from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
-from statestore.recovery.location.shard_files import new_collection_name
+from statestore.recovery.location.shard_files import new_collection_name, parse_fence_name
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
@@ -157,6 +163,40 @@ def write_lines(home: Path) -> None:
     (home / "pointers.json").write_text(json.dumps(recorded, indent=1) + "\n")
 
 
+class RacedLocation(DurableLocation):
+    """Somebody else comes in before a fence is written."""
+
+    def __init__(self, uri: Path) -> None:
+        super().__init__(uri)
+        self.before_fence: Callable[[], object] | None = None
+
+    def write(self, name: str, data: Any) -> None:
+        if parse_fence_name(name) is not None and self.before_fence is not None:
+            others, self.before_fence = self.before_fence, None
+            others()
+        super().write(name, data)
+
+
+def write_writers(home: Path) -> None:
+    """Write two versions of a run, and one of a restart whose epoch a run has taken too that was behind."""
+    location = RacedLocation(home / "state")
+    state = replace(sharded_state(home), location=location)
+    nodes = ({"type": "source", "name": "in", "topics": None},)
+    agree_on_metadata(location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
+    pointers = [state.pointer(0, None)]
+
+    def commit(run: str, at: CommitPointer) -> CommitPointer:
+        return run_batch(replace(state, run=run, local=LocalDirectory(home / run)), at, later_batch)
+
+    for _ in range(2):
+        pointers.append(commit("first", pointers[-1]))
+    location.before_fence = lambda: pointers.append(commit("restart", pointers[2]))
+    with suppress(CheckpointBehindError, RunFencedError):
+        commit("slow", pointers[1])
+    recorded = [json.loads(pointer.to_json()) for pointer in pointers[1:]]
+    (home / "pointers.json").write_text(json.dumps(recorded, indent=1) + "\n")
+
+
 def main(home: Path, *, snapshots: bool, header_bytes: bool) -> None:
     """Write the first two batches of shard 0, with snapshots some more, and the pointers after each.
 
@@ -178,5 +218,7 @@ def main(home: Path, *, snapshots: bool, header_bytes: bool) -> None:
 if __name__ == "__main__":
     if "lines" in sys.argv[2:]:
         write_lines(Path(sys.argv[1]))
+    elif "writers" in sys.argv[2:]:
+        write_writers(Path(sys.argv[1]))
     else:
         main(Path(sys.argv[1]), snapshots="snapshots" in sys.argv[2:], header_bytes="header-bytes" in sys.argv[2:])
