@@ -158,11 +158,11 @@ def test_garbage_goes_where_every_batch_has_two_attempts(shard: Shard) -> None:
     elsewhere = Shard(shard.home, recovery=replace(OPTIONS, snapshot_every_deltas=1000))
     elsewhere.state = replace(elsewhere.state, local=LocalDirectory(shard.home / "elsewhere"))
     pointers = [shard.start()]
-    for _ in range(45):
+    for _ in range(34):
         run_batches(shard, pointers, 1)
         elsewhere.batch(pointers[-2], {b"last": stored(b"%d" % pointers[-1].version)})
     deltas = [Path(name).name for name in all_files(shard) if name.endswith(".arrow")]
-    assert 45 - RETAINED - 8 - 16 < int(min(deltas)[:12]) < 45 - RETAINED
+    assert 34 - RETAINED - 8 - 16 < int(min(deltas)[:12]) < 34 - RETAINED
 
 
 def test_a_zombie_collects_nothing_that_is_needed(shard: Shard) -> None:
