@@ -85,6 +85,18 @@ def test_two_runs_of_one_epoch_say_nothing_unless_they_agree() -> None:
     assert Histories([FIRST, SECOND, SECOND._replace(run="other")]).fence(2) is not None
 
 
+def test_the_names_of_deltas_say_which_of_two_runs_of_one_epoch_has_written() -> None:
+    idle = fence(2, 4, 1, run="idle")
+    histories = Histories([FIRST, SECOND, idle], [new_delta_name(0, 4, 2, SECOND.run)])
+    assert histories.fence(2) is SECOND
+    made = [*(Written(version, 1) for version in (1, 2, 3, 4)), Written(4, 2)]
+    assert histories.judge(Written(4, 2), made) is None
+    assert histories.judge(Written(3, 1), made) == Behind(4, 1), "the other one went on from it"
+    assert Histories([FIRST, SECOND]).judge(Written(3, 1), made) is None
+    unsaid = Histories([FIRST, SECOND, idle], [new_delta_name(0, 4, 2)])
+    assert unsaid.fence(2) is None, "as older releases wrote it"
+
+
 def test_what_is_older_than_a_fence_that_is_gone_is_judged_by_versions() -> None:
     line = Histories([SECOND]).line(2)
     assert line.open_at == 1
