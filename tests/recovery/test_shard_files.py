@@ -18,9 +18,11 @@ from statestore.recovery.location.shard_files import (
     new_snapshot_name,
     parse_collection_name,
     parse_delta_name,
+    parse_delta_writer,
     parse_fence_name,
     parse_snapshot_name,
     snapshot_directory,
+    writer_of,
 )
 
 ATTEMPT = "0123456789abcdef" * 2
@@ -46,6 +48,18 @@ def test_a_name_says_its_version_and_epoch_and_nothing_else_takes_it_for_its_own
 @pytest.mark.parametrize("what", MAKERS)
 def test_no_two_attempts_have_one_name(what: str) -> None:
     assert len({MAKERS[what](7, 5, 3) for _ in range(100)}) == 100
+
+
+def test_a_delta_says_which_run_wrote_it() -> None:
+    names = {new_delta_name(7, 5, 3, "first") for _ in range(100)}
+    assert len(names) == 100
+    assert {parse_delta_writer(name) for name in names} == {writer_of("first")} == {"a2a8c2514ffc1da3"}
+    assert {parse_delta_name(name) for name in names} == {Written(5, 3)}
+    assert parse_delta_writer(new_delta_name(7, 5, 3, "other")) != writer_of("first")
+    of_tools = {parse_delta_writer(new_delta_name(7, 5, EPOCH_OF_TOOLS)) for _ in range(100)}
+    assert len(of_tools) == 100, "no run wrote them"
+    assert parse_delta_writer(f"000000000005-{ATTEMPT}.arrow") == ATTEMPT[:16], "of older releases it is just digits"
+    assert parse_delta_writer(new_snapshot_name(7, 5, 3)) is None
 
 
 def test_names_stand_in_the_directory_of_their_shard_and_sort_by_version() -> None:
