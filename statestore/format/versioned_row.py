@@ -14,17 +14,22 @@ headers, `value` is a `value_headers`.
 
 from __future__ import annotations
 
+import reprlib
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import gt, neg
+from typing import Final, NamedTuple, TypeAlias
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError
 
 _BOUNDS: Final = struct.Struct(">qq")
 _VERSION: Final = struct.Struct(">qi")
 _LATEST: Final = struct.Struct(">q")
+_LEAST_SIZE: Final = _BOUNDS.size + _VERSION.size
 _TOMBSTONE_SIZE: Final = -1
+_Listed: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Version(NamedTuple):
@@ -32,6 +37,10 @@ class Version(NamedTuple):
 
     valid_from_ms: int
     value: bytes | None
+
+
+_version: Final[Callable[[tuple[int, bytes | None]], Version]] = partial(tuple.__new__, Version)
+"""Makes one of a tuple of its fields, in a third of the time that a call of Version takes."""
 
 
 def encode_latest_row(valid_from_ms: int, value: bytes) -> bytes:
@@ -46,99 +55,147 @@ def decode_latest_row(row: bytes) -> tuple[int, bytes]:
     return _LATEST.unpack_from(row)[0], row[_LATEST.size :]
 
 
-@dataclass
 class SegmentRow:
-    """The versions of one key in one segment, newest first, the newest valid until `next_timestamp_ms`. Never empty."""
+    """The versions of one key in one segment, newest first, the newest valid until `next_timestamp_ms`. Never empty.
 
-    next_timestamp_ms: int
-    versions: list[Version]
+    It is a view of the row's bytes, and what changes it returns the bytes of another row. The list of versions is looked
+    at only where it is needed: all but the constructor raise FormatError if it is none, as `decode_segment_row` does.
+    """
 
-    @property
-    def min_timestamp_ms(self) -> int:
-        """When the oldest version became valid."""
-        return self.versions[-1].valid_from_ms
+    __slots__ = ("_listed", "encoded", "min_timestamp_ms", "next_timestamp_ms")
+
+    def __init__(self, encoded: bytes) -> None:
+        """Make the row of its bytes. Raises TruncatedError if they are too few for one."""
+        if len(encoded) < _LEAST_SIZE:
+            raise TruncatedError("versions of a segment", wanted=_LEAST_SIZE, got=len(encoded))
+        self.encoded = encoded
+        self.next_timestamp_ms, self.min_timestamp_ms = _BOUNDS.unpack_from(encoded)
+        """Until when the newest version is valid, and since when the oldest."""
+        self._listed: _Listed | None = None
 
     @property
     def is_degenerate(self) -> bool:
         """Whether the row holds a tombstone and nothing that it ends."""
-        return self.next_timestamp_ms == self.min_timestamp_ms
+        return bool(self.next_timestamp_ms == self.min_timestamp_ms)
+
+    @property
+    def versions(self) -> list[Version]:
+        """The versions, newest first."""
+        starts_ms, sizes = self._list()
+        row, end, versions = self.encoded, len(self.encoded), []
+        for start_ms, size in zip(starts_ms, sizes, strict=True):
+            start = end - max(size, 0)
+            versions.append(_version((start_ms, None if size == _TOMBSTONE_SIZE else row[start:end])))
+            end = start
+        return versions
 
     def intervals(self) -> Iterator[tuple[Version, int]]:
         """Yield each version, newest first, with the time at which it stops being valid."""
-        valid_to_ms = self.next_timestamp_ms
-        for version in self.versions:
-            yield version, valid_to_ms
-            valid_to_ms = version.valid_from_ms
+        versions = self.versions
+        return zip(versions, (self.next_timestamp_ms, *(start_ms for start_ms, _ in versions)), strict=False)
 
     def find(self, timestamp_ms: int) -> tuple[int, Version, int]:
         """Return index, version and end of what was valid at a time from `min_timestamp_ms` on."""
-        for index, (version, valid_to_ms) in enumerate(self.intervals()):
-            if version.valid_from_ms <= timestamp_ms:
-                return index, version, valid_to_ms
-        raise ValueError(f"the row begins at {self.min_timestamp_ms}, after {timestamp_ms}")
+        starts_ms, sizes = self._list()
+        index = bisect_left(starts_ms, -timestamp_ms, key=neg)
+        if index == len(starts_ms):
+            raise ValueError(f"the row begins at {self.min_timestamp_ms}, after {timestamp_ms}")
+        start = _BOUNDS.size + _VERSION.size * len(starts_ms) + _total(sizes[index + 1 :])
+        value = None if sizes[index] == _TOMBSTONE_SIZE else self.encoded[start : start + sizes[index]]
+        valid_to_ms = starts_ms[index - 1] if index else self.next_timestamp_ms
+        return index, _version((starts_ms[index], value)), valid_to_ms
 
-    def insert_as_latest(self, version: Version, valid_to_ms: int) -> None:
-        """Add a version that is newer than all others; what there was since its time goes.
+    def with_latest(self, version: Version, valid_to_ms: int) -> bytes:
+        """Return the row with a version that is newer than all others; what there was since its time goes.
 
         A row that reaches beyond that time was left by a crash between two writes of Kafka Streams.
         """
-        start_ms = version.valid_from_ms
-        if start_ms < self.next_timestamp_ms:
-            self.versions = [older for older in self.versions if older.valid_from_ms < start_ms]
-            self.next_timestamp_ms = start_ms
+        start_ms, value = version
+        next_ms = self.next_timestamp_ms
+        if start_ms == next_ms != self.min_timestamp_ms:  # nearly always; and values are oldest first for this
+            row, size = self.encoded, _TOMBSTONE_SIZE if value is None else len(value)
+            bounds = _BOUNDS.pack(valid_to_ms, self.min_timestamp_ms)
+            return b"".join((bounds, _VERSION.pack(start_ms, size), row[_BOUNDS.size :], value or b""))
+        gone = 0
+        if start_ms < next_ms:
+            gone = bisect_left(self._list()[0], 1 - start_ms, key=neg)
         elif self.is_degenerate:
-            self.versions = []
-        if self.next_timestamp_ms != start_ms:
-            self.versions.insert(0, Version(self.next_timestamp_ms, None))
-        self.versions.insert(0, version)
-        self.next_timestamp_ms = valid_to_ms
+            gone = 1
+        gap = [Version(next_ms, None)] if start_ms > next_ms else []
+        return self._spliced(0, gone, [version, *gap], valid_to_ms)
 
-    def insert_as_earliest(self, version: Version) -> None:
-        """Add a version that is older than all others."""
-        if self.is_degenerate:
-            self.versions = []
-        self.versions.append(version)
+    def with_earliest(self, version: Version) -> bytes:
+        """Return the row with a version that is older than all others."""
+        count = len(self._list()[0])
+        return self._spliced(0 if self.is_degenerate else count, count, [version], self.next_timestamp_ms)
 
-    def encode(self) -> bytes:
-        """Return the row's bytes."""
-        parts = [_BOUNDS.pack(self.next_timestamp_ms, self.min_timestamp_ms)]
-        parts += [
-            _VERSION.pack(start_ms, _TOMBSTONE_SIZE if value is None else len(value))
-            for start_ms, value in self.versions
-        ]
-        parts += [value for _, value in reversed(self.versions) if value]
-        return b"".join(parts)
+    def with_version(self, index: int, version: Version, *, replacing: bool) -> bytes:
+        """Return the row with a version in the place of the one at `index`, or before it if it is not `replacing`."""
+        return self._spliced(index, index + replacing, [version], self.next_timestamp_ms)
+
+    def _spliced(self, first: int, end: int, versions: list[Version], next_timestamp_ms: int) -> bytes:
+        """Return the row with `versions` in the place of those from `first` to before `end`."""
+        row, (starts_ms, sizes) = self.encoded, self._list()
+        values_at = _BOUNDS.size + _VERSION.size * len(starts_ms)
+        min_ms = self.min_timestamp_ms if end < len(starts_ms) else versions[-1].valid_from_ms
+        return b"".join(
+            (
+                _BOUNDS.pack(next_timestamp_ms, min_ms),
+                row[_BOUNDS.size : _BOUNDS.size + _VERSION.size * first],
+                *[_listed_version(version) for version in versions],
+                row[_BOUNDS.size + _VERSION.size * end : values_at + _total(sizes[end:])],  # and the older values
+                *[version.value for version in reversed(versions) if version.value],
+                row[values_at + _total(sizes[first:]) :],
+            )
+        )
+
+    def _list(self) -> _Listed:
+        """Return when each version began, and its size."""
+        if self._listed is None:
+            self._listed = _read_list(self.encoded, self.next_timestamp_ms)
+        return self._listed
+
+
+def encode_segment_row(next_timestamp_ms: int, versions: Sequence[Version]) -> bytes:
+    """Return the row of one or more versions, newest first, of which the newest is valid until `next_timestamp_ms`."""
+    listed = [_listed_version(version) for version in versions]
+    values = [version.value for version in reversed(versions) if version.value]
+    return b"".join((_BOUNDS.pack(next_timestamp_ms, versions[-1].valid_from_ms), *listed, *values))
 
 
 def decode_segment_row(row: bytes) -> SegmentRow:
     """Return the row in `row`. Raises TruncatedError, NegativeLengthError or FormatError if it is none."""
-    if len(row) < _BOUNDS.size + _VERSION.size:
-        raise TruncatedError("versions of a segment", wanted=_BOUNDS.size + _VERSION.size, got=len(row))
-    next_timestamp_ms, min_timestamp_ms = _BOUNDS.unpack_from(row)
-    starts, sizes = [], []
-    position, newer_ms = _BOUNDS.size, next_timestamp_ms + 1
-    while newer_ms != min_timestamp_ms:
-        if position + _VERSION.size > len(row):
-            raise TruncatedError("list of versions", wanted=_VERSION.size, got=len(row) - position)
-        start_ms, size = _VERSION.unpack_from(row, position)
-        if size < _TOMBSTONE_SIZE:
-            raise NegativeLengthError("version", length=size)
-        if not min_timestamp_ms <= start_ms < newer_ms:
-            raise FormatError("list of versions", f"{start_ms} is out of order")
-        starts.append(start_ms)
-        sizes.append(size)
-        newer_ms = start_ms
-        position += _VERSION.size
-    end = len(row)
-    needed = sum(size for size in sizes if size > 0)
-    if needed != end - position:
-        raise TruncatedError("values of versions", wanted=needed, got=end - position)
-    versions = []
-    for start_ms, size in zip(starts, sizes, strict=True):
-        start = end - max(size, 0)
-        versions.append(Version(start_ms, None if size == _TOMBSTONE_SIZE else row[start:end]))
-        end = start
-    return SegmentRow(next_timestamp_ms, versions)
+    decoded = SegmentRow(row)
+    decoded._list()
+    return decoded
+
+
+def _listed_version(version: Version) -> bytes:
+    return _VERSION.pack(version.valid_from_ms, _TOMBSTONE_SIZE if version.value is None else len(version.value))
+
+
+def _total(sizes: tuple[int, ...]) -> int:
+    """Return how many bytes versions with these sizes take."""
+    return sum(sizes) + sizes.count(_TOMBSTONE_SIZE)
+
+
+def _read_list(row: bytes, next_timestamp_ms: int) -> _Listed:
+    # The list ends with the first version that begins at the row's minimum; nothing here loops over versions in Python.
+    last_start = row[_LATEST.size : _BOUNDS.size]
+    position = row.find(last_start, _BOUNDS.size)
+    while position >= 0 and (position - _BOUNDS.size) % _VERSION.size:
+        position = row.find(last_start, position + 1)
+    values_at = position + _VERSION.size
+    if position < 0 or values_at > len(row):
+        raise FormatError("list of versions", "it has none that begins when the row does")
+    starts_ms, sizes = zip(*_VERSION.iter_unpack(row[_BOUNDS.size : values_at]), strict=True)
+    if min(sizes) < _TOMBSTONE_SIZE:
+        raise NegativeLengthError("version", length=min(sizes))
+    if starts_ms[0] > next_timestamp_ms or not all(map(gt, starts_ms, starts_ms[1:])):
+        raise FormatError("list of versions", f"its times are out of order: {reprlib.repr(starts_ms)}")
+    if (needed := _total(sizes)) != len(row) - values_at:
+        raise TruncatedError("values of versions", wanted=needed, got=len(row) - values_at)
+    return starts_ms, sizes
 
 
 def convert_latest_row(row: bytes, convert: Callable[[bytes | None], bytes | None]) -> bytes:
@@ -152,5 +209,5 @@ def convert_latest_row(row: bytes, convert: Callable[[bytes | None], bytes | Non
 def convert_segment_row(row: bytes, convert: Callable[[bytes | None], bytes | None]) -> bytes:
     """Return a segment row with each of its values converted."""
     decoded = decode_segment_row(row)
-    decoded.versions = [Version(start_ms, convert(value)) for start_ms, value in decoded.versions]
-    return decoded.encode()
+    versions = [Version(start_ms, convert(value)) for start_ms, value in decoded.versions]
+    return encode_segment_row(decoded.next_timestamp_ms, versions)

@@ -9,7 +9,7 @@ import pytest
 
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.segments import segment_prefix
-from statestore.format.versioned_row import SegmentRow, Version
+from statestore.format.versioned_row import Version, encode_segment_row
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
@@ -46,9 +46,9 @@ def test_every_golden_directory_is_sound(name: str, tmp_path: Path, tools: Tools
 
 KEY, LATEST = b"damaged", segment_prefix(-1) + b"damaged"
 ROW_ENTRIES = {
-    segment_prefix(1) + KEY: SegmentRow(130_000, [Version(100_000, b"")]).encode(),
-    segment_prefix(0) + b"over": SegmentRow(40_000, [Version(5_000, b"")]).encode(),
-    segment_prefix(1) + b"over": SegmentRow(70_000, [Version(30_000, b"")]).encode(),
+    segment_prefix(1) + KEY: encode_segment_row(130_000, [Version(100_000, b"")]),
+    segment_prefix(0) + b"over": encode_segment_row(40_000, [Version(5_000, b"")]),
+    segment_prefix(1) + b"over": encode_segment_row(70_000, [Version(30_000, b"")]),
 }
 
 

@@ -6,21 +6,19 @@ segment of the time at which it ceased to be valid. All rows that one put change
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from statestore.bytestore.kinds.segments import LATEST_SEGMENT, Segments, segment_prefix
-from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.protocol import ByteStore, Change
 from statestore.errors import FormatError, StoreError
 from statestore.format.versioned_row import (
     SegmentRow,
     Version,
     decode_latest_row,
-    decode_segment_row,
     encode_latest_row,
+    encode_segment_row,
 )
-
-R = TypeVar("R")
 
 NOT_PUT: Final = -(2**63)
 """What `put` returns for a version older than the history that is kept: it was not stored."""
@@ -50,17 +48,25 @@ class VersionedRows:
 
         Return when it ceases to be valid, VALID_TO_UNDEFINED if never, NOT_PUT if it is too old to be kept.
         """
-        if self._too_old(timestamp_ms):
+        segments = self._segments
+        if timestamp_ms < segments.stream_time_ms - segments.retention_ms:
             return NOT_PUT
-        self._segments.advance(timestamp_ms)
-        changes: dict[bytes, bytes | None] = {}
-        valid_to_ms = self._put(changes, key, Version(timestamp_ms, value))
-        self._inner.write(changes.items())
-        return VALID_TO_UNDEFINED if valid_to_ms is None else valid_to_ms
+        segments.advance(timestamp_ms)
+        changes: list[Change] = []
+        try:
+            valid_to_ms = self._put(changes, key, Version(timestamp_ms, value))
+        except FormatError as cause:
+            raise self._damaged(key, cause) from cause
+        if len(changes) == 1:
+            # A put of one row costs half as much as a write of it.
+            self._inner.put(*changes[0])
+        elif changes:
+            self._inner.write(changes)
+        return valid_to_ms
 
     def get(self, key: bytes) -> FoundVersion | None:
         """Return the latest version of `key`, None if it has none or was deleted."""
-        latest = self._latest(key)
+        latest = self._decoded_latest(key)
         return None if latest is None else FoundVersion(latest[1], latest[0], None)
 
     def get_as_of(self, key: bytes, time_ms: int) -> FoundVersion | None:
@@ -68,19 +74,20 @@ class VersionedRows:
 
         None too if the time is beyond the history that is kept, unless the latest version was valid then already.
         """
-        latest = self._latest(key)
+        latest = self._decoded_latest(key)
         if latest is not None and latest[0] <= time_ms:
             return FoundVersion(latest[1], latest[0], None)
         if self._too_old(time_ms):
             return None
-        for _, row in self._rows(key, time_ms):
-            if row.next_timestamp_ms <= time_ms:
-                return None
-            if row.min_timestamp_ms <= time_ms:
-                _, version, valid_to_ms = row.find(time_ms)
-                return (
-                    None if version.value is None else FoundVersion(version.value, version.valid_from_ms, valid_to_ms)
-                )
+        try:
+            for _, row in self._rows(key, time_ms):
+                if row.next_timestamp_ms <= time_ms:
+                    return None
+                if row.min_timestamp_ms <= time_ms:
+                    _, (valid_from_ms, value), valid_to_ms = row.find(time_ms)
+                    return None if value is None else FoundVersion(value, valid_from_ms, valid_to_ms)
+        except FormatError as cause:
+            raise self._damaged(key, cause) from cause
         return None
 
     def between(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool = False) -> Iterator[FoundVersion]:
@@ -89,38 +96,43 @@ class VersionedRows:
         Oldest first, or newest first if `reverse`. Beyond the history that is kept there is only the latest version.
         """
         found = []
-        latest = self._latest(key)
+        latest = self._decoded_latest(key)
         if latest is not None and latest[0] <= to_ms:
             found.append(FoundVersion(latest[1], latest[0], None))
         if not self._too_old(to_ms):
-            for _, row in self._rows(key, 0):
-                found += [
-                    FoundVersion(version.value, version.valid_from_ms, valid_to_ms)
-                    for version, valid_to_ms in row.intervals()
-                    if version.value is not None and version.valid_from_ms <= to_ms and valid_to_ms > from_ms
-                ]
+            try:
+                for _, row in self._rows(key, 0):
+                    found += [
+                        FoundVersion(value, valid_from_ms, valid_to_ms)
+                        for (valid_from_ms, value), valid_to_ms in row.intervals()
+                        if value is not None and valid_from_ms <= to_ms and valid_to_ms > from_ms
+                    ]
+            except FormatError as cause:
+                raise self._damaged(key, cause) from cause
         return iter(found if reverse else found[::-1])
 
     def _too_old(self, time_ms: int) -> bool:
         return time_ms < self._segments.stream_time_ms - self._segments.retention_ms
 
-    def _latest(self, key: bytes) -> tuple[int, bytes] | None:
+    def _decoded_latest(self, key: bytes) -> tuple[int, bytes] | None:
         row = self._inner.get(_LATEST_PREFIX + key)
-        return None if row is None else self._decode(decode_latest_row, key, row)
+        if row is None:
+            return None
+        try:
+            return decode_latest_row(row)
+        except FormatError as cause:
+            raise self._damaged(key, cause) from cause
 
     def _row(self, key: bytes, segment_id: int) -> SegmentRow | None:
         row = self._inner.get(segment_prefix(segment_id) + key)
-        return None if row is None else self._decode(decode_segment_row, key, row)
+        return None if row is None else SegmentRow(row)
 
-    def _decode(self, decode: Callable[[bytes], R], key: bytes, row: bytes) -> R:
-        try:
-            return decode(row)
-        except FormatError as cause:
-            raise StoreError(
-                self._inner.name,
-                f"a row of key {key.hex()} is not one of a versioned store ({cause}): the local state is damaged. "
-                "Delete it, and restore the store from its changelog",
-            ) from cause
+    def _damaged(self, key: bytes, cause: FormatError) -> StoreError:
+        return StoreError(
+            self._inner.name,
+            f"a row of key {key.hex()} is not one of a versioned store ({cause}): the local state is damaged. "
+            "Delete it, and restore the store from its changelog",
+        )
 
     def _rows(self, key: bytes, from_ms: int) -> Iterator[tuple[int, SegmentRow]]:
         """Yield the rows of `key` in the live segments from the time `from_ms` on, the newest first."""
@@ -131,24 +143,25 @@ class VersionedRows:
             if row is not None:
                 yield segment_id, row
 
-    def _put(self, changes: dict[bytes, bytes | None], key: bytes, version: Version) -> int | None:
-        """Add to `changes` what a put changes; return when the version ceases to be valid, None for never."""
-        latest = self._latest(key)
+    def _put(self, changes: list[Change], key: bytes, version: Version) -> int:
+        """Add to `changes` what a put changes; return when the version ceases to be valid, or what `put` does."""
+        time_ms = version.valid_from_ms
+        latest_key = _LATEST_PREFIX + key
+        latest_row = self._inner.get(latest_key)
         valid_to_ms: int | None = None
-        if latest is not None:
-            latest_ms, latest_value = latest
-            if version.valid_from_ms >= latest_ms:
-                if version.valid_from_ms > latest_ms:
-                    self._end_version(changes, key, Version(latest_ms, latest_value), version.valid_from_ms)
-                changes[_LATEST_PREFIX + key] = (
-                    None if version.value is None else encode_latest_row(version.valid_from_ms, version.value)
-                )
-                return None
+        if latest_row is not None:
+            latest = decode_latest_row(latest_row)
+            latest_ms = latest[0]
+            if time_ms >= latest_ms:
+                if time_ms > latest_ms:
+                    self._end_version(changes, key, Version(*latest), time_ms)
+                changes.append((latest_key, None if version.value is None else encode_latest_row(*version)))
+                return VALID_TO_UNDEFINED
             valid_to_ms = latest_ms
-        for segment_id, row in self._rows(key, version.valid_from_ms):
-            if row.next_timestamp_ms <= version.valid_from_ms:
+        for segment_id, row in self._rows(key, time_ms):
+            if row.next_timestamp_ms <= time_ms:
                 break
-            if row.min_timestamp_ms <= version.valid_from_ms:
+            if row.min_timestamp_ms <= time_ms:
                 return self._put_into_row(changes, key, segment_id, row, version)
             valid_to_ms = row.min_timestamp_ms
         if valid_to_ms is None:
@@ -156,66 +169,64 @@ class VersionedRows:
         return self._put_beside_rows(changes, key, version, valid_to_ms)
 
     def _put_into_row(
-        self, changes: dict[bytes, bytes | None], key: bytes, segment_id: int, row: SegmentRow, version: Version
+        self, changes: list[Change], key: bytes, segment_id: int, row: SegmentRow, version: Version
     ) -> int:
         """Put a version among others of a row; the one that it ends may belong into an older segment by now."""
-        index, found, valid_to_ms = row.find(version.valid_from_ms)
-        if found.valid_from_ms == version.valid_from_ms:
-            row.versions[index] = version
-        elif self._segments.id_of(version.valid_from_ms) == segment_id:
-            row.versions.insert(index, version)
-        else:
-            self._end_version(changes, key, found, version.valid_from_ms)
-            row.versions[index] = version
-        self._set_row(changes, key, segment_id, row)
+        time_ms = version.valid_from_ms
+        index, found, valid_to_ms = row.find(time_ms)
+        replacing = True
+        if found.valid_from_ms != time_ms:
+            if self._segments.id_of(time_ms) == segment_id:
+                replacing = False
+            else:
+                self._end_version(changes, key, found, time_ms)
+        self._set_row(changes, key, segment_id, row.with_version(index, version, replacing=replacing))
         return valid_to_ms
 
-    def _put_as_latest(self, changes: dict[bytes, bytes | None], key: bytes, version: Version) -> int | None:
+    def _put_as_latest(self, changes: list[Change], key: bytes, version: Version) -> int:
         """Put a version that nothing follows. A tombstone gets no latest row: it ends what its segment holds."""
-        time_ms = version.valid_from_ms
-        if version.value is not None:
-            changes[_LATEST_PREFIX + key] = encode_latest_row(time_ms, version.value)
-            return None
+        time_ms, value = version
+        if value is not None:
+            changes.append((_LATEST_PREFIX + key, encode_latest_row(time_ms, value)))
+            return VALID_TO_UNDEFINED
         segment_id = self._segments.id_of(time_ms)
         if not self._segments.is_live(segment_id):
             return NOT_PUT
         row = self._row(key, segment_id)
         if row is None:
-            self._set_row(changes, key, segment_id, SegmentRow(time_ms, [version]))
+            self._set_row(changes, key, segment_id, encode_segment_row(time_ms, [version]))
         elif row.next_timestamp_ms != time_ms:
-            row.insert_as_latest(Version(row.next_timestamp_ms, None), time_ms)
-            self._set_row(changes, key, segment_id, row)
-        return None
+            self._set_row(changes, key, segment_id, row.with_latest(Version(row.next_timestamp_ms, None), time_ms))
+        return VALID_TO_UNDEFINED
 
-    def _put_beside_rows(
-        self, changes: dict[bytes, bytes | None], key: bytes, version: Version, valid_to_ms: int
-    ) -> int:
+    def _put_beside_rows(self, changes: list[Change], key: bytes, version: Version, valid_to_ms: int) -> int:
         """Put a version that no row spans, before the version that begins at `valid_to_ms`."""
         segment_id = self._segments.id_of(valid_to_ms)
         if not self._segments.is_live(segment_id):
             return NOT_PUT
         row = self._row(key, segment_id)
         if row is None:
-            row = SegmentRow(valid_to_ms, [version])
+            changed = encode_segment_row(valid_to_ms, [version])
         elif row.next_timestamp_ms <= version.valid_from_ms:
-            row.insert_as_latest(version, valid_to_ms)
+            changed = row.with_latest(version, valid_to_ms)
         else:
-            row.insert_as_earliest(version)
-        self._set_row(changes, key, segment_id, row)
+            changed = row.with_earliest(version)
+        self._set_row(changes, key, segment_id, changed)
         return valid_to_ms
 
-    def _end_version(self, changes: dict[bytes, bytes | None], key: bytes, version: Version, valid_to_ms: int) -> None:
+    def _end_version(self, changes: list[Change], key: bytes, version: Version, valid_to_ms: int) -> None:
         """Move a version that ceases to be valid into the segment of that time, unless that has expired."""
         segment_id = self._segments.id_of(valid_to_ms)
         if not self._segments.is_live(segment_id):
             return
         row = self._row(key, segment_id)
-        if row is None:
-            row = SegmentRow(valid_to_ms, [version])
-        else:
-            row.insert_as_latest(version, valid_to_ms)
-        self._set_row(changes, key, segment_id, row)
+        self._set_row(
+            changes,
+            key,
+            segment_id,
+            encode_segment_row(valid_to_ms, [version]) if row is None else row.with_latest(version, valid_to_ms),
+        )
 
-    def _set_row(self, changes: dict[bytes, bytes | None], key: bytes, segment_id: int, row: SegmentRow) -> None:
-        changes[segment_prefix(segment_id) + key] = row.encode()
+    def _set_row(self, changes: list[Change], key: bytes, segment_id: int, row: bytes) -> None:
+        changes.append((segment_prefix(segment_id) + key, row))
         self._segments.note_use(segment_id)
