@@ -155,9 +155,10 @@ def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
     raw_value, value_from = serdes.raw_value, serdes.value_from
 
     def encode(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
-        if holder is None or _require_holder(AggregationWithHeaders, holder).aggregation is None:
+        if holder is None:
             return None
-        return encode_value_headers(serialize(holder.aggregation), holder.header_bytes)
+        aggregation = _require_holder(AggregationWithHeaders, holder)._aggregation
+        return None if aggregation is None else encode_value_headers(serialize(aggregation), holder.header_bytes)
 
     def encode_with_key(
         holder: AggregationWithHeaders[Any] | None, raw_key: Callable[[Headers], bytes]

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar, overload
 
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
-from statestore.format.window_key import check_time
+from statestore.format.window_key import MAX_TIME_MS, check_time
 from statestore.headers import Headers
 from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import AggregationWithHeaders, VersionedRecord, VersionedRecordWithHeaders
@@ -134,8 +134,12 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
         return ReadOnlyVersionedKeyValueStore(self._parts)
 
     def _put(self, key: K, holder: Any, timestamp_ms: int) -> int:
-        key_bytes, stored = self._to_put(key, holder)
-        check_time("timestamp_ms", timestamp_ms)
+        if self._keys is None:
+            key_bytes, stored = self._require_key(key), self._encode(holder)
+        else:
+            key_bytes, stored = self._to_put(key, holder)
+        if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= MAX_TIME_MS:
+            check_time("timestamp_ms", timestamp_ms)
         valid_to_ms = self._rows.put(key_bytes, stored, timestamp_ms)
         if valid_to_ms == NOT_PUT:
             self._require_open()

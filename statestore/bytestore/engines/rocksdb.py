@@ -204,20 +204,25 @@ class RocksDBDatabase:
 
     def _write_batch(self, families: Iterable[str], fill: Callable[[rocksdict.WriteBatch], None]) -> None:
         """Write what `fill` puts into a batch for these families."""
-        with engine_errors(self.path, self.path):
-            try:
-                batch = rocksdict.WriteBatch(raw_mode=True)
-                fill(batch)
-                self._db.write(batch, self.write_options)
-                return
-            except Exception as stall:
-                if _STALLED not in str(stall):
-                    raise
-            for name in families:
-                self._stores[name].flush()
-            batch = rocksdict.WriteBatch(raw_mode=True)
-            fill(batch)
-            self._db.write(batch, self._waiting_write_options)
+        try:
+            self._write_filled(fill, self.write_options)
+        except Exception:
+            # Done again inside the translation of errors, which costs as much as a small write: it is the same write.
+            with engine_errors(self.path, self.path):
+                try:
+                    self._write_filled(fill, self.write_options)
+                    return
+                except Exception as stall:
+                    if _STALLED not in str(stall):
+                        raise
+                for name in families:
+                    self._stores[name].flush()
+                self._write_filled(fill, self._waiting_write_options)
+
+    def _write_filled(self, fill: Callable[[rocksdict.WriteBatch], None], options: Any) -> None:
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        fill(batch)
+        self._db.write(batch, options)
 
     def drop_family(self, name: str) -> None:
         """Drop a column family with all that is in it. Not `default`: RocksDB keeps that one."""

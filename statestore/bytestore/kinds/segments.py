@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -29,9 +30,8 @@ _ID: Final = struct.Struct(">q")
 _LATEST_PREFIX: Final = _ID.pack(LATEST_SEGMENT)
 
 
-def segment_prefix(segment_id: int) -> bytes:
-    """Return what the keys of a segment begin with."""
-    return _ID.pack(segment_id)
+segment_prefix: Final[Callable[[int], bytes]] = _ID.pack
+"""Returns what the keys of a segment with this id begin with. No function around it: every access calls it."""
 
 
 def segment_of(key: bytes) -> int:
@@ -62,6 +62,11 @@ class Segments:
         self._inner = inner
         # Found on the store when first asked for, and kept up to date from then on.
         self._ids: list[int] | None = None
+        # Of the ids, the one that was used last: most puts are to one segment, or a few.
+        self._last_used: int | None = None
+        self.first_live = 0
+        """The id of the first segment that has not expired; 0 at the least."""
+        self._find_first_live()
 
     def id_of(self, time_ms: int) -> int:
         """Return the id of the segment of a time."""
@@ -76,11 +81,6 @@ class Segments:
         return np.maximum((stream_times_ms - self.retention_ms) // self._interval_ms, 0)
 
     @property
-    def first_live(self) -> int:
-        """The id of the first segment that has not expired; 0 at the least."""
-        return max(0, self.id_of(self.stream_time_ms - self.retention_ms))
-
-    @property
     def first_visible_ms(self) -> int:
         """The first time that reads show; what is older may still be there until its whole segment expires."""
         return max(0, self.stream_time_ms - self.retention_ms + 1)
@@ -89,12 +89,19 @@ class Segments:
         """Let the stream time go on to `time_ms`, if that is later, and delete the segments that expire by it."""
         if time_ms <= self.stream_time_ms:
             return
-        before = self.first_live
         self.stream_time_ms = time_ms
+        if time_ms < self._next_expiry_ms:
+            return
+        self._find_first_live()
         first_live = self.first_live
-        if first_live > before and self.ids(0, first_live - 1):
+        if self.ids(0, first_live - 1):
             self._inner.delete_below(segment_prefix(first_live))
             self._ids = self.ids(first_live)
+            self._last_used = None
+
+    def _find_first_live(self) -> None:
+        self.first_live = max(0, self.id_of(self.stream_time_ms - self.retention_ms))
+        self._next_expiry_ms = (self.first_live + 1) * self._interval_ms + self.retention_ms
 
     def is_live(self, segment_id: int) -> bool:
         """Return whether a segment has not expired."""
@@ -102,8 +109,9 @@ class Segments:
 
     def note_use(self, segment_id: int) -> None:
         """Note that there are entries in a segment, or will be once a cache is flushed; nothing if it has expired."""
-        if not self.is_live(segment_id):
+        if segment_id == self._last_used or segment_id < self.first_live:
             return
+        self._last_used = segment_id
         ids = self._all()
         place = bisect_left(ids, segment_id)
         if place == len(ids) or ids[place] != segment_id:
@@ -114,6 +122,16 @@ class Segments:
         ids = self._all()
         found = ids[bisect_left(ids, first) : bisect_right(ids, last)]
         return found[::-1] if reverse else found
+
+    def back_to(self, time_ms: int) -> list[int]:
+        """Return the ids of the live segments that have or had entries, from the newest back to that of a time."""
+        ids = self._ids or self._all()
+        first = time_ms // self._interval_ms
+        if first < self.first_live:
+            first = self.first_live
+        if ids and ids[-1] == first:  # mostly: what comes late is not that late
+            return ids[-1:]
+        return ids[bisect_left(ids, first) :][::-1]
 
     def _all(self) -> list[int]:
         if self._ids is None:

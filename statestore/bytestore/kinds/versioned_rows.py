@@ -18,6 +18,8 @@ from statestore.format.versioned_row import (
     decode_latest_row,
     encode_latest_row,
     encode_segment_row,
+    latest_start_ms,
+    make_version,
 )
 
 NOT_PUT: Final = -(2**63)
@@ -54,7 +56,7 @@ class VersionedRows:
         segments.advance(timestamp_ms)
         changes: list[Change] = []
         try:
-            valid_to_ms = self._put(changes, key, Version(timestamp_ms, value))
+            valid_to_ms = self._put(changes, key, make_version((timestamp_ms, value)))
         except FormatError as cause:
             raise self._damaged(key, cause) from cause
         if len(changes) == 1:
@@ -136,52 +138,45 @@ class VersionedRows:
 
     def _rows(self, key: bytes, from_ms: int) -> Iterator[tuple[int, SegmentRow]]:
         """Yield the rows of `key` in the live segments from the time `from_ms` on, the newest first."""
-        segments = self._segments
-        first = max(segments.first_live, segments.id_of(from_ms))
-        for segment_id in segments.ids(first, reverse=True):
+        for segment_id in self._segments.back_to(from_ms):
             row = self._row(key, segment_id)
             if row is not None:
                 yield segment_id, row
 
     def _put(self, changes: list[Change], key: bytes, version: Version) -> int:
         """Add to `changes` what a put changes; return when the version ceases to be valid, or what `put` does."""
-        time_ms = version.valid_from_ms
+        time_ms, value = version
+        get, segments = self._inner.get, self._segments
         latest_key = _LATEST_PREFIX + key
-        latest_row = self._inner.get(latest_key)
+        latest_row = get(latest_key)
         valid_to_ms: int | None = None
         if latest_row is not None:
-            latest = decode_latest_row(latest_row)
-            latest_ms = latest[0]
-            if time_ms >= latest_ms:
-                if time_ms > latest_ms:
-                    self._end_version(changes, key, Version(*latest), time_ms)
-                changes.append((latest_key, None if version.value is None else encode_latest_row(*version)))
+            valid_to_ms = latest_start_ms(latest_row)
+            if time_ms >= valid_to_ms:
+                if time_ms > valid_to_ms:
+                    self._end_version(changes, key, make_version(decode_latest_row(latest_row)), time_ms)
+                changes.append((latest_key, None if value is None else encode_latest_row(time_ms, value)))
                 return VALID_TO_UNDEFINED
-            valid_to_ms = latest_ms
-        for segment_id, row in self._rows(key, time_ms):
+        for segment_id in segments.back_to(time_ms):
+            place = segment_prefix(segment_id) + key
+            encoded = get(place)
+            if encoded is None:
+                continue
+            row = SegmentRow(encoded)
             if row.next_timestamp_ms <= time_ms:
                 break
             if row.min_timestamp_ms <= time_ms:
-                return self._put_into_row(changes, key, segment_id, row, version)
+                # The version that it ends may belong into an older segment by now.
+                keeps_ended = segments.id_of(time_ms) == segment_id
+                changed, valid_to_ms, ended = row.with_version(version, keeps_ended=keeps_ended)
+                if ended is not None:
+                    self._end_version(changes, key, ended, time_ms)
+                changes.append((place, changed))
+                return valid_to_ms
             valid_to_ms = row.min_timestamp_ms
         if valid_to_ms is None:
             return self._put_as_latest(changes, key, version)
         return self._put_beside_rows(changes, key, version, valid_to_ms)
-
-    def _put_into_row(
-        self, changes: list[Change], key: bytes, segment_id: int, row: SegmentRow, version: Version
-    ) -> int:
-        """Put a version among others of a row; the one that it ends may belong into an older segment by now."""
-        time_ms = version.valid_from_ms
-        index, found, valid_to_ms = row.find(time_ms)
-        replacing = True
-        if found.valid_from_ms != time_ms:
-            if self._segments.id_of(time_ms) == segment_id:
-                replacing = False
-            else:
-                self._end_version(changes, key, found, time_ms)
-        self._set_row(changes, key, segment_id, row.with_version(index, version, replacing=replacing))
-        return valid_to_ms
 
     def _put_as_latest(self, changes: list[Change], key: bytes, version: Version) -> int:
         """Put a version that nothing follows. A tombstone gets no latest row: it ends what its segment holds."""
