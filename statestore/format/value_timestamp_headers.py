@@ -12,8 +12,8 @@ Utils.raw* make something of malformed bytes, the functions here raise: docs/for
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -58,8 +58,40 @@ def split_value_timestamp_headers(data: bytes) -> tuple[bytes, int, bytes]:
 
     Raises TruncatedError, NegativeLengthError, VarintError or FormatError if `data` does not follow the layout.
     """
-    start, end = _headers_span(data)
-    return data[start:end], _timestamp_at(data, end)[0], data[end + TIMESTAMP_SIZE :]
+    try:
+        unpack, value_at = before_value[data[:2]]
+        header_bytes, timestamp_ms = unpack(data)
+    except struct.error:
+        start, end = _checked_headers_span(data)
+        return data[start:end], _timestamp_at(data, end)[0], data[end + TIMESTAMP_SIZE :]
+    return header_bytes, timestamp_ms, data[value_at:]
+
+
+UnpackBeforeValue: TypeAlias = Callable[[bytes], "tuple[bytes, int]"]
+
+
+class _BeforeValue(dict[bytes, tuple[UnpackBeforeValue, int]]):
+    """What returns headers and timestamp of stored bytes, and where their value begins, by their first two bytes.
+
+    It raises struct.error if the headers' size takes more than two bytes, or is none, or the bytes end too early: then
+    `split_value_timestamp_headers` knows. As many as there are sizes of two bytes, at most.
+    """
+
+    def __missing__(self, start: bytes) -> tuple[UnpackBeforeValue, int]:
+        size_bytes = 1 if start[:1] <= b"\x7f" else 2
+        if len(start) < 2 or start[0] & 1 or start[size_bytes - 1] > 0x7F:
+            return _refuse_size, 0
+        layout = struct.Struct(f">{size_bytes}x{decode_varint(start, 0, 'headers size')[0]}sq")
+        found = self[start] = cast(UnpackBeforeValue, layout.unpack_from), layout.size
+        return found
+
+
+def _refuse_size(data: bytes) -> NoReturn:
+    raise struct.error("the size of the headers is none, or takes more than two bytes")
+
+
+before_value: Final = _BeforeValue()
+"""For loops over many values: `unpack, value_at = before_value[stored[:2]]`."""
 
 
 def plain_value(data: bytes) -> bytes:

@@ -5,16 +5,20 @@ Headers are a choice of codec: the stores themselves don't know of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Generator, Iterator
 from reprlib import repr as short_repr
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from statestore.bytestore.protocol import Change, Pair
+from statestore.errors import DeserializationError, FormatError, StoreError
+from statestore.format.serde import Serde
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
 from statestore.format.value_headers import encode_value_headers, split_value_headers
 from statestore.format.value_timestamp import encode_value_timestamp, split_value_timestamp
 from statestore.format.value_timestamp_headers import (
+    before_value,
     encode_value_timestamp_headers,
     plain_values,
     split_value_timestamp_headers,
@@ -33,6 +37,10 @@ H = TypeVar("H")
 Encode = Callable[[Any], "bytes | None"]
 Decode = Callable[[bytes], Any]
 DecodeValues = Callable[[list[Pair]], list[Any]]
+DecodePairs = Callable[
+    [Iterator[Pair], "Callable[[bytes], Any] | None", Callable[[Exception], StoreError], Callable[[], None]],
+    Generator[tuple[Any, Any], None, None],
+]
 EncodeWithKey = Callable[[Any, Callable[[Headers], bytes]], "Change | None"]
 DecodeWithHeaders = Callable[[bytes], tuple[Any, Headers]]
 _Coders: TypeAlias = tuple[Encode, Decode, "EncodeWithKey | None"]
@@ -48,6 +56,12 @@ class ValueCodec(NamedTuple):
     decode: Decode
     decode_values: DecodeValues
     """Returns the values of many entries alone, without what they were written with: faster, one by one."""
+    decode_pairs: DecodePairs | None
+    """Yields key and holder of each pair, the key by the function that is given, its bytes for None.
+
+    Raises what the third argument makes of a FormatError or DeserializationError; calls the last one at the end. None
+    where `decode` is to be called for each.
+    """
     encode_with_key: EncodeWithKey | None
     """Has the key serialized, with headers that its serde may add to, and then the value; returns the bytes of both.
 
@@ -61,9 +75,39 @@ def value_codec(store_format: StoreFormat, serdes: StateSerdes[Any, Any]) -> Val
     """Return the codec for plain values, ValueAndTimestamp, ValueTimestampHeaders or AggregationWithHeaders."""
     encode, decode, encode_with_key = _CODECS[store_format](serdes)
     decode_values = _values_decoder(store_format, serdes, has_headers=encode_with_key is not None)
-    return ValueCodec(
-        encode, decode, decode_values, encode_with_key, None if encode_with_key is None else _beside_headers(decode)
-    )
+    fused = store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS and serdes.value_serde.with_headers is None
+    decode_pairs = _pairs_with_headers_decoder(serdes.value_serde) if fused else None
+    beside_headers = None if encode_with_key is None else _beside_headers(decode)
+    return ValueCodec(encode, decode, decode_values, decode_pairs, encode_with_key, beside_headers)
+
+
+def _pairs_with_headers_decoder(serde: Serde[Any]) -> DecodePairs:
+    """Return what decodes pairs of a timestamped store with headers: as `decode` does, in place for each."""
+    deserialize = None if serde.is_identity else serde.deserialize
+
+    def decode_pairs(
+        pairs: Iterator[Pair],
+        key_object: Callable[[bytes], Any] | None,
+        unreadable: Callable[[Exception], StoreError],
+        require_open: Callable[[], None],
+    ) -> Generator[tuple[Any, Any], None, None]:
+        new, holder, table = object.__new__, ValueTimestampHeaders, before_value
+        try:
+            for key, stored in pairs:
+                held: ValueTimestampHeaders[Any] = new(holder)
+                try:
+                    unpack, value_at = table[stored[:2]]
+                    held._headers, held._timestamp_ms = unpack(stored)
+                    value = stored[value_at:]
+                except struct.error:
+                    held._headers, held._timestamp_ms, value = split_value_timestamp_headers(stored)
+                held._value = value if deserialize is None else deserialize(value)
+                yield (key if key_object is None else key_object(key)), held
+        except (FormatError, DeserializationError) as cause:
+            raise unreadable(cause) from cause
+        require_open()
+
+    return decode_pairs
 
 
 def _beside_headers(decode: Decode) -> DecodeWithHeaders:
@@ -151,7 +195,7 @@ def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
 
 
 def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
-    serialize = serdes.value_serde.serialize
+    serialize, deserialize = serdes.value_serde.serialize, serdes.value_serde.deserialize
     raw_value, value_from = serdes.raw_value, serdes.value_from
 
     def encode(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
@@ -176,10 +220,17 @@ def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
 
     def decode(stored: bytes) -> AggregationWithHeaders[Any]:
         header_bytes, value = split_value_headers(stored)
+        return AggregationWithHeaders(deserialize(value), header_bytes)
+
+    if serdes.value_serde.with_headers is None:
+        return encode, decode, encode_with_key
+
+    def decode_with_headers(stored: bytes) -> AggregationWithHeaders[Any]:
+        header_bytes, value = split_value_headers(stored)
         headers = Headers.from_bytes(header_bytes)
         return AggregationWithHeaders(value_from(value, headers), headers)
 
-    return encode if serdes.value_serde.with_headers is None else encode_with_headers, decode, encode_with_key
+    return encode_with_headers, decode_with_headers, encode_with_key
 
 
 def _no_key(headers: Headers) -> bytes:

@@ -78,7 +78,7 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
         begin = prefix if prefix_serde is None else prefix_serde.serialize(prefix)
         if not isinstance(begin, bytes):
             raise TypeError(f"store {self.name!r}: a prefix without a serde must be bytes, not {begin!r}")
-        return self._iterate(self._decode_pairs(pairs_with_prefix(self._inner, begin)))
+        return self._iterate_pairs(pairs_with_prefix(self._inner, begin))
 
     def range_values(self, start: K | None, end: K | None) -> StoreIterator[Any]:
         """Yield the values of `range` alone, without keys and what else they were written with; twice as fast or more.
@@ -107,7 +107,7 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
     def _entries(self, start: K | None, end: K | None, *, reverse: bool) -> StoreIterator[tuple[K, V]]:
         first = None if start is None else self._key_bytes(start)
         last = None if end is None else self._key_bytes(end)
-        return self._iterate(self._decode_pairs(self._inner.range(first, last, reverse=reverse)))
+        return self._iterate_pairs(self._inner.range(first, last, reverse=reverse))
 
 
 class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):

@@ -38,6 +38,7 @@ class ReadableStore:
         self._key_object = serdes.key_serde.deserialize
         self._decode_raw = codec.decode
         self._decode_values = codec.decode_values
+        self._decode_pairs = codec.decode_pairs
         self._serde_names = f"{serdes.key_serde.name} and {serdes.value_serde.name}"
 
     @property
@@ -107,7 +108,14 @@ class ReadableStore:
         except (FormatError, DeserializationError) as cause:
             raise self._unreadable(cause) from cause
 
-    def _decode_pairs(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
+    def _iterate_pairs(self, pairs: Iterator[Pair]) -> StoreIterator[tuple[Any, Any]]:
+        """Return an iterator of keys, and of what the store holds of them."""
+        if self._keys is not None or self._decode_pairs is None:
+            return self._iterate(self._each_pair(pairs))
+        key_object = None if self._parts.entries.serdes.key_serde.is_identity else self._key_object
+        return StoreIterator(self.name, self._decode_pairs(pairs, key_object, self._unreadable, self._require_open))
+
+    def _each_pair(self, pairs: Iterator[Pair]) -> Generator[tuple[Any, Any], None, None]:
         if self._keys is not None:
             return (self._keys.pair(key, stored) for key, stored in pairs)
         key_object, decode = self._key_object, self._decode_raw

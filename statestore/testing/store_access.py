@@ -129,6 +129,7 @@ def _map_codec(codec: ValueCodec, mapping: _Mapping) -> ValueCodec:
     mapped = codec._replace(
         encode=lambda value: encode(None if value is None else held(value)),
         decode=lambda stored: shown(decode(stored)),
+        decode_pairs=None,
     )
     if encode_with_key is None or decode_with_headers is None:
         return mapped
