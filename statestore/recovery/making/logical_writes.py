@@ -24,6 +24,8 @@ from statestore.format.stored_value import join_stored, split_stored
 
 _LONGER_VARINT: Final = b"\x80"
 """A varint whose first byte is smaller has no other byte, and no shorter form."""
+_SHORTEST_OF_TWO: Final = frozenset(bytes((low, high)) for low in range(0x80, 0x100) for high in range(1, 0x80))
+"""What two bytes of a varint of two bytes are that has no shorter form: sizes from 64 to 8191."""
 
 
 class LogicalWrite(NamedTuple):
@@ -61,7 +63,7 @@ def _with_shortest_sizes(store_format: StoreFormat, writes: list[LogicalWrite]) 
         return writes
     return [
         write
-        if write.stored is None or write.stored[:1] < _LONGER_VARINT
+        if write.stored is None or write.stored[:1] < _LONGER_VARINT or write.stored[:2] in _SHORTEST_OF_TWO
         else write._replace(stored=_with_shortest_size(store_format, write.stored))
         for write in writes
     ]
