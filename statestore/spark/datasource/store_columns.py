@@ -6,7 +6,7 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -34,10 +34,21 @@ def entry_columns(
         stored = columns.pop("stored")
         values, timestamps_ms, header_bytes = stored_columns(spec.format, stored)
         columns |= {"value": values, "timestamp_ms": timestamps_ms, "headers": header_bytes}
-        columns = _kept(row_filter, columns)
-        headers = columns.pop("headers")
+        yield from asked_columns([columns], row_filter, with_headers=with_headers)
+
+
+def asked_columns(
+    entries: Iterable[dict[str, pa.Array]], row_filter: RowFilter, *, with_headers: bool
+) -> Iterator[dict[str, pa.Array]]:
+    """Yield of entries, as columns with header bytes, those that are asked for, with headers as ENTRY_FIELDS has them.
+
+    Without headers, these are neither decoded nor there. Raises FormatError.
+    """
+    for each in entries:
+        columns = _kept(row_filter, each)
+        header_bytes = columns.pop("headers")
         if with_headers:
-            columns["headers"] = decode_header_column(headers)
+            columns["headers"] = decode_header_column(header_bytes)
         if len(columns["key"]):
             yield columns
 

@@ -14,10 +14,11 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata
+from statestore.recovery.restore.delta_columns import columns_of_deltas
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.row_filter import EVERY_ROW, RowFilter
-from statestore.spark.datasource.store_columns import entry_columns
+from statestore.spark.datasource.store_columns import asked_columns, entry_columns
 from statestore.spark.schema import spark_schema
 
 _SHARD_FIELDS: Final = (pa.field("shard", pa.int32()), pa.field("version", pa.int64()))
@@ -57,10 +58,18 @@ class StoreScan:
             # A local copy of its own: a reader must not touch those of a running query. And all on disk, also what a
             # query keeps in memory: it need not fit here.
             state = ShardedState(metadata.state_id, self.location, metadata.stores, LocalDirectory(directory))
-            with state.open(pointer) as batch:
-                store = batch.stores[self.spec.name].bytes
-                for columns in entry_columns(self.spec, store, self.row_filter, with_headers=self.with_headers):
-                    rows = len(columns["key"])
-                    columns["shard"] = pa.repeat(pa.scalar(pointer.shard, pa.int32()), rows)
-                    columns["version"] = pa.repeat(pa.scalar(pointer.version, pa.int64()), rows)
-                    yield pa.record_batch([columns[field.name] for field in schema], schema=schema)
+            for columns in self._columns(state, pointer):
+                rows = len(columns["key"])
+                columns["shard"] = pa.repeat(pa.scalar(pointer.shard, pa.int32()), rows)
+                columns["version"] = pa.repeat(pa.scalar(pointer.version, pa.int64()), rows)
+                yield pa.record_batch([columns[field.name] for field in schema], schema=schema)
+
+    def _columns(self, state: ShardedState, pointer: CommitPointer) -> Iterator[dict[str, pa.Array]]:
+        with state.spill_space(pointer.shard) as space:
+            entries = columns_of_deltas(self.location, pointer, self.spec, space)
+            if entries is not None:
+                yield from asked_columns(entries, self.row_filter, with_headers=self.with_headers)
+                return
+        with state.open(pointer) as batch:
+            store = batch.stores[self.spec.name].bytes
+            yield from entry_columns(self.spec, store, self.row_filter, with_headers=self.with_headers)
