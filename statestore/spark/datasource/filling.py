@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -12,7 +13,6 @@ import pyarrow.compute as pc
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StateRowError
-from statestore.format.header_columns import encode_header_column
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.format.value_timestamp_headers import join_columns
@@ -44,7 +44,7 @@ def fill_shards(made: NewState, batches: Iterable[pa.RecordBatch]) -> list[Fille
     for batch in batches:
         for shard, store, rows in _groups(batch):
             of_store = entries.setdefault((shard, store), _entries_of(stores[store]))
-            filling.put(shard, store, list(of_store.writes(list(_rows(stores[store].format, rows)))))
+            filling.put(shard, store, list(of_store.writes(rows)))
     for (shard, store), of_store in entries.items():
         filling.put(shard, store, list(of_store.last_writes()))
     for filled in filling.shards():
@@ -62,16 +62,21 @@ def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, str, pa.RecordBatch]]:
         yield shard, store, batch.filter(of_place)
 
 
-def _rows(store_format: StoreFormat, rows: pa.RecordBatch) -> Iterator[PlacedRow]:
-    values, timestamps_ms = rows.column("value"), rows.column("timestamp_ms")
-    header_bytes = encode_header_column(rows.column("headers"))
+def _stored(store_format: StoreFormat, rows: pa.RecordBatch) -> list[bytes]:
+    """Return the values of rows of PLACED as they are stored."""
+    values, timestamps_ms, header_bytes = (rows.column(name) for name in ("value", "timestamp_ms", "headers"))
     if store_format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
-        stored = join_columns(values, timestamps_ms, header_bytes).to_pylist()
-    else:
-        parts = (column.to_pylist() for column in (values, pc.fill_null(timestamps_ms, 0), header_bytes))
-        stored = [join_stored(store_format, *each) for each in zip(*parts, strict=True)]
+        stored: list[bytes] = join_columns(values, timestamps_ms, header_bytes).to_pylist()
+        return stored
+    parts = (column.to_pylist() for column in (values, pc.fill_null(timestamps_ms, 0), header_bytes))
+    joined = [join_stored(store_format, *each) for each in zip(*parts, strict=True)]
+    return [each for each in joined if each is not None]  # no value is null: that was checked
+
+
+def _placed_rows(store_format: StoreFormat, rows: pa.RecordBatch) -> list[PlacedRow]:
     places = (rows.column(name).to_pylist() for name in ("start_ms", "end_ms"))
-    return map(PlacedRow._make, zip(rows.column("key").to_pylist(), stored, *places, strict=True))
+    parts = zip(rows.column("key").to_pylist(), _stored(store_format, rows), *places, strict=True)
+    return list(map(PlacedRow._make, parts))
 
 
 def _entries_of(spec: StoreSpec) -> _Entries:
@@ -92,8 +97,15 @@ class _Entries:
         self._oldest_ms: int | None = None
         self._oldest_key = b""
 
-    def writes(self, rows: list[PlacedRow]) -> Iterator[LogicalWrite]:
+    def writes(self, rows: pa.RecordBatch) -> Iterator[LogicalWrite]:
         """Yield the writes that make entries of rows that were checked."""
+        if self._segment_time is None:
+            # Without times the key is the one that is logged, and nothing expires: nothing to do row by row.
+            keys, stored = rows.column("key").to_pylist(), _stored(self._spec.format, rows)
+            return map(logical_write, zip(keys, stored, repeat(None)))
+        return self._timed_writes(_placed_rows(self._spec.format, rows))
+
+    def _timed_writes(self, rows: list[PlacedRow]) -> Iterator[LogicalWrite]:
         self._stand(rows)
         join, sequence, step = self._layout.join, self._sequence, int(self._spec.retain_duplicates)
         for row in rows:
@@ -108,8 +120,7 @@ class _Entries:
 
     def _stand(self, rows: list[PlacedRow]) -> None:
         """Note the first time by which one of some entries stands in a segment."""
-        if self._segment_time is None:
-            return
+        assert self._segment_time is not None  # the kind has times
         times_ms = [time_ms for time_ms in map(self._segment_time, rows) if time_ms is not None]
         oldest_ms = min(times_ms, default=None)
         if oldest_ms is not None and (self._oldest_ms is None or oldest_ms < self._oldest_ms):
@@ -138,7 +149,7 @@ class _Versions(_Entries):
         super().__init__(spec)
         self._before: PlacedRow | None = None
 
-    def writes(self, rows: list[PlacedRow]) -> Iterator[LogicalWrite]:
+    def _timed_writes(self, rows: list[PlacedRow]) -> Iterator[LogicalWrite]:
         self._stand(rows)
         for row in rows:
             assert row.start_ms is not None  # checked when the row was placed

@@ -15,18 +15,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
+from statestore.bytestore.chunks import slices
 from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import InputSchemaError, StateRowError
-from statestore.format.header_columns import HEADERS_TYPE
+from statestore.format.binary_columns import Integers, row_sizes
+from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.partitioner import partition_column
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
+from statestore.spark.blobs import BLOB, decode_blob, encode_blob
 from statestore.spark.schema import check_column_type, spark_schema, spark_type
 
-PLACED: Final = pa.schema([pa.field("shard", pa.int32()), pa.field("store", pa.string()), *ENTRY_FIELDS])
+_ROWS: Final = pa.schema([pa.field("shard", pa.int32()), pa.field("store", pa.string()), *ENTRY_FIELDS])
+_HEADERS: Final = _ROWS.get_field_index("headers")
+PLACED: Final = _ROWS.set(_HEADERS, pa.field("headers", pa.binary()))
+"""Headers are header bytes: as lists they would be what costs most in a shuffle."""
 PLACED_SCHEMA: Final = spark_schema(PLACED)
-_COLUMN_TYPES: Final = {"version": spark_type(pa.int64()), **{field.name: spark_type(field.type) for field in PLACED}}
+PACKED: Final = pa.schema([pa.field("shard", pa.int32()), pa.field(BLOB, pa.binary())])
+PACKED_SCHEMA: Final = spark_schema(PACKED)
+_COLUMN_TYPES: Final = {"version": spark_type(pa.int64()), **{field.name: spark_type(field.type) for field in _ROWS}}
+
+
+def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of PLACED that `RowPlacement.packed` packed."""
+    for batch in batches:
+        for blob in batch.column(BLOB):
+            yield from decode_blob(blob.as_buffer())
 
 
 def check_row_columns(schema: StructType, stores: Sequence[StoreSpec], shard_by: str) -> None:
@@ -62,18 +77,36 @@ class RowPlacement:
             if batch.num_rows:
                 yield self._placed(batch)
 
+    def packed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as `unpacked` takes them: many of a shard in a blob, in no order of note."""
+        for placed in self(batches):
+            shards = placed.column("shard").to_numpy()
+            order = np.argsort(shards, kind="stable")
+            rows = placed.take(pa.array(order))
+            ends = np.flatnonzero(np.diff(shards[order])) + 1
+            for start, end in zip((0, *ends.tolist()), (*ends.tolist(), len(order)), strict=True):
+                of_shard = rows.slice(start, end - start)
+                sized = (of_shard.column(name) for name in ("key", "value", "headers"))
+                sizes: Integers = np.sum([row_sizes(column) for column in sized], axis=0)
+                pieces = [of_shard.slice(part.start, part.stop - part.start) for part in slices(sizes)]
+                blobs = [encode_blob([piece]) for piece in pieces]
+                shard = of_shard.column("shard")[0]
+                yield pa.record_batch([pa.repeat(shard, len(blobs)), pa.array(blobs, pa.binary())], schema=PACKED)
+
     def _placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # The casts undo large variable-size types, if Spark is set to use them, and fields that can't be null.
         columns = {
             field.name: batch.column(field.name).cast(HEADERS_TYPE if field.name == "headers" else field.type)
             if field.name in batch.schema.names
             else pa.nulls(batch.num_rows, field.type)
-            for field in PLACED
+            for field in _ROWS
         }
         if "store" not in batch.schema.names:
             columns["store"] = pa.repeat(self.stores[0].name, batch.num_rows)
-        rows = pa.record_batch([columns[field.name] for field in PLACED], schema=PLACED)
+        rows = pa.record_batch([columns[field.name] for field in _ROWS], schema=_ROWS)
         self._check(rows)
+        header_bytes = encode_header_column(rows.column("headers"))
+        rows = rows.set_column(_HEADERS, PLACED.field(_HEADERS), header_bytes)
         if self.shard_by == "key":
             shards = pa.array(partition_column(rows.column("key"), self.shards))
             rows = rows.set_column(0, PLACED.field("shard"), shards)

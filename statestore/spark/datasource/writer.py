@@ -27,7 +27,13 @@ from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, Fille
 from statestore.recovery.metadata.state_metadata import ShardBy, metadata_of_stores
 from statestore.spark.datasource.filling import fill_shards
 from statestore.spark.datasource.options import WriteOptions
-from statestore.spark.datasource.row_placement import PLACED_SCHEMA, RowPlacement, check_row_columns
+from statestore.spark.datasource.row_placement import (
+    PACKED_SCHEMA,
+    PLACED_SCHEMA,
+    RowPlacement,
+    check_row_columns,
+    unpacked,
+)
 from statestore.stores.builder import StoreBuilder
 
 _MADE_FROM: Final = "rows of a DataFrame"
@@ -85,14 +91,21 @@ def write_initial_state(
     target = DurableLocation.of(location)
     metadata = metadata_of_stores(specs, shards, shard_by)
     made = NewState.claim(target, metadata, _MADE_FROM, work_dir=work_dir, memory_bytes=memory_bytes)
-    placed = rows.mapInArrow(RowPlacement(specs, shards, shard_by).__call__, PLACED_SCHEMA)
+    placement = RowPlacement(specs, shards, shard_by)
     # Partition n has shard n, so that each shard is written by one task.
-    by_shard = placed.repartitionById(shards, "shard")
     if any(LAYOUTS[spec.kind].keeps_versions for spec in specs):
-        by_shard = by_shard.sortWithinPartitions("store", "key", "start_ms")
+        placed = rows.mapInArrow(placement.__call__, PLACED_SCHEMA)
+        by_shard = placed.repartitionById(shards, "shard").sortWithinPartitions("store", "key", "start_ms")
+
+        def placed_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return batches
+    else:
+        # A blob of many rows costs Spark as much as one row does.
+        by_shard = rows.mapInArrow(placement.packed, PACKED_SCHEMA).repartitionById(shards, "shard")
+        placed_in = unpacked
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([[pickle.dumps(fill_shards(made, batches))]], names=["filled"])
+        yield pa.record_batch([[pickle.dumps(fill_shards(made, placed_in(batches)))]], names=["filled"])
 
     filled = [shard for row in by_shard.mapInArrow(fill, "filled binary").collect() for shard in pickle.loads(row[0])]
     made.complete(filled)
