@@ -72,6 +72,7 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/long_run.py
 	@$(BIN)/python benchmarks/scale.py
 	@$(BIN)/python benchmarks/migration.py
+	@$(WITH_JAVA) $(BIN)/python benchmarks/datasource.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 
 bench-peers: java $(INSTALLED) jars ## measure statestore beside Kafka Streams, Quix and Spark; ARGS="--help" says more
