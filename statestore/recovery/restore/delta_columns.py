@@ -63,7 +63,7 @@ def _records(
                 if name != spec.name:
                     continue
                 held_bytes += batch.nbytes
-                if held_bytes > max_held_bytes or delta.logged(name).format is not spec.format:
+                if held_bytes > max_held_bytes or delta.logged_store(name).format is not spec.format:
                     return None
                 for column, arrays in held.items():
                     arrays.append(batch.column(column))
