@@ -21,7 +21,7 @@ import orders as orders_module
 from orders import PARTITIONS, TOPIC, Order, running_total_topology, seeded_orders
 from show import check_store, show_store, show_totals
 from statestore import Serdes
-from statestore.spark import read_store, stateful
+from statestore.spark import read_store, recommended_settings, stateful
 from statestore.testing.jars import connector_jars
 from statestore.testing.kafka_broker import KafkaBroker
 
@@ -30,6 +30,8 @@ ORDERS_BEFORE_RESTART = 120
 # More than a third of those: Spark rounds down in each partition, and what is left would be a batch of its own.
 ORDERS_PER_BATCH = 44
 SHOW_EVERY = 25
+CORES = 2
+SETTINGS = recommended_settings(cores=CORES)
 Result = tuple[int, list[tuple[str, "bytes | None"]]]
 """Total and headers."""
 
@@ -44,8 +46,9 @@ def main() -> int:
         broker.create_topic(TOPIC, PARTITIONS)
         broker.create_topic("totals", PARTITIONS)
         spark = (
-            SparkSession.builder.master("local[2]")
+            SparkSession.builder.master(f"local[{CORES}]")
             .appName("statestore Kafka demo")
+            .config(map=SETTINGS.session.as_options())
             .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
@@ -109,6 +112,7 @@ def run_query(spark: SparkSession, servers: str, home: Path) -> None:
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", ORDERS_PER_BATCH)
+        .options(**SETTINGS.source.as_options())
         .load()
     )
     totals = stateful(
@@ -123,6 +127,7 @@ def run_query(spark: SparkSession, servers: str, home: Path) -> None:
         totals.writeStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
         .option("checkpointLocation", str(home / "checkpoint"))
+        .options(**SETTINGS.sink.as_options())
         .trigger(availableNow=True)
         .start()
     )

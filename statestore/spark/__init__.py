@@ -8,6 +8,12 @@ from statestore.spark.figures import BatchFigures, ShardFigures, batch_figures
 from statestore.spark.listener import StateStoreListener
 from statestore.spark.per_key import HeaderStatefulProcessor, per_key_topology
 from statestore.spark.reader import read_store
+from statestore.spark.recommended_settings import (
+    RecommendedSettings,
+    Setting,
+    SettingGroup,
+    recommended_settings,
+)
 from statestore.spark.rescale import rescale
 from statestore.spark.source_offsets import read_source_offsets
 from statestore.spark.stateful import stateful
@@ -16,6 +22,9 @@ __all__ = [
     "BatchFigures",
     "HeaderStatefulProcessor",
     "InitialState",
+    "RecommendedSettings",
+    "Setting",
+    "SettingGroup",
     "ShardFigures",
     "StateStoreListener",
     "batch_figures",
@@ -25,6 +34,7 @@ __all__ = [
     "read_pointers",
     "read_source_offsets",
     "read_store",
+    "recommended_settings",
     "register_data_source",
     "rescale",
     "stateful",

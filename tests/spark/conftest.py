@@ -23,7 +23,7 @@ def spark() -> Iterator[SparkSession]:
         .appName("statestore tests")
         # There is one session in a process, so it has what the Kafka tests need, whichever tests run.
         .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
-        .config("spark.python.daemon.module", "tests.support.spark.preloaded_daemon")
+        .config("spark.python.daemon.module", "statestore.spark.python_daemon")
         .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than these few rows do
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")

@@ -34,7 +34,7 @@ _SETTINGS: Final = {
     "spark.driver.extraJavaOptions": _JVM_OPTIONS,
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": _JVM_OPTIONS,
-    "spark.python.daemon.module": "tests.support.spark.preloaded_daemon",
+    "spark.python.daemon.module": "statestore.spark.python_daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",

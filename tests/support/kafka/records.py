@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from kafka_running_total import as_orders, produce, read_topic
+from kafka_running_total import SETTINGS, as_orders, produce, read_topic
 from orders import Order, running_total_topology
 from statestore import Topology
 from statestore.spark import stateful
@@ -67,6 +67,7 @@ class KafkaOrderQuery(OrderQuery):
             .option("startingOffsets", "earliest")
             .option("includeHeaders", "true")
             .option("maxOffsetsPerTrigger", ORDERS_PER_BATCH)
+            .options(**SETTINGS.source.as_options())
             .load()
         )
 
@@ -82,7 +83,8 @@ class KafkaOrderQuery(OrderQuery):
             **options,
         }
         writer = stateful(self.records(), topology, **arguments).writeStream.format("kafka")
-        run_to_the_end(writer.option("kafka.bootstrap.servers", self.servers), self.home / checkpoint)
+        writer = writer.option("kafka.bootstrap.servers", self.servers).options(**SETTINGS.sink.as_options())
+        run_to_the_end(writer, self.home / checkpoint)
 
     def orders(self) -> list[Order]:
         """Return the orders in their topic, by batch read."""

@@ -203,7 +203,7 @@ def queries() -> Iterator[MakeQuery]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.default.parallelism", "2")
-        .config("spark.python.daemon.module", "tests.support.spark.preloaded_daemon")
+        .config("spark.python.daemon.module", "statestore.spark.python_daemon")
         # Compilers of more than the first tier cost more here than they gain.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -1,0 +1,134 @@
+"""What to give Spark and its Kafka source and sink for a stateful query, with the reason for each setting.
+
+These a library can't set by itself: they hold from the start of the JVM on, or belong to another operator. What can be
+set for the query alone is, by `query_settings`. The measured gain of each stands in docs/operating.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Final
+
+_DEFAULT_MEMORY_BYTES: Final = 3 << 29
+_BESIDE_HEAP_BYTES: Final = 400 << 20
+"""What a JVM with Spark and Kafka takes beside its heap: classes, compiled code, Arrow's and Kafka's buffers."""
+_PYTHON_BYTES: Final = 100 << 20
+"""The daemon of Python workers, and in local mode the driver."""
+_WORKER_BYTES: Final = 120 << 20
+_WORKERS_PER_TASK: Final = 2
+"""One with the shard, and one that packs its input or unpacks its output."""
+_MIN_HEAP_BYTES: Final = 384 << 20
+_POLLED_RECORDS: Final = 5_000
+_LINGER_MS: Final = 50
+_PRODUCER_BATCH_BYTES: Final = 256 << 10
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting, its value as Spark and Kafka take it, and why it should have it."""
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SettingGroup:
+    """Settings that go to one place."""
+
+    settings: tuple[Setting, ...]
+
+    def __iter__(self) -> Iterator[Setting]:
+        return iter(self.settings)
+
+    def as_options(self) -> dict[str, str]:
+        """Return name and value of each, for `SparkSession.builder.config(map=...)` and `.options(**...)`."""
+        return {setting.name: setting.value for setting in self.settings}
+
+
+@dataclass(frozen=True)
+class RecommendedSettings:
+    """What to set, by place: the session before its JVM starts, and the Kafka source and sink of the query."""
+
+    session: SettingGroup
+    source: SettingGroup
+    sink: SettingGroup
+
+    def __iter__(self) -> Iterator[tuple[str, Setting]]:
+        """Yield every setting with the name of its group."""
+        for group in fields(self):
+            yield from ((group.name, setting) for setting in getattr(self, group.name))
+
+
+def recommended_settings(*, cores: int, memory_bytes: int = _DEFAULT_MEMORY_BYTES) -> RecommendedSettings:
+    """Return settings for a stateful query from Kafka to Kafka, with a reason each.
+
+    Args:
+        cores: how many tasks run at once in one process of Spark: N of `local[N]`, or an executor's cores.
+        memory_bytes: what such a process and its Python workers are to take in memory together, without what is kept
+            for the state (`memory_bytes` of `stateful`) and for input (`input_memory_bytes` for each task), which large
+            batches fill. 1.5 GiB by default.
+
+    Of the session's settings, those of `spark.driver` are for local mode and those of `spark.executor` for a cluster.
+
+    Raises ValueError if `cores` is less than 1 or `memory_bytes` leaves the JVM a heap of less than 384 MiB.
+    """
+    if cores < 1:
+        raise ValueError(f"cores must be at least 1, not {cores}")
+    python_bytes = _PYTHON_BYTES + cores * _WORKERS_PER_TASK * _WORKER_BYTES
+    heap_bytes = memory_bytes - _BESIDE_HEAP_BYTES - python_bytes
+    if heap_bytes < _MIN_HEAP_BYTES:
+        least = memory_bytes - heap_bytes + _MIN_HEAP_BYTES
+        raise ValueError(f"memory_bytes must be at least {least} with {cores} cores, not {memory_bytes}")
+    return RecommendedSettings(_session(heap_bytes, _BESIDE_HEAP_BYTES + python_bytes), _source(), _sink())
+
+
+def _session(heap_bytes: int, overhead_bytes: int) -> SettingGroup:
+    heap, overhead = f"{heap_bytes >> 20}m", f"{overhead_bytes >> 20}m"
+    bound = "Java lets its heap grow up to this before it collects; a batch needs little, as records cross it in blobs"
+    return SettingGroup(
+        (
+            Setting("spark.driver.memory", heap, bound),
+            Setting("spark.executor.memory", heap, bound),
+            Setting(
+                "spark.executor.memoryOverhead",
+                overhead,
+                "Python workers and what the JVM has beside its heap; add the memory of state and input",
+            ),
+            Setting(
+                "spark.python.daemon.module",
+                "statestore.spark.python_daemon",
+                "workers are forks of a daemon that has imported all: they start at once and share its memory",
+            ),
+        )
+    )
+
+
+def _source() -> SettingGroup:
+    return SettingGroup(
+        (
+            Setting(
+                "kafka.max.poll.records",
+                str(_POLLED_RECORDS),
+                "a call of the consumer brings 500 records by default, and its fixed cost is paid for each call",
+            ),
+        )
+    )
+
+
+def _sink() -> SettingGroup:
+    return SettingGroup(
+        (
+            Setting(
+                "kafka.linger.ms",
+                str(_LINGER_MS),
+                "without it the producer sends what is there, many small requests; a micro-batch waits for all anyway",
+            ),
+            Setting(
+                "kafka.batch.size",
+                str(_PRODUCER_BATCH_BYTES),
+                "how much of a partition goes into one request: 16 KiB by default are some 60 records",
+            ),
+        )
+    )

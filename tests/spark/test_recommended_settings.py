@@ -1,0 +1,77 @@
+"""What is recommended are settings that Spark and Kafka know, with values that they take, and that fit together."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from statestore.spark import recommended_settings
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def jvm(spark: SparkSession) -> Any:
+    return spark._jvm
+
+
+def config_names(jvm: Any, config: str) -> set[str]:
+    """Return the names that a client of Kafka knows."""
+    return set(getattr(jvm.org.apache.kafka.clients, config).configNames())
+
+
+def test_spark_knows_every_setting_of_the_session_and_reads_its_value(jvm: Any) -> None:
+    entries = getattr(jvm.org.apache.spark.internal.config, "ConfigEntry$").__getattr__("MODULE$")
+    known = entries.knownConfigs()
+    for setting in recommended_settings(cores=2).session:
+        assert known.containsKey(setting.name), setting.name
+        # The converter of the entry itself: what it can't read, a session refuses.
+        known.get(setting.name).valueConverter().apply(setting.value)
+
+
+def test_kafka_knows_every_option_of_source_and_sink(jvm: Any) -> None:
+    settings = recommended_settings(cores=2)
+    consumer, producer = config_names(jvm, "consumer.ConsumerConfig"), config_names(jvm, "producer.ProducerConfig")
+    assert {setting.name.removeprefix("kafka.") for setting in settings.source} <= consumer
+    assert {setting.name.removeprefix("kafka.") for setting in settings.sink} <= producer
+    # Without the prefix Spark would take it for an option of its own, and forget it.
+    assert all(setting.name.startswith("kafka.") for group in (settings.source, settings.sink) for setting in group)
+
+
+def test_spark_can_start_the_daemon_of_python_workers_that_is_recommended() -> None:
+    assert find_spec(recommended_settings(cores=2).session.as_options()["spark.python.daemon.module"]) is not None
+
+
+def test_heap_and_overhead_are_the_memory_that_was_asked_for() -> None:
+    for cores, memory_bytes in ((1, 1280 * MIB), (2, 1536 * MIB), (16, 8192 * MIB)):
+        session = recommended_settings(cores=cores, memory_bytes=memory_bytes).session.as_options()
+        sizes = [session[name] for name in ("spark.executor.memory", "spark.executor.memoryOverhead")]
+        assert all(size.endswith("m") for size in sizes)
+        assert sum(int(size[:-1]) for size in sizes) == memory_bytes // MIB
+        assert session["spark.driver.memory"] == session["spark.executor.memory"]
+
+
+def test_each_setting_has_a_reason_and_stands_in_one_group() -> None:
+    settings = [setting for _, setting in recommended_settings(cores=4, memory_bytes=4096 * MIB)]
+    assert all(setting.reason and setting.value for setting in settings)
+    assert len({setting.name for setting in settings}) == len(settings)
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory_bytes"), [(0, 4096 * MIB), (-1, 4096 * MIB), (2, 1024 * MIB), (16, 2048 * MIB)]
+)
+def test_what_leaves_no_room_is_refused(cores: int, memory_bytes: int) -> None:
+    with pytest.raises(ValueError, match="must be at least"):
+        recommended_settings(cores=cores, memory_bytes=memory_bytes)
+
+
+def test_the_least_memory_is_the_one_that_the_error_names() -> None:
+    with pytest.raises(ValueError, match="memory_bytes") as refused:
+        recommended_settings(cores=3, memory_bytes=1)
+    least = int(str(refused.value).split("at least ")[1].split()[0])
+    assert recommended_settings(cores=3, memory_bytes=least).session.as_options()["spark.driver.memory"] == "384m"
+    with pytest.raises(ValueError, match="memory_bytes"):
+        recommended_settings(cores=3, memory_bytes=least - 1)
