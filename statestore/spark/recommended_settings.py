@@ -19,6 +19,8 @@ _WORKER_BYTES: Final = 120 << 20
 _WORKERS_PER_TASK: Final = 2
 """One with the shard, and one that packs its input or unpacks its output."""
 _MIN_HEAP_BYTES: Final = 384 << 20
+_SERIAL_CORES: Final = 2
+"""Up to so many cores, collecting with one thread holds up no other core that would have work."""
 _POLLED_RECORDS: Final = 5_000
 _LINGER_MS: Final = 50
 _PRODUCER_BATCH_BYTES: Final = 256 << 10
@@ -61,7 +63,9 @@ class RecommendedSettings:
             yield from ((group.name, setting) for setting in getattr(self, group.name))
 
 
-def recommended_settings(*, cores: int, memory_bytes: int = _DEFAULT_MEMORY_BYTES) -> RecommendedSettings:
+def recommended_settings(
+    *, cores: int, memory_bytes: int = _DEFAULT_MEMORY_BYTES, local: bool = True
+) -> RecommendedSettings:
     """Return settings for a stateful query from Kafka to Kafka, with a reason each.
 
     Args:
@@ -69,8 +73,9 @@ def recommended_settings(*, cores: int, memory_bytes: int = _DEFAULT_MEMORY_BYTE
         memory_bytes: what such a process and its Python workers are to take in memory together, without what is kept
             for the state (`memory_bytes` of `stateful`) and for input (`input_memory_bytes` for each task), which large
             batches fill. 1.5 GiB by default.
-
-    Of the session's settings, those of `spark.driver` are for local mode and those of `spark.executor` for a cluster.
+        local: whether Spark runs in local mode, where the driver's process runs the tasks. On a cluster executors do;
+            their `spark.executor.memoryOverhead` has to hold what `memory_bytes` leaves beside the heap, and the state
+            and input.
 
     Raises ValueError if `cores` is less than 1 or `memory_bytes` leaves the JVM a heap of less than 384 MiB.
     """
@@ -81,20 +86,24 @@ def recommended_settings(*, cores: int, memory_bytes: int = _DEFAULT_MEMORY_BYTE
     if heap_bytes < _MIN_HEAP_BYTES:
         least = memory_bytes - heap_bytes + _MIN_HEAP_BYTES
         raise ValueError(f"memory_bytes must be at least {least} with {cores} cores, not {memory_bytes}")
-    return RecommendedSettings(_session(heap_bytes, _BESIDE_HEAP_BYTES + python_bytes), _source(), _sink())
+    return RecommendedSettings(
+        _session("spark.driver" if local else "spark.executor", cores, heap_bytes), _source(), _sink()
+    )
 
 
-def _session(heap_bytes: int, overhead_bytes: int) -> SettingGroup:
-    heap, overhead = f"{heap_bytes >> 20}m", f"{overhead_bytes >> 20}m"
-    bound = "Java lets its heap grow up to this before it collects; a batch needs little, as records cross it in blobs"
+def _session(place: str, cores: int, heap_bytes: int) -> SettingGroup:
+    collector = "-XX:+UseSerialGC" if cores <= _SERIAL_CORES else "-XX:+UseParallelGC"
     return SettingGroup(
         (
-            Setting("spark.driver.memory", heap, bound),
-            Setting("spark.executor.memory", heap, bound),
             Setting(
-                "spark.executor.memoryOverhead",
-                overhead,
-                "Python workers and what the JVM has beside its heap; add the memory of state and input",
+                f"{place}.memory",
+                f"{heap_bytes >> 20}m",
+                "Java fills its heap up to this bound; a batch needs little of it, as records cross it in blobs",
+            ),
+            Setting(
+                f"{place}.extraJavaOptions",
+                collector,
+                "the default collector takes hundreds of MB beside the heap; put it beside your own options",
             ),
             Setting(
                 "spark.python.daemon.module",

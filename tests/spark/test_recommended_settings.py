@@ -26,7 +26,11 @@ def config_names(jvm: Any, config: str) -> set[str]:
 def test_spark_knows_every_setting_of_the_session_and_reads_its_value(jvm: Any) -> None:
     entries = getattr(jvm.org.apache.spark.internal.config, "ConfigEntry$").__getattr__("MODULE$")
     known = entries.knownConfigs()
-    for setting in recommended_settings(cores=2).session:
+    everywhere = [
+        *recommended_settings(cores=2).session,
+        *recommended_settings(cores=16, memory_bytes=8192 * MIB, local=False).session,
+    ]
+    for setting in everywhere:
         assert known.containsKey(setting.name), setting.name
         # The converter of the entry itself: what it can't read, a session refuses.
         known.get(setting.name).valueConverter().apply(setting.value)
@@ -45,13 +49,20 @@ def test_spark_can_start_the_daemon_of_python_workers_that_is_recommended() -> N
     assert find_spec(recommended_settings(cores=2).session.as_options()["spark.python.daemon.module"]) is not None
 
 
-def test_heap_and_overhead_are_the_memory_that_was_asked_for() -> None:
-    for cores, memory_bytes in ((1, 1280 * MIB), (2, 1536 * MIB), (16, 8192 * MIB)):
-        session = recommended_settings(cores=cores, memory_bytes=memory_bytes).session.as_options()
-        sizes = [session[name] for name in ("spark.executor.memory", "spark.executor.memoryOverhead")]
-        assert all(size.endswith("m") for size in sizes)
-        assert sum(int(size[:-1]) for size in sizes) == memory_bytes // MIB
-        assert session["spark.driver.memory"] == session["spark.executor.memory"]
+def test_the_heap_grows_with_memory_and_shrinks_with_workers() -> None:
+    def heap_mib(cores: int, memory_bytes: int) -> int:
+        heap = recommended_settings(cores=cores, memory_bytes=memory_bytes).session.as_options()["spark.driver.memory"]
+        assert heap.endswith("m")
+        return int(heap[:-1])
+
+    assert heap_mib(2, 2048 * MIB) == heap_mib(2, 1536 * MIB) + 512
+    assert heap_mib(1, 4096 * MIB) > heap_mib(2, 4096 * MIB) > heap_mib(4, 4096 * MIB)
+
+
+def test_local_mode_and_clusters_differ_in_whose_jvm_it_is() -> None:
+    local, cluster = (recommended_settings(cores=2, local=local).session.as_options() for local in (True, False))
+    assert {name.replace("spark.driver.", "spark.executor."): value for name, value in local.items()} == cluster
+    assert local != cluster
 
 
 def test_each_setting_has_a_reason_and_stands_in_one_group() -> None:
