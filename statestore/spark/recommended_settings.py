@@ -103,7 +103,7 @@ def _session(place: str, cores: int, heap_bytes: int) -> SettingGroup:
             Setting(
                 f"{place}.extraJavaOptions",
                 collector,
-                "the default collector takes hundreds of MB beside the heap; put it beside your own options",
+                "the default collector fills the whole heap before it gives memory back; add your own options to it",
             ),
             Setting(
                 "spark.python.daemon.module",
