@@ -155,18 +155,31 @@ def _timestamped(serdes: StateSerdes[Any, Any]) -> _Coders:
 
 
 def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
-    serialize, deserialize = serdes.value_serde.serialize, serdes.value_serde.deserialize
+    serialize = serdes.value_serde.serialize
+    deserialize = None if serdes.value_serde.is_identity else serdes.value_serde.deserialize
+    keeps_bytes = serdes.value_serde.writes_bytes
     raw_value, value_from = serdes.raw_value, serdes.value_from
 
+    # Most stores are these, and every record is written and read through here: fields are looked at without the calls
+    # of their properties, and serdes that change nothing are not called.
     def encode(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
-        if holder is None or _require_holder(ValueTimestampHeaders, holder).value is None:
+        if holder is None:
             return None
-        return encode_value_timestamp_headers(serialize(holder.value), holder.timestamp_ms, holder.header_bytes)
+        if holder.__class__ is not ValueTimestampHeaders:
+            _require_holder(ValueTimestampHeaders, holder)
+        value, headers = holder._value, holder._headers
+        if value is None:
+            return None
+        if not (keeps_bytes and value.__class__ is bytes):
+            value = serialize(value)
+        if headers.__class__ is not bytes:
+            headers = holder.header_bytes
+        return encode_value_timestamp_headers(value, holder._timestamp_ms, headers)
 
     def decode(stored: bytes) -> ValueTimestampHeaders[Any]:
         held = blank_value_timestamp_headers()
         held._headers, held._timestamp_ms, value = split_value_timestamp_headers(stored)
-        held._value = deserialize(value)
+        held._value = value if deserialize is None else deserialize(value)
         return held
 
     def encode_with_key(

@@ -40,8 +40,17 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return what the store holds of `key`; None if nothing."""
-        stored = self._inner.get(self._require_key(key))
-        return None if stored is None else self._decode(stored)
+        # All of _require_key and _decode, for the calls that they are: every record is read through here.
+        if key is None:
+            self._refuse_key()
+        stored = self._inner.get(self._key_bytes(key))
+        if stored is None:
+            return None
+        try:
+            held: V = self._decode_raw(stored)
+        except (FormatError, DeserializationError) as cause:
+            raise self._unreadable(cause) from cause
+        return held
 
     def get_many(self, keys: Any) -> HeldColumns:
         """Return what the store holds of each key of a column, in rows of their own; each key is fetched once.
@@ -115,10 +124,12 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
 
     def put(self, key: K, value: V | None) -> None:
         """Set what the store holds of `key`; None, or a holder of None, deletes it with its headers."""
-        if self._keys is None:
-            self._inner.put(self._require_key(key), self._encode(value))
-        else:
+        if self._keys is not None:
             self._inner.put(*self._to_put(key, value))
+            return
+        if key is None:
+            self._refuse_key()
+        self._inner.put(self._key_bytes(key), self._encode(value))
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
         """Set `key` if the store holds nothing of it, and return None; else change nothing and return what it holds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import pyarrow as pa
 
@@ -64,8 +64,11 @@ class ReadableStore:
     def _require_key(self, key: Any) -> bytes:
         """Return the key's bytes. Raises TypeError for None."""
         if key is None:
-            raise TypeError(f"store {self.name!r}: a key must not be None")
+            self._refuse_key()
         return self._key_bytes(key)
+
+    def _refuse_key(self) -> NoReturn:
+        raise TypeError(f"store {self.name!r}: a key must not be None")
 
     def _require_open(self) -> None:
         if not self.is_open:

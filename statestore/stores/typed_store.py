@@ -132,7 +132,7 @@ class TypedStore(ReadableStore):
     def _to_put(self, key: Any, holder: Any) -> Change:
         """Return the bytes of a key and of what is put, None for a delete. Raises TypeError for a key of None."""
         if key is None:
-            raise TypeError(f"store {self.name!r}: a key must not be None")
+            self._refuse_key()
         if self._keys is None:
             return self._key_bytes(key), self._encode(holder)
         return self._keys.entry(key, holder)
