@@ -19,12 +19,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from benchmarks.spark_native import native_operator
 from benchmarks.workload import PARTITIONS, CountAndKeepColumns, counting_topology
 from statestore import Topology
-from statestore.spark import stateful
+from statestore.spark import recommended_settings, stateful
 from statestore.testing.jars import connector_jars
 
 TASK_SLOTS: Final = 2
-"""What statestore recommends for 2 cores; every Spark peer has as many."""
-DRIVER_MEMORY: Final = "2g"
+SETTINGS: Final = recommended_settings(cores=TASK_SLOTS)
+"""What statestore recommends; every Spark peer has it."""
 ARROW_RECORDS: Final = 20_000
 _OUT: Final = "key binary, value binary, headers array<struct<key:string,value:binary>>"
 _KEPT: Final = "value binary, timestamp timestamp, headers array<struct<key:string,value:binary>>"
@@ -117,7 +117,7 @@ def session(operator: str) -> SparkSession:
         SparkSession.builder.master(f"local[{TASK_SLOTS}]")
         .appName("statestore peers")
         .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
-        .config("spark.driver.memory", DRIVER_MEMORY)
+        .config(map=SETTINGS.session.as_options())
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
@@ -139,6 +139,7 @@ def main() -> None:
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", records_per_batch)
+        .options(**SETTINGS.source.as_options())
         .load()
     )
     query = (
@@ -147,6 +148,7 @@ def main() -> None:
         .option("kafka.bootstrap.servers", servers)
         .option("topic", output_topic)
         .option("checkpointLocation", str(Path(scratch, "checkpoint")))
+        .options(**SETTINGS.sink.as_options())
         .start()
     )
     query.awaitTermination()
