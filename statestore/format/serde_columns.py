@@ -74,33 +74,46 @@ _RELATED: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 )
 
 
-class _Fixed:
-    """Numbers that all take the same bytes, big-endian."""
+@dataclass(frozen=True)
+class _WriteNumbers:
+    """Writes numbers that all take the same bytes, in a layout of numpy's."""
 
-    def __init__(self, name: str, type_: pa.DataType, layout: str) -> None:
-        self._name = name
-        self._type = type_
-        self._layout = np.dtype(layout)
+    name: str
+    type: pa.DataType
+    layout: str
 
-    def serialize(self, column: pa.Array) -> pa.BinaryArray:
-        numbers = cast_column(self._name, self._type, column)
-        valid, size = is_valid(numbers), self._layout.itemsize
-        written = _to_numpy(numbers)[valid].astype(self._layout)
-        return binary_array(positions_of(np.where(valid, size, 0)), written, valid)
+    def __call__(self, column: pa.Array) -> pa.BinaryArray:
+        numbers, layout = cast_column(self.name, self.type, column), np.dtype(self.layout)
+        valid = is_valid(numbers)
+        written = _to_numpy(numbers)[valid].astype(layout)
+        return binary_array(positions_of(np.where(valid, layout.itemsize, 0)), written, valid)
 
-    def deserialize(self, column: pa.BinaryArray) -> pa.Array:
-        column = as_binary_array(column, self._name)
+
+@dataclass(frozen=True)
+class _ReadNumbers:
+    """Reads what _WriteNumbers writes."""
+
+    name: str
+    type: pa.DataType
+    layout: str
+
+    def __call__(self, column: pa.BinaryArray) -> pa.Array:
+        column, layout = as_binary_array(column, self.name), np.dtype(self.layout)
         positions, data = positions_and_bytes(column)
-        valid, size = is_valid(column), self._layout.itemsize
+        valid, size = is_valid(column), layout.itemsize
         unsound = valid & (np.diff(positions) != size)
         if unsound.any():
             row = int(np.argmax(unsound))
             found = int(positions[row + 1] - positions[row])
-            raise DeserializationError(f"row {row}: {self._name} needs {size} bytes, got {found}")
-        at_each_byte = np.ndarray(max(data.size - size + 1, 0), self._layout, data, strides=(1,))
-        numbers = np.zeros(len(column), self._layout.newbyteorder("="))
+            raise DeserializationError(f"row {row}: {self.name} needs {size} bytes, got {found}")
+        at_each_byte = np.ndarray(max(data.size - size + 1, 0), layout, data, strides=(1,))
+        numbers = np.zeros(len(column), layout.newbyteorder("="))
         numbers[valid] = at_each_byte[positions[:-1][valid]]
-        return pa.array(numbers, self._type, mask=~valid)
+        return pa.array(numbers, self.type, mask=~valid)
+
+
+def _numbers(name: str, type_: pa.DataType, layout: str) -> ColumnSerde:
+    return ColumnSerde(name, type_, _WriteNumbers(name, type_, layout), _ReadNumbers(name, type_, layout))
 
 
 def _to_numpy(numbers: pa.Array) -> Any:
@@ -151,13 +164,9 @@ def _deserialize_boolean(column: pa.BinaryArray) -> pa.BooleanArray:
     return pa.array(np.asarray(is_true), pa.bool_(), mask=~is_valid(column))
 
 
-_INT32: Final = _Fixed("int32", pa.int32(), ">i4")
-_INT64: Final = _Fixed("int64", pa.int64(), ">i8")
-_DOUBLE: Final = _Fixed("double", pa.float64(), ">f8")
-
 STRING_COLUMNS: Final = ColumnSerde("string", pa.string(), _serialize_string, _deserialize_string)
 BYTES_COLUMNS: Final = ColumnSerde("bytes", pa.binary(), _serialize_bytes, _deserialize_bytes)
-INT32_COLUMNS: Final = ColumnSerde("int32", pa.int32(), _INT32.serialize, _INT32.deserialize)
-INT64_COLUMNS: Final = ColumnSerde("int64", pa.int64(), _INT64.serialize, _INT64.deserialize)
-DOUBLE_COLUMNS: Final = ColumnSerde("double", pa.float64(), _DOUBLE.serialize, _DOUBLE.deserialize)
+INT32_COLUMNS: Final = _numbers("int32", pa.int32(), ">i4")
+INT64_COLUMNS: Final = _numbers("int64", pa.int64(), ">i8")
+DOUBLE_COLUMNS: Final = _numbers("double", pa.float64(), ">f8")
 BOOLEAN_COLUMNS: Final = ColumnSerde("boolean", pa.bool_(), _serialize_boolean, _deserialize_boolean)

@@ -31,7 +31,6 @@ INTERFACES: dict[type, set[str]] = {
         "reverse_range",
         "all",
         "reverse_all",
-        "get_many",
         "prefix_scan",
         "approximate_num_entries",
     },
@@ -40,10 +39,14 @@ INTERFACES: dict[type, set[str]] = {
     ReadOnlySessionStoreWithHeaders: OF_SESSIONS,
     ReadOnlyVersionedKeyValueStore: {"get"},
 }
-# What reads beside them: what a store is called, and `range_values`.
+# What reads beside them: what a store is called, `range_values`, and whole columns.
 OURS = {"name", "is_open", "stream_time_ms", "read_only"}
-OF_KEY_VALUE_STORES = {"range_values"}
-CHANGES = ["put", "put_all", "delete", "remove", "close", "flush", "finish_upgrade"]
+OURS_OF: dict[type, set[str]] = {
+    ReadOnlyKeyValueStore: {"range_values", "get_many"},
+    ReadOnlyWindowStore: {"fetch_many"},
+    ReadOnlySessionStore: {"fetch_session_many"},
+}
+CHANGES = ["put", "put_all", "put_many", "delete", "remove", "close", "flush", "finish_upgrade"]
 
 
 class Built(NamedTuple):
@@ -85,7 +88,7 @@ def test_a_view_has_the_methods_of_its_interface_and_nothing_to_change_or_reach_
     for case, store, view in built:
         public = {name for name in dir(view) if not name.startswith("_")}
         interface = set().union(*(names for known, names in INTERFACES.items() if isinstance(store, known)))
-        ours = OURS | (OF_KEY_VALUE_STORES if isinstance(store, ReadOnlyKeyValueStore) else set())
+        ours = OURS.union(*(names for known, names in OURS_OF.items() if isinstance(store, known)))
         assert public == interface | ours, case
         for name in public:
             attribute = getattr(view, name)
