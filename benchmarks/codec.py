@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import repeat
 
 import pyarrow as pa
@@ -26,14 +27,15 @@ from statestore.format.value_timestamp_headers import (
     timestamped_value,
 )
 from statestore.headers import Header, Headers
+from turns import Clock, best, mean_us
 
 ROUNDS = 9
-MIN_ROUND_S = 0.1
 TIMESTAMP_MS = 1_700_000_000_000
 VALUE = b"v" * 100
 
 
-def main(rows: int) -> None:
+def codec_runs(rows: int, clock: Clock = time.perf_counter) -> dict[str, Callable[[], float]]:
+    """Return rounds of each codec over `rows` rows: a call returns microseconds a row."""
     pairs: list[list[tuple[str, bytes | None]]] = [
         [("trace-id", b"%020d" % row), ("tenant", b"tenant-%013d" % (row % 100)), ("schema-id", b"%020d" % (row % 9))]
         for row in range(rows)
@@ -63,10 +65,13 @@ def main(rows: int) -> None:
         "join_columns": lambda: join_columns(values, timestamps, encoded_column),
         "split_columns": lambda: split_columns(stored_column),
     }
-    print(f"{rows} rows with about {len(encoded[0])} header bytes, best of {ROUNDS}, us a record")
-    for name, call in calls.items():
-        best_s = min(round_s(call) for _ in range(ROUNDS))
-        print(f"  {name:32}{best_s / rows * 1e6:6.3f}")
+    return {name: partial(mean_us, call, rows, clock) for name, call in calls.items()}
+
+
+def main(rows: int) -> None:
+    print(f"{rows} rows with 3 headers, best of {ROUNDS}, us a record")
+    for name, record_us in best(codec_runs(rows), ROUNDS).items():
+        print(f"  {name:32}{record_us:6.3f}")
 
 
 def look_up(header_bytes: bytes) -> Header | None:
@@ -80,15 +85,6 @@ def append(header_bytes: bytes) -> bytes:
 def exhaust(results: Iterable[object]) -> None:
     """Make all results and keep none."""
     deque(results, maxlen=0)
-
-
-def round_s(call: Callable[[], object]) -> float:
-    """Return the mean time of a call, over as many calls as fill a round."""
-    calls, start = 0, time.perf_counter()
-    while (elapsed_s := time.perf_counter() - start) < MIN_ROUND_S:
-        call()
-        calls += 1
-    return elapsed_s / calls
 
 
 if __name__ == "__main__":

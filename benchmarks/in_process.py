@@ -6,14 +6,14 @@ import random
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import rocksdict
 
-from statestore import Headers, ValueTimestampHeaders
+from statestore import Headers, Processor, ValueTimestampHeaders
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import OnDeserializationError
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -24,7 +24,8 @@ from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.key_value import TimestampedKeyValueStoreWithHeaders
-from workload import KEYS, STORE, VALUE_SIZE_BYTES, counting_topology, records
+from turns import Clock, best
+from workload import KEYS, STORE, VALUE_SIZE_BYTES, CountAndKeep, counting_topology, records
 
 ROUNDS = 3
 OPERATIONS = 50_000
@@ -45,8 +46,11 @@ def stored_value() -> bytes:
     return bytes([len(header_bytes) * 2 % 128 | 128, len(header_bytes) * 2 // 128]) + header_bytes + b"\0" * 8 + value
 
 
-def bare_get_put_s(home: Path) -> float:
-    """Return seconds for OPERATIONS bare gets and puts of the stored bytes, write-ahead log off, over KEYS keys."""
+def bare_get_put_s(home: Path, clock: Clock = time.perf_counter) -> float:
+    """Return seconds for OPERATIONS bare gets and puts of the stored bytes, write-ahead log off, over KEYS keys.
+
+    The database is made in `home` before, and removed.
+    """
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_compression_type(rocksdict.DBCompressionType.none())
@@ -66,12 +70,13 @@ def bare_get_put_s(home: Path) -> float:
     store.set_write_options(write)
     keys = [key_bytes(number) for number in random.Random(1).choices(range(KEYS), k=OPERATIONS)]
     get, put = store.get, store.put
-    started = time.perf_counter()
+    started = clock()
     for key in keys:
         get(key)
         put(key, value)
-    elapsed = time.perf_counter() - started
+    elapsed = clock() - started
     store.close()
+    shutil.rmtree(home)
     return elapsed
 
 
@@ -99,23 +104,23 @@ class Shard:
             self.pointer = batch.commit().pointer
 
 
-def store_get_put_s(shard: Shard) -> tuple[float, float]:
+def store_get_put_s(shard: Shard, clock: Clock = time.perf_counter) -> tuple[float, float]:
     """Return seconds for OPERATIONS gets and puts through the store, and for them with commit and later application."""
     keys = [key_bytes(number) for number in random.Random(1).choices(range(KEYS), k=OPERATIONS)]
     kept = ValueTimestampHeaders.make(b"\0" * 8 + b"v" * VALUE_SIZE_BYTES, 1, HEADERS)
     with shard.store():
         pass  # what is committed is applied: the batch below starts level
-    opened = time.perf_counter()
+    opened = clock()
     with shard.store() as store:
         get, put = store.get, store.put
-        started = time.perf_counter()
+        started = clock()
         for key in keys:
             get(key)
             put(key, kept)
-        elapsed = time.perf_counter() - started
+        elapsed = clock() - started
     with shard.store():
         pass
-    return elapsed, time.perf_counter() - opened
+    return elapsed, clock() - opened
 
 
 def fixed_ms_per_shard_batch(shard: Shard, cycles: int = 40) -> dict[str, float]:
@@ -138,69 +143,68 @@ def fixed_ms_per_shard_batch(shard: Shard, cycles: int = 40) -> dict[str, float]
     return {part: statistics.median(times) for part, times in parts.items()}
 
 
+class RecordRounds:
+    """Rounds of the counting operator: records packed, run through the shards of one state, and unpacked."""
+
+    def __init__(self, home: Path, processor: type[Processor] = CountAndKeep, shards: int = SHARDS) -> None:
+        routing = tuple(range(shards))
+        topology = counting_topology(processor)
+        directory = LocalDirectory(home / "local")
+        state = ShardedState("breakdown", DurableLocation(home / "state"), topology.store_specs(), directory)
+        self._pack = Pack(shards, "key", routing)
+        self._call = ShardCall(topology, state, routing, OnDeserializationError.FAIL, 1 << 28)
+        self._pointers: list[str | None] = [None] * shards
+
+    def us(self, rows: pa.RecordBatch, clock: Clock = time.perf_counter) -> dict[str, float]:
+        """Return microseconds a record of each part, on one core."""
+        chunks = [rows.slice(start, 10_000) for start in range(0, rows.num_rows, 10_000)]
+        started = clock()
+        packed = list(self._pack(iter(chunks)))
+        done_pack = clock()
+        outputs: list[bytes] = []
+        for shard in range(len(self._pointers)):
+            blobs = [row.column("blob")[0].as_py() for row in packed if row.column("route")[0].as_py() == shard]
+            self._run(shard, blobs, outputs)
+        done_call = clock()
+        unpacked = sum(batch.num_rows for batch in unpack(pa.record_batch([[blob]], ["blob"]) for blob in outputs))
+        done = clock()
+        if unpacked != rows.num_rows:
+            raise AssertionError(f"{rows.num_rows} records went in, {unpacked} came out")
+        parts = {"pack": done_pack - started, "shard call": done_call - done_pack, "unpack": done - done_call}
+        return {part: seconds / rows.num_rows * 1e6 for part, seconds in parts.items()}
+
+    def _run(self, shard: int, blobs: Sequence[bytes], outputs: list[bytes]) -> None:
+        run = self._call.run(shard, blobs, self._pointers[shard], "benchmark", 0)
+        while True:
+            try:
+                outputs.append(next(run))
+            except StopIteration as end:
+                self._pointers[shard] = str(end.value.pointer)
+                return
+
+
 def record_breakdown_us(home: Path) -> dict[str, float]:
     """Return microseconds a record of pack, shard call and unpack, one core each, best of several batches."""
-    topology = counting_topology()
-    routing = tuple(range(SHARDS))
-    pack = Pack(SHARDS, "key", routing)
-    call = ShardCall(
-        topology,
-        ShardedState(
-            "breakdown", DurableLocation(home / "state"), topology.store_specs(), LocalDirectory(home / "local")
-        ),
-        routing,
-        OnDeserializationError.FAIL,
-        1 << 28,
-    )
-    pointers: list[str | None] = [None] * SHARDS
-    total = SHARD_RECORDS * SHARDS
-    times: dict[str, list[float]] = {"pack": [], "shard call": [], "unpack": []}
-    for number in range(ROUNDS + 1):
-        rows = records(number * total, total)
-        chunks = [rows.slice(start, 10_000) for start in range(0, total, 10_000)]
-        started = time.perf_counter()
-        packed = list(pack(iter(chunks)))
-        done_pack = time.perf_counter()
-        outputs: list[bytes] = []
-        for shard in range(SHARDS):
-            blobs = [row.column("blob")[0].as_py() for row in packed if row.column("route")[0].as_py() == shard]
-            pointers[shard] = _drain(call, shard, blobs, pointers[shard], outputs)
-        done_call = time.perf_counter()
-        unpacked = sum(batch.num_rows for batch in unpack(pa.record_batch([[blob]], ["blob"]) for blob in outputs))
-        done = time.perf_counter()
-        if unpacked != total:
-            raise AssertionError(f"{total} records went in, {unpacked} came out")
-        for part, seconds in zip(times, (done_pack - started, done_call - done_pack, done - done_call), strict=True):
-            times[part].append(seconds / total * 1e6)
+    rounds, total = RecordRounds(home), SHARD_RECORDS * SHARDS
+    measured = [rounds.us(records(number * total, total)) for number in range(ROUNDS + 1)]
     # The first round fills an empty store.
-    return {part: min(measured[1:]) for part, measured in times.items()}
-
-
-def _drain(call: ShardCall, shard: int, blobs: list[bytes], pointer: str | None, outputs: list[bytes]) -> str:
-    run = call.run(shard, blobs, pointer, "benchmark", 0)
-    while True:
-        try:
-            outputs.append(next(run))
-        except StopIteration as end:
-            return str(end.value.pointer)
+    return {part: min(found[part] for found in measured[1:]) for part in measured[0]}
 
 
 def measure(home: Path) -> dict[str, float | dict[str, float]]:
     """Run everything here; return figures by name."""
-    bare_s = []
-    store_s = []
-    with_commit_s = []
     shard = Shard(home / "shard")
-    for number in range(ROUNDS):
-        # In turn, so that a slow minute of the machine strikes both.
-        bare_s.append(bare_get_put_s(home / f"bare-{number}"))
-        shutil.rmtree(home / f"bare-{number}")
+    with_commit_s = []
+
+    def store_s() -> float:
         alone, with_commit = store_get_put_s(shard)
-        store_s.append(alone)
         with_commit_s.append(with_commit)
+        return alone
+
+    least_s = best({"bare": lambda: bare_get_put_s(home / "bare"), "store": store_s}, ROUNDS)
     return {
-        "bare_rocksdict_get_put_per_s": OPERATIONS / min(bare_s),
-        "store_get_put_per_s": OPERATIONS / min(store_s),
+        "bare_rocksdict_get_put_per_s": OPERATIONS / least_s["bare"],
+        "store_get_put_per_s": OPERATIONS / least_s["store"],
         "store_get_put_with_commit_per_s": OPERATIONS / min(with_commit_s),
         "fixed_ms": fixed_ms_per_shard_batch(shard),
         "breakdown_us": record_breakdown_us(home / "breakdown"),

@@ -12,7 +12,8 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,12 +22,14 @@ from statestore import AggregationWithHeaders, Headers, Serdes, Stores, ValueTim
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
 from statestore.bytestore.kinds.shard_layout import column_family
+from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import open_store
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.header_bytes import parse_count
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.commit.changelog import batch_changelog
 from statestore.stores.builder import StoreBuilder
+from turns import Clock, best, seconds
 
 RESULTS = Path(__file__).parent / "results" / "stores.json"
 ENTRIES = 50_000
@@ -57,6 +60,7 @@ class Kind(NamedTuple):
     scan: Callable[[Any], Iterable[Any]]
     fetch: Callable[[Any, int], Iterable[Any]] | None = None
     entries_of_key: int = 1
+    values: Callable[[Any], Iterable[Any]] | None = None
 
 
 def time_ms(number: int) -> int:
@@ -74,6 +78,7 @@ def kinds() -> dict[str, Kind]:
             lambda store, number: store.put(KEYS[number], HELD),
             lambda store, number: store.get(KEYS[number]),
             lambda store: store.all(),
+            values=lambda store: store.range_values(None, None),
         ),
         "window": Kind(
             Stores.timestamped_window_store_with_headers_builder(
@@ -113,13 +118,6 @@ def session(number: int) -> Windowed:
     return Windowed(KEYS[number // 100], time_ms(number), time_ms(number) + 1000)
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """Return how long `run` takes."""
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
-
-
 def drain(entries: Iterable[Any]) -> int:
     """Return how many entries there are."""
     count = 0
@@ -139,9 +137,15 @@ def bare_fetch(bare: Any, segments: list[bytes], key: bytes) -> int:
     return count
 
 
-def measure_kind(home: Path, name: str, kind: Kind) -> dict[str, float]:
-    """Return microseconds an operation, or an entry of a scan, of the store and of bare rocksdict."""
-    database = RocksDBDatabase(str(home / name), [column_family(kind.builder.spec)])
+@contextmanager
+def kind_runs(
+    home: Path, kind: Kind, clock: Clock = time.perf_counter
+) -> Iterator[tuple[Any, dict[str, Callable[[], float]]]]:
+    """Hand out a full store of the kind, and rounds of what it does and of bare rocksdict beside it.
+
+    A call of a round returns microseconds an operation, or an entry of a scan.
+    """
+    database = RocksDBDatabase(str(home), [column_family(kind.builder.spec)])
     store = kind.builder.build(database.family(column_family(kind.builder.spec), "s"))
     for number in range(ENTRIES):
         kind.put(store, number)
@@ -165,45 +169,59 @@ def measure_kind(home: Path, name: str, kind: Kind) -> dict[str, float]:
         segments = sorted({key[:SEGMENT_ID_SIZE] for key, _ in pairs})
         keys = [KEYS[number // kind.entries_of_key] for number in chosen]
         runs["bare fetch"] = (lambda: [bare_fetch(bare, segments, key) for key in keys], fetched)
-    if name == "key-value":
-        runs["values"] = (lambda: drain(store.range_values(None, None)), ENTRIES)
-    best = dict.fromkeys(runs, float("inf"))
-    for _ in range(ROUNDS):
-        for operation, (run, count) in runs.items():
-            if operation == "scan":
-                database.flush()
-                bare.compact_range(None, None)
-            best[operation] = min(best[operation], seconds(run) / count * 1e6)
-    before = parse_count()
-    drain(kind.scan(store))
-    best["header parses of a scan"] = parse_count() - before
+    if kind.values is not None:
+        values = kind.values
+        runs["values"] = (lambda: drain(values(store)), ENTRIES)
+
+    def round_us(operation: str) -> float:
+        if operation == "scan":
+            database.flush()
+            bare.compact_range(None, None)
+        run, count = runs[operation]
+        return seconds(run, clock) / count * 1e6
+
+    yield store, {operation: partial(round_us, operation) for operation in runs}
     database.close()
-    return best
 
 
-def measure_batch(home: Path) -> dict[str, float]:
-    """Return microseconds a put in a shard's batch: over what is committed, with its changelog."""
+def measure_kind(home: Path, kind: Kind) -> dict[str, float]:
+    """Return microseconds an operation, or an entry of a scan, of the store and of bare rocksdict."""
+    with kind_runs(home, kind) as (store, runs):
+        least = best(runs, ROUNDS)
+        before = parse_count()
+        drain(kind.scan(store))
+        least["header parses of a scan"] = parse_count() - before
+    return least
+
+
+@contextmanager
+def batch_put_runs(home: Path, clock: Clock = time.perf_counter) -> Iterator[dict[str, Callable[[], float]]]:
+    """Hand out rounds of puts in a shard's batch: over what is committed, with its changelog.
+
+    A call of a round returns microseconds a put.
+    """
     puts: dict[str, Callable[[Any, int], object]] = {
         "key-value": kinds()["key-value"].put,
         "versioned": lambda store, number: store.put(
             KEYS[SHUFFLED[number] // 10], b"v" * 100, DAY_MS // 2 + number, HEADERS
         ),
     }
-    best = dict.fromkeys(puts, float("inf"))
-    for name, put in puts.items():
-        builder, fill = kinds()[name].builder, kinds()[name].put
-        database = RocksDBDatabase(str(home / f"batch-{name}"), [column_family(builder.spec)])
-        committed = database.family(column_family(builder.spec), "s")
-        store = builder.build(committed)
-        for number in range(ENTRIES):
-            fill(store, number)
-        database.flush()
-        for _ in range(ROUNDS):
-            batch = builder.build(WriteSet(committed), changelog=batch_changelog(builder.spec))
-            run = partial(put_all, batch, put)
-            best[name] = min(best[name], seconds(run) / ENTRIES * 1e6)
-        database.close()
-    return best
+
+    def round_us(builder: StoreBuilder[Any], committed: ByteStore, put: Callable[[Any, int], object]) -> float:
+        batch = builder.build(WriteSet(committed), changelog=batch_changelog(builder.spec))
+        return seconds(partial(put_all, batch, put), clock) / ENTRIES * 1e6
+
+    with ExitStack() as databases:
+        runs: dict[str, Callable[[], float]] = {}
+        for name, put in puts.items():
+            builder = kinds()[name].builder
+            database = RocksDBDatabase(str(home / f"batch-{name}"), [column_family(builder.spec)])
+            databases.callback(database.close)
+            committed = database.family(column_family(builder.spec), "s")
+            put_all(builder.build(committed), kinds()[name].put)
+            database.flush()
+            runs[name] = partial(round_us, builder, committed, put)
+        yield runs
 
 
 def put_all(store: Any, put: Callable[[Any, int], object]) -> None:
@@ -214,11 +232,11 @@ def put_all(store: Any, put: Callable[[Any, int], object]) -> None:
 
 def measure_upgrade(home: Path) -> dict[str, float]:
     """Return microseconds an operation while an upgrade from timestamped values goes on, and when it is finished."""
-    best: dict[str, float] = {}
+    least: dict[str, float] = {}
     for number in range(ROUNDS):
         for name, found in upgrade_round(home / f"upgrade-{number}").items():
-            best[name] = min(best.get(name, float("inf")), found)
-    return best
+            least[name] = min(least.get(name, float("inf")), found)
+    return least
 
 
 def upgrade_round(home: Path) -> dict[str, float]:
@@ -255,17 +273,18 @@ def upgrade_round(home: Path) -> dict[str, float]:
 def main() -> int:
     """Measure, print, write the results file."""
     with tempfile.TemporaryDirectory(prefix="statestore-bench-") as directory:
-        measured = {name: measure_kind(Path(directory), name, kind) for name, kind in kinds().items()}
-        batch = measure_batch(Path(directory))
+        measured = {name: measure_kind(Path(directory) / name, kind) for name, kind in kinds().items()}
+        with batch_put_runs(Path(directory)) as runs:
+            batch = best(runs, ROUNDS)
         upgrade = measure_upgrade(Path(directory))
     print(f"== Stores with headers beside bare rocksdict, best of {ROUNDS} (us an operation; scans: an entry)")
     print(f"   {'':12}{'get':>16}{'put':>16}{'scan':>16}{'fetch':>16}   header parses of a scan")
-    for name, best in measured.items():
+    for name, least in measured.items():
         cells = [
-            f"{best[o]:8.2f} /{best['bare ' + o]:5.2f} " if o in best else " " * 16
+            f"{least[o]:8.2f} /{least['bare ' + o]:5.2f} " if o in least else " " * 16
             for o in ("get", "put", "scan", "fetch")
         ]
-        print(f"   {name:12}{''.join(cells)}   {best['header parses of a scan']:.0f}")
+        print(f"   {name:12}{''.join(cells)}   {least['header parses of a scan']:.0f}")
     found = measured["key-value"]
     found_ratios = (
         (found["get"] + found["put"]) / (found["bare get"] + found["bare put"]),

@@ -21,6 +21,7 @@ from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Sto
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.format.header_bytes import parse_count
 from statestore.testing import TestInputTopic, TestRecord, TopologyTestDriver
+from turns import best
 
 RESULTS = Path(__file__).parent / "results" / "test_driver.json"
 RECORDS = 50_000
@@ -122,16 +123,12 @@ def main() -> int:
         ),
         "bare loop on rocksdict": bare_s,
     }
-    best = dict.fromkeys(runs, float("inf"))
-    opened_s = float("inf")
-    for _ in range(ROUNDS):
-        for name, run in runs.items():
-            best[name] = min(best[name], run())
-        opened_s = min(opened_s, open_and_close_s())
-    per_s = {name: RECORDS / seconds for name, seconds in best.items()}
+    least_s = best({**runs, "open and close": open_and_close_s}, ROUNDS)
+    opened_s, bare_loop_s = least_s.pop("open and close"), least_s["bare loop on rocksdict"]
+    per_s = {name: RECORDS / seconds for name, seconds in least_s.items()}
     print(f"== Test driver: get, put, forward, commit of each record, best of {ROUNDS} (records/s)")
     for name, found in per_s.items():
-        print(f"   {name:34}{found:10,.0f}   {best[name] / best['bare loop on rocksdict']:5.1f} x the bare loop's time")
+        print(f"   {name:34}{found:10,.0f}   {least_s[name] / bare_loop_s:5.1f} x the bare loop's time")
     met = "met" if per_s["pipe_key_value_list"] >= TARGET_RECORDS_PER_S else "NOT MET"
     print(f"   target of {TARGET_RECORDS_PER_S:,} with pipe_key_value_list: {met}")
     print(f"   a driver is made and closed in {opened_s * 1e3:.1f} ms")
