@@ -23,7 +23,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka test test-fast durations soak simulate check bench bench-peers lock clean java jars
+.PHONY: help demo demo-kafka test test-fast durations soak simulate check bench bench-check bench-peers lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/migration.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/datasource.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-check: $(INSTALLED) ## compare shard call, stores and codecs with the recorded baseline; ARGS=--record writes it
+	@$(BIN)/python benchmarks/check.py $(ARGS)
 
 bench-peers: java $(INSTALLED) jars ## measure statestore beside Kafka Streams, Quix and Spark; ARGS="--help" says more
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.peers $(ARGS)
