@@ -33,6 +33,7 @@ from statestore.spark import register_data_source, write_initial_state
 from statestore.spark.datasource.filling import fill_shards
 from statestore.spark.datasource.row_placement import RowPlacement
 from statestore.spark.datasource.store_scan import StoreScan
+from turns import seconds
 
 RESULTS = Path(__file__).parent / "results" / "datasource.json"
 SHARDS = 2
@@ -75,21 +76,7 @@ def in_process(home: Path, rows: list[pa.RecordBatch], count: int) -> dict[str, 
         if sum(batch.num_rows for pointer in pointers for batch in scan.read(pointer)) != count:
             raise AssertionError("rows were lost")
 
-    return {"write": count / cpu_s(write), "read": count / cpu_s(read)}
-
-
-def cpu_s(run: Callable[[], object]) -> float:
-    """Return the CPU seconds that `run` takes, of all threads."""
-    started = time.process_time()
-    run()
-    return time.process_time() - started
-
-
-def clock_s(run: Callable[[], object]) -> float:
-    """Return the seconds that `run` takes."""
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
+    return {"write": count / seconds(write, time.process_time), "read": count / seconds(read, time.process_time)}
 
 
 def through_spark(spark: SparkSession, home: Path, rows: Path, count: int) -> dict[str, float]:
@@ -99,8 +86,8 @@ def through_spark(spark: SparkSession, home: Path, rows: Path, count: int) -> di
     def drain(format_name: str, path: Path) -> Callable[[], None]:
         return lambda: spark.read.format(format_name).load(str(path)).write.format("noop").mode("overwrite").save()
 
-    write_s = clock_s(lambda: write_initial_state(read_rows, home, stores=[STORE], shards=SHARDS))
-    read_s, parquet_s = clock_s(drain("headerstate", home)), clock_s(drain("parquet", rows))
+    write_s = seconds(lambda: write_initial_state(read_rows, home, stores=[STORE], shards=SHARDS))
+    read_s, parquet_s = seconds(drain("headerstate", home)), seconds(drain("parquet", rows))
     return {"write": count / write_s, "read": count / read_s, "parquet": count / parquet_s}
 
 
