@@ -152,11 +152,11 @@ def measure(names: Sequence[str] | None = None) -> Ratios:
     return found
 
 
-def record() -> None:
+def record(path: Path) -> None:
     """Write the baseline: of each ratio the median of several measurements."""
     measured = [measure() for _ in range(RECORDED_TIMES)]
     found = {name: sorted(each[name] for each in measured) for name in measured[0]}
-    Baseline.of({name: statistics.median(ratios) for name, ratios in found.items()}).write(BASELINE)
+    Baseline.of({name: statistics.median(ratios) for name, ratios in found.items()}).write(path)
     print(f"== Recorded: the median of {RECORDED_TIMES}, and the least and most")
     for name, ratios in found.items():
         print(f"   {name:46}{statistics.median(ratios):10.3g}{ratios[0]:10.3g}{ratios[-1]:10.3g}")
@@ -166,11 +166,13 @@ def main() -> int:
     """Compare, or record; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="write the baseline instead of comparing with it")
-    if parser.parse_args().record:
-        record()
+    parser.add_argument("--baseline", type=Path, default=BASELINE, help="another file, such as one for this machine")
+    asked = parser.parse_args()
+    if asked.record:
+        record(asked.baseline)
         return 0
     try:
-        baseline = Baseline.read(BASELINE)
+        baseline = Baseline.read(asked.baseline)
     except BaselineError as error:
         print(error, file=sys.stderr)
         return 1

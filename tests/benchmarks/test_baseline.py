@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -117,6 +119,15 @@ def test_a_file_that_is_no_baseline_says_what_to_do(tmp_path: Path, text: str | 
     assert reason in message
     assert str(path) in message
     assert RENEW in message
+
+
+@pytest.mark.slow
+def test_the_check_fails_at_once_without_a_baseline(tmp_path: Path) -> None:
+    command = [sys.executable, str(COMMITTED.with_name("check.py")), "--baseline", str(tmp_path / "none.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "none.json can't be used: it is missing" in done.stderr
+    assert RENEW in done.stderr
 
 
 def test_the_committed_baseline_can_be_read() -> None:
