@@ -21,10 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import statestore
 from baseline import LOSS, RENEW, Baseline, BaselineError, Ratios, table
 from codec import codec_runs
 from in_process import OPERATIONS, RecordRounds, Shard, bare_get_put_s, store_get_put_s
-from references import ENTRIES, ColumnKernels, PythonLoop
+from references import ENTRIES, ROWS, ColumnKernels, PythonLoop
 from stores import batch_put_runs, kind_runs, kinds
 from turns import best, mean_us
 from workload import CountAndKeepColumns, records
@@ -34,7 +35,6 @@ RECORDED_TIMES = 3
 CPU = time.process_time
 SHARDS = 2
 RECORDS = 50_000
-CODEC_ROWS = 20_000
 Runs = Mapping[str, Callable[[], float]]
 
 
@@ -96,9 +96,9 @@ def kinds_of_store_runs(home: Path) -> Iterator[Runs]:
 def codecs_runs(home: Path) -> Iterator[Runs]:
     """The codecs by themselves."""
     yield {
-        **codec_runs(CODEC_ROWS, CPU),
+        **codec_runs(ROWS, CPU),
         "Python": python_loop(),
-        "kernels": partial(mean_us, ColumnKernels().run, ENTRIES, CPU),
+        "kernels": partial(mean_us, ColumnKernels().run, ROWS, CPU),
     }
 
 
@@ -109,7 +109,7 @@ GROUPS = (
             "shard call, scalar : Python loop": ("scalar", "Python"),
             "shard call, columns : bare rocksdict": ("columns", "bare"),
         },
-        5,
+        8,
     ),
     Group(batch_store_runs, {"get+put in a shard's batch : bare rocksdict": ("store", "bare")}, 5),
     Group(
@@ -177,6 +177,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     print(f"== Time by a reference's, beside what Python {baseline.python} took on {baseline.recorded}; less is better")
+    print(f"   of {Path(statestore.__file__).parent}")
     comparisons = baseline.check(measure)
     print(table(comparisons))
     if baseline.python.split(".")[:2] != platform.python_version().split(".")[:2]:
