@@ -21,6 +21,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import DurableFileCorruptedError, FormatError
 from statestore.format.binary_columns import Integers, row_sizes
+from statestore.format.key_groups import KeyGroups
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
@@ -76,7 +77,7 @@ def _entries(
     if not records:
         return
     layout = layout_of(spec)
-    rows = _last_of_each_key(records["key"])
+    rows = pa.array(KeyGroups(records["key"]).last_rows)
     rows = rows.filter(pc.is_valid(records["value"].take(rows)))
     try:
         keys = records["key"].take(rows)
@@ -106,15 +107,6 @@ def _entries(
             if spec.format.has_headers
             else pa.nulls(count, pa.binary()),
         }
-
-
-def _last_of_each_key(keys: pa.BinaryArray) -> pa.Int64Array:
-    """Return where each key stands last."""
-    numbers = keys.dictionary_encode()
-    last = np.zeros(len(numbers.dictionary), np.int64)
-    # Of what is set several times, the last one stays.
-    last[numbers.indices.to_numpy()] = np.arange(len(keys))
-    return pa.array(last)
 
 
 def _in_store_order(
