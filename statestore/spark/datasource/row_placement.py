@@ -32,8 +32,8 @@ _HEADERS: Final = _ROWS.get_field_index("headers")
 PLACED: Final = _ROWS.set(_HEADERS, pa.field("headers", pa.binary()))
 """Headers are header bytes: as lists they would be what costs most in a shuffle."""
 PLACED_SCHEMA: Final = spark_schema(PLACED)
-PACKED: Final = pa.schema([pa.field("shard", pa.int32()), pa.field(BLOB, pa.binary())])
-PACKED_SCHEMA: Final = spark_schema(PACKED)
+SHARD_BLOBS: Final = pa.schema([pa.field("shard", pa.int32()), pa.field(BLOB, pa.binary())])
+SHARD_BLOBS_SCHEMA: Final = spark_schema(SHARD_BLOBS)
 _COLUMN_TYPES: Final = {"version": spark_type(pa.int64()), **{field.name: spark_type(field.type) for field in _ROWS}}
 
 
@@ -91,7 +91,7 @@ class RowPlacement:
                 pieces = [of_shard.slice(part.start, part.stop - part.start) for part in slices(sizes)]
                 blobs = [encode_blob([piece]) for piece in pieces]
                 shard = of_shard.column("shard")[0]
-                yield pa.record_batch([pa.repeat(shard, len(blobs)), pa.array(blobs, pa.binary())], schema=PACKED)
+                yield pa.record_batch([pa.repeat(shard, len(blobs)), pa.array(blobs, pa.binary())], schema=SHARD_BLOBS)
 
     def _placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # The casts undo large variable-size types, if Spark is set to use them, and fields that can't be null.

@@ -28,8 +28,8 @@ from statestore.recovery.metadata.state_metadata import ShardBy, metadata_of_sto
 from statestore.spark.datasource.filling import fill_shards
 from statestore.spark.datasource.options import WriteOptions
 from statestore.spark.datasource.row_placement import (
-    PACKED_SCHEMA,
     PLACED_SCHEMA,
+    SHARD_BLOBS_SCHEMA,
     RowPlacement,
     check_row_columns,
     unpacked,
@@ -101,7 +101,7 @@ def write_initial_state(
             return batches
     else:
         # A blob of many rows costs Spark as much as one row does.
-        by_shard = rows.mapInArrow(placement.packed, PACKED_SCHEMA).repartitionById(shards, "shard")
+        by_shard = rows.mapInArrow(placement.packed, SHARD_BLOBS_SCHEMA).repartitionById(shards, "shard")
         placed_in = unpacked
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
