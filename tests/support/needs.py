@@ -17,6 +17,7 @@ from statestore.errors import HarnessError
 TESTS = Path(__file__).parents[1]
 SPARK_FOLDER = TESTS / "spark"
 SLOW = (
+    "benchmarks/test_peers_run.py",
     "docs/test_documentation_code.py",
     "model",
     "recovery/test_first_starts.py",
