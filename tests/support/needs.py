@@ -18,8 +18,10 @@ TESTS = Path(__file__).parents[1]
 SPARK_FOLDER = TESTS / "spark"
 SLOW = (
     "benchmarks/test_peers_run.py",
+    "bytestore/test_byte_store_conformance.py",
     "docs/test_documentation_code.py",
     "model",
+    "recovery/test_damaged_files.py",
     "recovery/test_first_starts.py",
     "recovery/test_forks.py",
     "recovery/test_golden_state.py",
@@ -34,6 +36,7 @@ SLOW = (
     "stores/test_expiring.py",
     "testing/test_faults_runner.py",
     "testing/test_pytest_plugin.py",
+    "testing/test_soak_model.py",
     "upgrade",
 )
 """Folders and files that take seconds of processor time, as `make durations` shows it: processes, servers, models."""
