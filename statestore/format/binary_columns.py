@@ -47,6 +47,25 @@ def as_one_array(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array:
         raise ValueError(f"{what} do not fit into one Arrow array ({cause}): take fewer rows at a time") from cause
 
 
+def as_column(column: object, what: str) -> pa.Array:
+    """Return what a user gave for a column, an Arrow or numpy array, as one array; `what` names it in errors.
+
+    Raises TypeError for anything else, and what `as_one_array` raises.
+    """
+    if isinstance(column, np.ndarray):
+        return pa.array(column)
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        return as_one_array(column, what)
+    raise TypeError(f"{what} must be an Arrow or numpy array, not {type(column).__name__}")
+
+
+def numbers_at_each_byte(data: Bytes, layout: str) -> npt.NDArray[np.generic]:
+    """Return a view of which item i is the number that begins at data[i], in a layout of numpy's, such as >i8."""
+    size = np.dtype(layout).itemsize
+    view: npt.NDArray[np.generic] = np.ndarray(max(data.size - size + 1, 0), layout, data, strides=(1,))
+    return view
+
+
 def is_valid(column: pa.Array) -> Flags:
     """Return for each row whether it is not null."""
     return np.asarray(column.is_valid())

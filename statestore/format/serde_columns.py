@@ -23,6 +23,7 @@ from statestore.format.binary_columns import (
     as_one_array,
     binary_array,
     is_valid,
+    numbers_at_each_byte,
     positions_and_bytes,
     positions_of,
 )
@@ -106,9 +107,8 @@ class _ReadNumbers:
             row = int(np.argmax(unsound))
             found = int(positions[row + 1] - positions[row])
             raise DeserializationError(f"row {row}: {self.name} needs {size} bytes, got {found}")
-        at_each_byte = np.ndarray(max(data.size - size + 1, 0), layout, data, strides=(1,))
         numbers = np.zeros(len(column), layout.newbyteorder("="))
-        numbers[valid] = at_each_byte[positions[:-1][valid]]
+        numbers[valid] = numbers_at_each_byte(data, self.layout)[positions[:-1][valid]]
         return pa.array(numbers, self.type, mask=~valid)
 
 

@@ -16,6 +16,7 @@ from statestore.format.binary_columns import (
     binary_array,
     interleave,
     is_valid,
+    numbers_at_each_byte,
     positions_and_bytes,
     positions_of,
     read_varints,
@@ -57,9 +58,8 @@ def _split_timestamped(stored: pa.BinaryArray) -> StoredColumns:
     valid = is_valid(stored)
     value_starts = positions[:-1] + TIMESTAMP_SIZE
     _require_sound((value_starts <= positions[1:]) | ~valid, split_value_timestamp, stored)
-    at_each_byte = np.ndarray(max(data.size - TIMESTAMP_SIZE + 1, 0), ">i8", data, strides=(1,))
     timestamps = np.zeros(len(stored), np.int64)
-    timestamps[valid] = at_each_byte[positions[:-1][valid]]
+    timestamps[valid] = numbers_at_each_byte(data, ">i8")[positions[:-1][valid]]
     values = _cut(data, value_starts, positions[1:], valid)
     return StoredColumns(values, pa.array(timestamps, mask=~valid), None)
 

@@ -20,14 +20,13 @@ import pyarrow as pa
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError
 from statestore.format.binary_columns import (
-    Bytes,
     Flags,
-    Integers,
     as_binary_array,
     as_one_array,
     binary_array,
     interleave,
     is_valid,
+    numbers_at_each_byte,
     positions_and_bytes,
     positions_of,
     read_varints,
@@ -247,7 +246,7 @@ def split_columns(
         refuse_row(split_value_timestamp_headers, stored, int(np.argmin(sound)))
 
     timestamps = np.zeros(len(stored), np.int64)
-    timestamps[valid] = _int64_at_each_byte(data)[timestamp_starts[valid]]
+    timestamps[valid] = numbers_at_each_byte(data, ">i8")[timestamp_starts[valid]]
     cuts = np.empty((len(stored), 4), np.int32)
     for column, cut in enumerate((starts, header_starts, timestamp_starts, value_starts)):
         cuts[:, column] = cut if valid.all() else np.where(valid, cut, starts)
@@ -256,9 +255,3 @@ def split_columns(
     values = pieces.take(pa.array(header_pieces + 2, mask=~valid))
     header_bytes = pieces.take(pa.array(header_pieces, mask=~valid))
     return values, pa.array(timestamps, mask=~valid), header_bytes
-
-
-def _int64_at_each_byte(data: Bytes) -> Integers:
-    """Return a view of which item i is the big-endian integer in data[i:i + 8]."""
-    view: Integers = np.ndarray(max(data.size - TIMESTAMP_SIZE + 1, 0), ">i8", data, strides=(1,))
-    return view

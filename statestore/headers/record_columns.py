@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.format.binary_columns import as_binary_array, as_one_array
+from statestore.format.binary_columns import as_binary_array, as_column
 from statestore.format.header_columns import decode_header_column, encode_header_column
 from statestore.format.header_edits import add_header_column, last_header_column, remove_header_column
 from statestore.format.key_groups import KeyGroups
@@ -41,8 +40,8 @@ class RecordColumns:
     """
 
     def __init__(self, key: Any, value: Any, timestamp_ms: Any, headers: Any = None) -> None:
-        self.key: pa.Array = _column("key", key)
-        self.value: pa.Array = _column("value", value)
+        self.key: pa.Array = as_column(key, "column key of records")
+        self.value: pa.Array = as_column(value, "column value of records")
         self.timestamp_ms: pa.Int64Array = _times(timestamp_ms)
         self.headers: pa.BinaryArray = _header_bytes(headers, len(self.key))
         self._origin: pa.RecordBatch | None = None
@@ -169,16 +168,8 @@ class RecordColumns:
         return RecordColumns.adopt(key, value, times, headers, origin)
 
 
-def _column(name: str, column: Any) -> pa.Array:
-    if isinstance(column, np.ndarray):
-        return pa.array(column)
-    if isinstance(column, pa.Array | pa.ChunkedArray):
-        return as_one_array(column, name)
-    raise TypeError(f"column {name} of records must be an Arrow or numpy array, not {type(column).__name__}")
-
-
 def _times(column: Any) -> pa.Int64Array:
-    times = _column("timestamp_ms", column)
+    times = as_column(column, "timestamp_ms")
     if not pa.types.is_int64(times.type):
         raise TypeError(f"timestamp_ms must be a column of int64, got {times.type}")
     if times.null_count:
@@ -192,7 +183,7 @@ def _times(column: Any) -> pa.Int64Array:
 def _header_bytes(column: Any, rows: int) -> pa.BinaryArray:
     if column is None:
         return pa.repeat(pa.scalar(b"", pa.binary()), rows)
-    headers = _column("headers", column)
+    headers = as_column(column, "headers")
     if pa.types.is_list(headers.type):
         return encode_header_column(headers)
     headers = as_binary_array(headers, "headers")

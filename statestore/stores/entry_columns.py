@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
+from statestore.format.binary_columns import as_column
 from statestore.format.serde import Serde
 from statestore.format.serde_columns import ColumnSerde
 from statestore.format.store_format import StoreFormat
@@ -42,7 +42,7 @@ class EntryColumns:
 
     def key_bytes(self, keys: Any) -> pa.BinaryArray:
         """Return the bytes of a column of keys. Raises TypeError for a null, SerializationError for another type."""
-        column = self._keys.serialize(pa.array(keys) if isinstance(keys, np.ndarray) else keys)
+        column = self._keys.serialize(as_column(keys, "keys"))
         if column.null_count:
             raise TypeError(f"store {self._store!r}: a key must not be None")
         return column

@@ -164,8 +164,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
         rows = groups.last_rows
         changes: list[Change] = list(zip(groups.keys.to_pylist(), stored.take(pa.array(rows)).to_pylist(), strict=True))
         self._watch_many(stored)
-        times, headers = records.timestamp_ms, records.headers
-        if self.stack.write_for(changes, lambda n: WrittenRow(times[rows[n]].as_py(), headers[rows[n]].as_py())):
+        if self.stack.write_for(changes, WrittenRow.of(records, rows)):
             return
         self._put_one_by_one(self._inner.put, records, keys.to_pylist(), stored.to_pylist())
 

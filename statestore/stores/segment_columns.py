@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.record_context import WrittenRow
-from statestore.format.binary_columns import Integers, as_one_array
+from statestore.format.binary_columns import Integers, as_column, as_one_array
 from statestore.format.key_groups import KeyGroups
 from statestore.headers.record_columns import RecordColumns
 from statestore.stores.parts import SegmentedParts
@@ -20,7 +20,7 @@ def times_of(name: str, times: Any, rows: int) -> Integers:
 
     Raises TypeError unless they are whole numbers, and ValueError unless there is one, 0 or more, for each row.
     """
-    column = as_one_array(pa.array(times) if isinstance(times, np.ndarray) else times, name)
+    column = as_column(times, name)
     if not pa.types.is_integer(column.type):
         raise TypeError(f"{name} must be a column of whole numbers, got {column.type}")
     if len(column) != rows or column.null_count:
@@ -69,6 +69,5 @@ def put_segmented(
         segments.note_use(segment_id)
     if stack.logging is not None:
         changes = list(zip(groups.keys.to_pylist(), last.to_pylist(), strict=True))
-        times, headers = records.timestamp_ms, records.headers
-        stack.logging.log_for(changes, lambda n: WrittenRow(times[rows[n]].as_py(), headers[rows[n]].as_py()))
+        stack.logging.log_for(changes, WrittenRow.of(records, rows))
     return True
