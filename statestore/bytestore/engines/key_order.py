@@ -22,6 +22,11 @@ class KeyOrder:
         if self._ordered is not None:
             self._added.append(key)
 
+    def add_all(self, keys: Iterable[bytes]) -> None:
+        """Note that all of these are new among the keys; they are not looked at while no order is kept."""
+        if self._ordered is not None:
+            self._added.extend(keys)
+
     def remove(self, key: bytes) -> None:
         """Note that `key` is gone from the keys."""
         if self._ordered is not None:

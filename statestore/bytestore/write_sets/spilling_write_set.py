@@ -66,8 +66,7 @@ class SpillingWriteSet(WriteSet):
         pending = self._pending
         for chunk in chunks(changes, max_bytes=_WRITE_BYTES):
             written = dict(chunk)
-            for key in written.keys() - self.changes.keys():
-                self._order.add(key)
+            self._order.add_all(key for key in written if key not in self.changes)
             self.changes.update((key, DELETED if value is None else value) for key, value in written.items())
             pending.written_bytes += sum(key_and_value_sizes(chunk)) + ENTRY_BYTES * len(chunk)
             if pending.written_bytes > pending.limit_bytes:
