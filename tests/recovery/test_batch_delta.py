@@ -25,7 +25,7 @@ from statestore.recovery.commit.delta import (
     decode_delta,
     encode_delta,
 )
-from statestore.recovery.commit.pointer import digest
+from statestore.recovery.location.digests import digest
 from tests.support.recovery.shards import TOTALS, stored
 from tests.support.recovery.spilling import small_space
 

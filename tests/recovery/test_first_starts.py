@@ -20,6 +20,7 @@ from statestore.errors import (
     TopologyChangedError,
 )
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata import agreement
 from statestore.recovery.metadata import turn as turns
@@ -168,7 +169,7 @@ def test_a_tool_that_died_in_its_turn_is_followed_by_the_next_on_the_same_machin
     location = DurableLocation(tmp_path)
     assert subprocess.run([sys.executable, "-c", _DIES_IN_ITS_TURN, str(tmp_path)], check=False).returncode == 7
     (left,) = location.names("making")
-    fields = json.loads(location.read(left).to_pybytes())
+    fields = from_durable_json(location.read(left))
     with turn(location, "the next"):
         assert location.names("making") != [left]
     monkeypatch.setattr("statestore.recovery.metadata.turn._TRIES", 1)
@@ -180,11 +181,11 @@ def test_a_tool_that_died_in_its_turn_is_followed_by_the_next_on_the_same_machin
         ("", fields["pid"]),
         (fields["process"], "none"),
     ):
-        location.write(left, json.dumps({**fields, "process": process, "pid": pid}).encode())
+        location.write(left, to_durable_json({**fields, "process": process, "pid": pid}).encode())
         with pytest.raises(LocationBusyError), turn(location, "the next"):
             pass
     # The number was given to another process since.
-    location.write(left, json.dumps({**fields, "process": f"{alive}0", "pid": os.getpid()}).encode())
+    location.write(left, to_durable_json({**fields, "process": f"{alive}0", "pid": os.getpid()}).encode())
     with turn(location, "the next"):
         pass
     assert location.names("making") == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from statestore.bytestore.kinds.contents import stored_entries
-from statestore.errors import CommitPointerError
+from statestore.errors import CommitPointerError, DurableFileCorruptedError
 from statestore.format.header_bytes import encode_headers
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.punctuations import RecordedPunctuation
@@ -261,3 +261,26 @@ def test_deltas_say_which_of_two_runs_of_one_epoch_has_written(tmp_path: Path) -
     line = Histories(fences, names).current
     assert [line.holds(head_of(pointer)) for pointer in pointers] == [True, True, True]
     assert RunFences(state.location, "next").hold(pointers[1]) == 3, "what the slow one came from gives up nothing"
+
+
+GOLDEN_8 = GOLDEN.with_name("state-8")
+
+
+def test_metadata_and_fences_have_checksums(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN_8 / "state", tmp_path / "state")
+    state = sharded_state(tmp_path)
+    metadata = read_metadata(state.location)
+    assert metadata is not None
+    assert [spec.name for spec in metadata.stores] == sorted(CONTENTS_2[0])
+    assert '"digest": "fbdf1d6aaa6891090356d1f408ee6602"' in metadata.to_json()
+    (fence,) = read_fences(state.location, state.location.names(delta_directory(0)))
+    assert (fence.run, fence.from_version, fence.head, fence.retained_versions) == ("golden", 0, "", 100)
+    for name in ("statestore.json", "shards/0000/deltas/00000001-golden.fence"):
+        file = tmp_path / "state" / name
+        assert '"digest": ' in file.read_text()
+        file.write_text(file.read_text().replace("golden", "garden").replace("sessions", "sessyons"))
+    assert [fence.from_version for fence in read_fences(state.location, state.location.names(delta_directory(0)))] == [
+        None
+    ]
+    with pytest.raises(DurableFileCorruptedError, match=r"statestore\.json.*checksum"):
+        read_metadata(state.location)

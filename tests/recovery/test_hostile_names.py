@@ -22,12 +22,14 @@ from statestore.errors import (
 from statestore.recovery.commit.delta import Delta, DeltaInfo, encode_delta
 from statestore.recovery.commit.initial_state import initial_pointer, write_initial_pointer
 from statestore.recovery.commit.manifest import Manifest
-from statestore.recovery.commit.pointer import CommitPointer, digest
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.run_fences import RunFences
 from statestore.recovery.local.checked_json import write_checked_json
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.local.marker import LocalMarker, read_marker, write_marker
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.recorded_names import is_relative_name, path_part
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata.ownership import claim
@@ -50,15 +52,15 @@ def as_json(fields: dict[str, Any]) -> bytes:
 
 
 def metadata(home: Path, name: Any) -> None:
-    fields = {**json.loads(METADATA.to_json()), "state_id": name}
-    DurableLocation(home).write(METADATA_NAME, as_json(fields))
+    fields = {**from_durable_json(METADATA.to_json().encode()), "state_id": name}
+    DurableLocation(home).write(METADATA_NAME, to_durable_json(fields).encode())
     read_metadata(DurableLocation(home))
 
 
 def store_of_metadata(home: Path, name: Any) -> None:
-    fields = json.loads(METADATA.to_json())
+    fields = from_durable_json(METADATA.to_json().encode())
     fields["stores"][0]["name"] = name
-    DurableLocation(home).write(METADATA_NAME, as_json(fields))
+    DurableLocation(home).write(METADATA_NAME, to_durable_json(fields).encode())
     read_metadata(DurableLocation(home))
 
 

@@ -19,6 +19,7 @@ from statestore.errors import (
 )
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
 from tests.support.recovery.hdfs_like import HdfsLikeLocation
@@ -105,11 +106,12 @@ def test_a_changed_topology_is_refused_until_it_is_accepted(location: DurableLoc
 
 
 def test_metadata_with_another_placement_is_not_readable() -> None:
-    recorded = ASKED.to_json()
-    assert StateMetadata.from_json(recorded.encode(), "x") == ASKED
-    for placement in ('"name"', "null", '["key"]'):
-        with pytest.raises(DurableFileCorruptedError, match="not readable state metadata"):
-            StateMetadata.from_json(recorded.replace('"key"', placement).encode(), "x")
+    recorded = from_durable_json(ASKED.to_json().encode())
+    assert StateMetadata.from_json(to_durable_json(recorded).encode(), "x") == ASKED
+    for placement in ("name", None, ["key"]):
+        changed = to_durable_json({**recorded, "shard_by": placement}).encode()
+        with pytest.raises(DurableFileCorruptedError, match=r"not readable state metadata.*ShardBy"):
+            StateMetadata.from_json(changed, "x")
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"format":2}', b"\xff", b'{"format":1,"shards":"x"}'])

@@ -13,8 +13,9 @@ import pytest
 
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile, read_manifest
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef, digest
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.digests import digest
 
 NAME = "shards/0001/snapshots/x/manifest.json"
 MANIFEST = Manifest(

@@ -20,8 +20,9 @@ from statestore.errors import (
     SnapshotFormatError,
 )
 from statestore.recovery.commit.manifest import read_manifest
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile, digest
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.digests import digest
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.planned import PlannedSnapshot
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads

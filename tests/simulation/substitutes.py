@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 from statestore.recovery.commit.delta import Delta, changelog_records
-from statestore.recovery.commit.pointer import digest
 from statestore.recovery.local import local_copy, memory_copy
+from statestore.recovery.location.digests import digest
 from statestore.recovery.making import shard_contents
 from statestore.recovery.metadata import turn
 from statestore.recovery.restore import from_deltas

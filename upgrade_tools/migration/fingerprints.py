@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from statestore.recovery.commit.pointer import digest
+from statestore.recovery.location.digests import digest
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.states import StateOptions
 from upgrade_tools.states.copy import CopyState

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from statestore.bytestore.chunks import key_and_value_sizes
 from statestore.errors import KeyPlacementError
-from statestore.recovery.commit.pointer import digest
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.digests import digest
 from statestore.recovery.making.carry_over import carry_over
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState, refuse_occupied

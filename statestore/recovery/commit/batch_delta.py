@@ -19,7 +19,7 @@ from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.recovery.commit.changelog import BatchChangelog
 from statestore.recovery.commit.delta import DeltaInfo, DeltaWriter, LoggedStore, encode_counted_delta, logged_stores
 from statestore.recovery.commit.figures import SpillFigures, StoreFigures
-from statestore.recovery.commit.pointer import digest, new_digest
+from statestore.recovery.location.digests import digest, new_digest
 
 
 class FinishedDelta(NamedTuple):

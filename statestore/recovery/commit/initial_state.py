@@ -13,8 +13,9 @@ from typing import Final
 
 from statestore.errors import CommitPointerError, DurableFileCorruptedError, DurableFileMissingError
 from statestore.format.json_fields import MALFORMED
-from statestore.recovery.commit.pointer import CommitPointer, digest
+from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.digests import digest
 
 INITIAL_FORMAT: Final = 1
 

@@ -20,11 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
 
 from statestore.errors import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
 from statestore.format.json_fields import MALFORMED, whole_number
@@ -34,29 +30,6 @@ from statestore.recovery.location.recorded_names import path_part
 
 POINTER_FORMAT = 4
 _READABLE_FORMATS = (1, 2, 3, 4)
-_DIGEST_SIZE_BYTES = 16
-_CHUNK_BYTES = 4 << 20
-
-
-def new_digest() -> blake2b:
-    """Return a hash object, whose hexdigest is the checksum that is recorded of durable files."""
-    return blake2b(digest_size=_DIGEST_SIZE_BYTES)
-
-
-def digest(data: bytes | pa.Buffer) -> str:
-    """Return the checksum that is recorded of a durable file, as hex."""
-    hashed = new_digest()
-    hashed.update(memoryview(data))
-    return hashed.hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """Return the checksum of a local file, as recorded of durable ones."""
-    hashed = new_digest()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            hashed.update(chunk)
-    return hashed.hexdigest()
 
 
 class DurableFile(NamedTuple):

@@ -10,13 +10,13 @@ A fence also names the delta that its run went on from, see `history`.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.shard_files import FenceName, Written, fence_name, parse_delta_name, parse_fence_name
 
 FENCE_FORMAT = 1
@@ -81,7 +81,7 @@ def read_fences(location: DurableLocation, names: Iterable[str], known: dict[str
 def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fence:
     data = location.read(name)
     try:
-        fields = json.loads(b"" if data is None else data.to_pybytes())
+        fields = from_durable_json(data)
         retained_versions = fields.get("retained_versions")
         fence = Fence(
             *parsed,
@@ -118,4 +118,4 @@ def write_fence(location: DurableLocation, shard: int, fence: Fence) -> None:
         "time_ms": fence.time_ms,
         "retained_versions": fence.retained_versions,
     }
-    location.write(fence_name(shard, FenceName(fence.epoch, fence.run)), json.dumps(fields).encode())
+    location.write(fence_name(shard, FenceName(fence.epoch, fence.run)), to_durable_json(fields).encode())

@@ -12,7 +12,7 @@ from typing import Any
 
 from statestore.errors import FormatError
 from statestore.format.json_fields import MALFORMED
-from statestore.recovery.commit.pointer import digest
+from statestore.recovery.location.digests import digest
 
 
 def checked_json(content: Any) -> str:

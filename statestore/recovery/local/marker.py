@@ -37,7 +37,7 @@ from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import FormatError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.commit.pointer import new_digest
+from statestore.recovery.location.digests import new_digest
 from statestore.recovery.location.recorded_names import path_part
 
 _NAME = "statestore.marker"

@@ -21,7 +21,6 @@ then no other one may take the location, and a shard that has an initial pointer
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.location.shard_files import SHARDS_DIRECTORY, delta_directory
 from statestore.recovery.making.logical_writes import LogicalWrite
@@ -108,14 +108,14 @@ class NewState:
             earlier = _read_mark(location)
             _refuse_occupied(location, earlier)
             # First of all: who was there before may be about to end, and must not once anything of it is removed.
-            location.write(MARKER_NAME, json.dumps(mark).encode())
+            location.write(MARKER_NAME, to_durable_json(mark).encode())
             if earlier is not None:
                 _LOG.info("%s: removing what was written of a state that was not finished", location)
                 for shard in _shards_there(location):
                     _clear_shard(location, shard)
             if request is not None:
                 # Last: what was there before is nothing that the request has kept.
-                location.write(MARKER_NAME, json.dumps({**mark, "request": request}).encode())
+                location.write(MARKER_NAME, to_durable_json({**mark, "request": request}).encode())
             # A query that starts looks for the mark after it has left a file there: one of both sees the other.
             starting = location.names(AGREEMENT_DIRECTORY)
             if starting:
@@ -281,7 +281,7 @@ def _read_mark(location: DurableLocation) -> _Unfinished | None:
     if data is None:
         return None
     try:
-        fields = json.loads(data.to_pybytes())
+        fields = from_durable_json(data)
         request = fields.get("request")
         return _Unfinished(
             str(fields.get("from", "something else")),

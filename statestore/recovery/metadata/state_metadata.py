@@ -6,7 +6,8 @@
  "topology": [node as JSON, ...],       empty until the first start, if the state was made by a tool
  "wall_clock": bool,                    whether Spark's timers are in use; not there means false
  "initial_state": true,                 format 2: shards start from their initial pointers, see `initial_state`
- "generation": int}                     how often this was replaced; not there means 0, as do releases without it
+ "generation": int,                     how often this was replaced; not there means 0, as do releases without it
+ "digest": str}                         of all that is above, see `durable_json`; older releases did not write it
 
 Format 2 is written for a state that has initial pointers, and for no other: releases that know format 1 alone would
 start such a state empty, so they must refuse it.
@@ -14,7 +15,6 @@ start such a state empty, so they must refuse it.
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Iterable
@@ -36,6 +36,7 @@ from statestore.errors import (
 )
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.metadata.agreement import agree, forget_agreements, may_be_agreed
 from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers
@@ -97,13 +98,13 @@ class StateMetadata:
             **({"initial_state": True} if self.initial_state else {}),
             **({"generation": self.generation} if self.generation else {}),
         }
-        return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+        return to_durable_json(fields, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: bytes, where: str) -> StateMetadata:
         """Return what `to_json` gave. Raises DurableFileCorruptedError."""
         try:
-            fields = json.loads(text)
+            fields = from_durable_json(text)
             if fields["format"] not in (_FORMAT, _FORMAT_WITH_INITIAL_STATE):
                 raise FormatError("state metadata", f"format {fields['format']!r}; this release knows 1 and 2")
             initial_state = fields.get("initial_state", False)
@@ -250,7 +251,7 @@ def _refuse_unfinished(location: DurableLocation) -> None:
     if data is None:
         return
     try:
-        made_from = str(json.loads(data.to_pybytes())["from"])
+        made_from = str(from_durable_json(data)["from"])
     except MALFORMED:
         made_from = "what can't be read any more"
     raise StateUnfinishedError(str(location), made_from=made_from)

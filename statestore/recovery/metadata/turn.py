@@ -14,7 +14,6 @@ is no more. From elsewhere, or after a reboot, it can't be told from one that is
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
@@ -29,6 +28,7 @@ from typing import Final
 from statestore.errors import LocationBusyError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.local_disk import is_partial
 
 _LOG = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def turn(location: DurableLocation, purpose: str) -> Iterator[None]:
             "process": _process(os.getpid()) or "",
         }
         try:
-            location.write(mine, json.dumps(fields).encode())
+            location.write(mine, to_durable_json(fields).encode())
             found = (name for name in location.names(TURNS_DIRECTORY) if name != mine and not is_partial(name))
             others = [name for name in found if not _is_removed(location, name)]
             if not others:
@@ -73,7 +73,7 @@ def _is_removed(location: DurableLocation, name: str) -> bool:
     """Remove the file of a process that is no more; return whether it was one."""
     data = location.read(name)
     try:
-        fields = json.loads(b"" if data is None else data.to_pybytes())
+        fields = from_durable_json(data)
         recorded, pid = str(fields.get("process", "")), whole_number(fields["pid"], 1)
     except MALFORMED:
         return False
@@ -122,7 +122,7 @@ def _process(pid: int) -> str | None:
 def _busy(location: DurableLocation, name: str) -> LocationBusyError:
     data = location.read(name)
     try:
-        fields = json.loads(b"" if data is None else data.to_pybytes())
+        fields = from_durable_json(data)
         since_utc = time.gmtime(whole_number(fields["time_ms"], 0) / 1000)
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", since_utc)
         by = f"{fields['doing']} (process {whole_number(fields['pid'], 0)} on {fields['host']}, since {since})"

@@ -27,13 +27,14 @@ from typing import Final
 from statestore.errors import FormatError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.figures import SnapshotFigures
-from statestore.recovery.commit.pointer import CommitPointer, DurableFile, file_digest
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.local.checked_json import (
     checked_json,
     parse_checked_json,
     read_checked_json,
     write_checked_json,
 )
+from statestore.recovery.location.digests import file_digest
 from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.location.shard_files import new_snapshot_name, parse_snapshot_name, snapshot_directory
 

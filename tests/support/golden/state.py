@@ -6,7 +6,7 @@ snapshots: `python -m tests.support.golden.state DIRECTORY snapshots`. state-5 h
 on from, and what a collection announces that was broken off: `python -m tests.support.golden.state DIRECTORY lines`.
 state-6 has deltas with the bytes of headers: `python -m tests.support.golden.state DIRECTORY header-bytes`. state-7 has
 two runs of one epoch, and deltas whose names say which of them has written:
-`python -m tests.support.golden.state DIRECTORY writers`.
+`python -m tests.support.golden.state DIRECTORY writers`. state-8 has checksums in its metadata and its fence.
 """
 
 import json

@@ -1,0 +1,37 @@
+"""JSON files of the durable location, with a checksum: a bit that flips there must not pass for what was recorded.
+
+    {..., "digest": the checksum of the other fields, as JSON in ASCII, sorted by name, without spaces}
+
+Spaces and the order of fields are not part of it. Files of older releases have none, and are taken as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from statestore.recovery.location.digests import digest
+
+_DIGEST: Final = "digest"
+
+
+def to_durable_json(fields: Mapping[str, Any], *, indent: int | None = None) -> str:
+    """Return fields as JSON, with their checksum at the end. With `indent` each has lines of its own, for people."""
+    return json.dumps({**fields, _DIGEST: _digest_of(fields)}, indent=indent, ensure_ascii=indent is None)
+
+
+def from_durable_json(data: bytes | pa.Buffer | None) -> dict[str, Any]:
+    """Return the fields that `to_durable_json` was given. Raises one of MALFORMED if they are damaged, or not there."""
+    fields = dict(json.loads(b"" if data is None else bytes(data)))
+    if _DIGEST in fields:
+        recorded = fields.pop(_DIGEST)
+        if recorded != _digest_of(fields):
+            raise ValueError(f"its fields have the checksum {_digest_of(fields)}, {recorded!r} was written")
+    return fields
+
+
+def _digest_of(fields: Mapping[str, Any]) -> str:
+    return digest(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii"))
