@@ -297,6 +297,22 @@ def test_a_run_that_was_refused_in_an_epoch_of_two_gives_up_nothing(is_later: bo
     assert RunFences(location, "again").hold(made[0]) == 4
 
 
+@pytest.mark.parametrize("is_later", [True, False])
+def test_of_two_copies_of_a_checkpoint_that_enter_at_once_the_one_that_writes_goes_on(is_later: bool) -> None:
+    """Found by the simulation: both were refused from then on, each for the fence of the other."""
+    location = RacedLocation()
+    of_one, of_other = (committed(location, run, CommitPointer("s", 0)) for run in ("one", "other"))
+    made: list[CommitPointer] = []
+    location.before_fence = lambda: made.append(committed(location, "r5", of_other))
+    with pytest.raises((CheckpointAbandonedError, RunFencedError)):
+        committed(location, "r9" if is_later else "r2", of_one)
+    with pytest.raises(CheckpointAbandonedError, match="run other"):
+        committed(location, "again", of_one)
+    # Spark has not taken what was written, or has.
+    assert RunFences(location, "restart").hold(of_other) == 4
+    assert RunFences(location, "restarted").hold(made[0]) == 5
+
+
 def test_a_run_is_not_refused_for_what_it_wrote_itself_in_an_epoch_that_another_one_took_too() -> None:
     location = RacedLocation()
     first = committed(location, "r1", CommitPointer("s", 0))

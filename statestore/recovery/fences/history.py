@@ -96,6 +96,8 @@ class Tip(NamedTuple):
     """None if it is gone, or there are several of its epoch and nothing says which of them has written."""
     line: Line
     has_written: bool
+    was_refused: bool = False
+    """Whether another run of its epoch has written: then this one was fenced or refused, and has given up nothing."""
 
 
 class Histories:
@@ -169,7 +171,7 @@ class Histories:
             if fence in wrote:
                 yield Tip(fence, self.line(epoch), has_written)
             elif fence.from_version is not None:
-                yield Tip(fence, self._line_of(fence, has_made=False), False)
+                yield Tip(fence, self._line_of(fence, has_made=False), False, was_refused=bool(wrote))
 
     def judge(self, head: Written, deltas: Sequence[Written], origin: str | None = None) -> Behind | Abandoned | None:
         """Return why no run may go on from the delta `head` without saying that it goes back; None if it may.
@@ -184,13 +186,15 @@ class Histories:
         own = self.line(head.epoch, origin)
         later = {epoch for epoch in (*self._by_epoch, *(delta.epoch for delta in deltas)) if epoch > head.epoch}
         tips = (tip for epoch in sorted(later, reverse=True) for tip in self._tips(epoch, deltas))
-        for tip, line, has_written in tips:
+        for tip, line, has_written, was_refused in tips:
             proven = line.proven(deltas)
             if line.holds(head):
                 if proven.version > head.version:
                     return Behind(*proven)
                 if tip is not None and tip.gives_up and (has_written or tip.went_back is None):
                     return None
+                continue
+            if was_refused:
                 continue
             since = own.last_shared_version(line, head.version)
             has_gone_back = tip is not None and tip.went_back is True and has_written
