@@ -433,6 +433,9 @@ class Oracle:
             return True
         if isinstance(failure, DurableFileMissingError) or type(failure).__name__ == "VersionCollectedError":
             return self._is_given_up(attempt)
+        # A collection takes what a slow attempt has half written for what a killed one has left.
+        if isinstance(failure, LocationNotWritableError) and isinstance(failure.__cause__, FileNotFoundError):
+            return self._is_given_up(attempt)
         return self._is_injected(failure)
 
     def _is_overtaken(self, attempt: Attempt) -> bool:
