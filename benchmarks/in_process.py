@@ -17,7 +17,7 @@ from statestore import Headers, Processor, ValueTimestampHeaders
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import OnDeserializationError
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.pack import Pack
 from statestore.spark.shard_call import ShardCall

@@ -30,7 +30,7 @@ from statestore.format.header_columns import HEADERS_TYPE
 from statestore.processor.task import OnDeserializationError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.rescale import rescale
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, new_state_id, read_metadata
 from statestore.recovery.shard_batch import ShardedState
@@ -40,10 +40,12 @@ from statestore.spark.datasource.store_scan import StoreScan
 from statestore.spark.pack import Pack
 from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack
-from upgrade_tools.migration import MigrationRequest, TargetLayout, migrate
+from upgrade_tools.migration.migrate import migrate
+from upgrade_tools.migration.request import MigrationRequest, TargetLayout
 from upgrade_tools.rows.exchange import ImportOptions, export_state, import_state
 from upgrade_tools.rows.files import FileFormat
-from upgrade_tools.states import StateOptions, open_state
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import StateOptions
 
 RESULTS: Final = Path(__file__).parent / "results" / "large_values.json"
 BUDGET_BYTES: Final = 64 * MIB

@@ -22,7 +22,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.manifest import read_manifest
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 
 KEYS = 20_000

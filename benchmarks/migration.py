@@ -23,7 +23,8 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.protocol import ByteStore, Change
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
-from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
+from upgrade_tools.migration.migrate import migrate
+from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
 
 RESULTS: Final = Path(__file__).parent / "results" / "migration.json"
 ENTRIES: Final = 1_000_000

@@ -29,7 +29,7 @@ from statestore.format.value_timestamp_headers import encode_value_timestamp_hea
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 
 SHARDS = 8

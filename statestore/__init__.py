@@ -1,14 +1,20 @@
 """statestore: a header-aware state store for Spark Structured Streaming.
 
 Records keep their Kafka headers inside state. Formats, names and semantics are those of Kafka Streams (KIP-1271).
-The Spark side is `statestore.spark`; everything else is here.
+The Spark side is `statestore.spark`; everything else is here, headers also in `statestore.headers`.
+
+A module with `__all__` is public and promises what it lists; one without is private.
 """
 
+from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.protocol import ByteStore
 from statestore.errors import StateStoreError
 from statestore.format.key_groups import KeyGroups
-from statestore.format.serde import Serde, Serdes
+from statestore.format.serde import HeaderSerde, Serde, Serdes
 from statestore.format.serde_columns import ColumnSerde
+from statestore.format.store_format import StoreFormat
 from statestore.headers import ConsumerRecord, Header, Headers, ProducerRecord, TimestampType
 from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, ListState, MapState, ValueState, keyed_state_store
@@ -16,13 +22,15 @@ from statestore.operators.per_key import ExpiredTimer, KeyContext
 from statestore.operators.state_handle import StatefulProcessorHandle
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
-from statestore.processor.description import TopologyDescription
+from statestore.processor.description import NodeDescription, SubtopologyDescription, TopologyDescription
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import Cancellable, PunctuationType
 from statestore.processor.record import Record, RecordMetadata
 from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_files import DurableEntry
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.restore.progress import StateRestoreListener
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.builder import StoreBuilder
@@ -50,6 +58,13 @@ from statestore.stores.session import (
 )
 from statestore.stores.state_serdes import StateSerdes
 from statestore.stores.stores import Stores
+from statestore.stores.supplier import (
+    BytesStoreSupplier,
+    KeyValueBytesStoreSupplier,
+    SessionBytesStoreSupplier,
+    VersionedBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+)
 from statestore.stores.versioned import (
     ReadOnlyVersionedKeyValueStore,
     ResultOrder,
@@ -66,23 +81,30 @@ from statestore.stores.window import (
 __all__ = [
     "AggregationWithHeaders",
     "BatchProcessor",
+    "ByteStore",
+    "BytesStoreSupplier",
     "Cancellable",
     "ColumnSerde",
     "ConsumerRecord",
+    "DurableEntry",
     "DurableLocation",
     "ExpiredTimer",
     "Header",
     "HeaderBytesStore",
+    "HeaderSerde",
     "Headers",
     "HeadersBytesStore",
     "HeldColumns",
     "KeyContext",
     "KeyGroups",
     "KeyScope",
+    "KeyValueBytesStoreSupplier",
     "KeyValueStore",
     "ListState",
     "LocalDirectory",
     "MapState",
+    "MemoryBudget",
+    "NodeDescription",
     "Processor",
     "ProcessorContext",
     "ProducerRecord",
@@ -97,8 +119,10 @@ __all__ = [
     "RecordMetadata",
     "RecoveryOptions",
     "ResultOrder",
+    "Retrying",
     "Serde",
     "Serdes",
+    "SessionBytesStoreSupplier",
     "SessionStore",
     "SessionStoreWithHeaders",
     "StateRestoreListener",
@@ -106,8 +130,12 @@ __all__ = [
     "StateStoreError",
     "StatefulProcessorHandle",
     "StoreBuilder",
+    "StoreFormat",
     "StoreIterator",
+    "StoreKind",
+    "StoreSpec",
     "Stores",
+    "SubtopologyDescription",
     "TaskDirectory",
     "TimestampType",
     "TimestampedKeyValueStore",
@@ -119,10 +147,12 @@ __all__ = [
     "ValueAndTimestamp",
     "ValueState",
     "ValueTimestampHeaders",
+    "VersionedBytesStoreSupplier",
     "VersionedKeyValueStore",
     "VersionedKeyValueStoreWithHeaders",
     "VersionedRecord",
     "VersionedRecordWithHeaders",
+    "WindowBytesStoreSupplier",
     "WindowStore",
     "Windowed",
     "keyed_state_store",

@@ -1,4 +1,4 @@
-"""`python -m upgrade_tools`, or `upgrade-tools`: see `upgrade_tools.cli`."""
+"""`python -m upgrade_tools`, or `upgrade-tools`: the command line, which is in `cli`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 def run() -> int:
     """Run the command line; without its libraries, say how they are installed and return 2."""
     try:
-        from upgrade_tools.cli import main
+        from upgrade_tools.cli.app import main
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich"):
             raise

@@ -36,6 +36,32 @@ from dataclasses import field
 from statestore.errors import LocationError, StateDirectoryError, StateStoreError
 from statestore.errors.root import text
 
+__all__ = [
+    "ApplicationRunningError",
+    "ChangelogConfigError",
+    "ChangelogError",
+    "ChangelogIncompleteError",
+    "ChangelogMissingError",
+    "ChangelogNotEmptyError",
+    "ChangelogPartitionsError",
+    "ChangelogPlacementError",
+    "ChangelogRecordError",
+    "ChangelogVersionError",
+    "ChangelogWriteError",
+    "GroupOffsetsError",
+    "KafkaUnavailableError",
+    "MigrationCheckError",
+    "MigrationRefusedError",
+    "NoRoomError",
+    "PointersOutdatedError",
+    "RowFileError",
+    "RowFileExistsError",
+    "StoreNotFoundError",
+    "StoreUndecodableError",
+    "UnknownKindError",
+    "UnknownLayoutError",
+]
+
 
 class UnknownLayoutError(StateDirectoryError):
     """There is no state at `path` that is known; `found` says what is there."""

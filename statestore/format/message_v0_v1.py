@@ -41,7 +41,7 @@ OVERHEAD_BYTES: Final = {
 
 
 class MessageV0V1(NamedTuple):
-    """A message and its offset. Key and value may be None."""
+    """A message of format v0 or v1, and its offset. Key and value may be None."""
 
     magic: int
     """0 or 1."""

@@ -6,9 +6,51 @@ sending          Sender: serialises, closes the headers, refuses a record that w
 extended_serdes  serdes that read and write headers, under Kafka's interfaces
 conversion       between records, message format v2, and formats v0 and v1, which have no headers
 record_size      what each part of a record costs
+record_columns   RecordColumns: records in columns of Arrow
+
+Users import from here, message formats of `format` too; `RecordColumns` from `statestore`. Imports `format`; all layers
+above import it. Start at `record_headers`.
 """
 
+from statestore.format.header_columns import decode_header_column
+from statestore.format.message_v0_v1 import MessageV0V1
+from statestore.format.record_v2 import BatchBase, RecordV2, decode_record, encode_record
+from statestore.headers.conversion import DownConverted, down_convert, from_record_v2, to_record_v2, up_convert
+from statestore.headers.extended_serdes import (
+    ExtendedDeserializer,
+    ExtendedSerializer,
+    HeaderDeserializer,
+    HeaderSerializer,
+    serde_of,
+)
 from statestore.headers.record_headers import Header, Headers
+from statestore.headers.record_size import RecordSize, size_of
 from statestore.headers.records import ConsumerRecord, ProducerRecord, TimestampType
+from statestore.headers.sending import Sender
 
-__all__ = ["ConsumerRecord", "Header", "Headers", "ProducerRecord", "TimestampType"]
+__all__ = [
+    "BatchBase",
+    "ConsumerRecord",
+    "DownConverted",
+    "ExtendedDeserializer",
+    "ExtendedSerializer",
+    "Header",
+    "HeaderDeserializer",
+    "HeaderSerializer",
+    "Headers",
+    "MessageV0V1",
+    "ProducerRecord",
+    "RecordSize",
+    "RecordV2",
+    "Sender",
+    "TimestampType",
+    "decode_header_column",
+    "decode_record",
+    "down_convert",
+    "encode_record",
+    "from_record_v2",
+    "serde_of",
+    "size_of",
+    "to_record_v2",
+    "up_convert",
+]

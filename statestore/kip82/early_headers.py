@@ -10,6 +10,8 @@ from statestore.errors import LossyHeadersError
 from statestore.headers.record_headers import Header, Headers
 from statestore.kip82.early_header_bytes import decode_early_headers, encode_early_headers
 
+__all__ = ["EarlyHeaders"]
+
 
 class EarlyHeaders:
     """A multimap of keys and values, in order, over its bytes. Not hashable."""

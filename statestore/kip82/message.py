@@ -18,17 +18,26 @@ from statestore.format.serde import Serde, Serdes
 from statestore.format.value_headers import encode_value_headers, split_value_headers
 from statestore.headers.record_headers import Headers
 
-V = TypeVar("V")
+__all__ = [
+    "WRAPPED",
+    "Message",
+    "for_old_reader",
+    "message_serde",
+    "unwrap",
+    "wrap",
+]
+
+_V = TypeVar("_V")
 
 WRAPPED: Final = 0x01
 """The attribute bit of a record whose value is wrapped. Kafka gives it no meaning."""
 
 
 @dataclass(frozen=True)
-class Message(Generic[V]):
+class Message(Generic[_V]):
     """A value with headers. Not hashable, for its headers are not."""
 
-    value: V
+    value: _V
     headers: Headers = field(default_factory=Headers)
 
 
@@ -68,7 +77,7 @@ def for_old_reader(record: RecordV2) -> RecordV2:
     return record._replace(value=value, headers=(), attributes=record.attributes & ~WRAPPED)
 
 
-def message_serde(serde: Serde[V]) -> Serde[Message[V]]:
+def message_serde(serde: Serde[_V]) -> Serde[Message[_V]]:
     """Return the serde of wrapped values, for topics and stores where every value is one.
 
     `serde` is passed the message's own headers. Headers are parsed when somebody looks at them.
@@ -77,10 +86,10 @@ def message_serde(serde: Serde[V]) -> Serde[Message[V]]:
 
 
 @dataclass(frozen=True)
-class _Wrap(Generic[V]):
-    serde: Serde[V]
+class _Wrap(Generic[_V]):
+    serde: Serde[_V]
 
-    def __call__(self, topic: str | None, outer: Headers | None, message: Message[V]) -> bytes:
+    def __call__(self, topic: str | None, outer: Headers | None, message: Message[_V]) -> bytes:
         headers = message.headers.copy()
         value = self.serde.on_topic(topic).serialize(message.value, headers)
         wrapped = encode_value_headers(value, headers.to_bytes())
@@ -89,10 +98,10 @@ class _Wrap(Generic[V]):
 
 
 @dataclass(frozen=True)
-class _Unwrap(Generic[V]):
-    serde: Serde[V]
+class _Unwrap(Generic[_V]):
+    serde: Serde[_V]
 
-    def __call__(self, topic: str | None, outer: Headers | None, data: bytes) -> Message[V]:
+    def __call__(self, topic: str | None, outer: Headers | None, data: bytes) -> Message[_V]:
         header_bytes, value = split_value_headers(data)
         headers = Headers.from_bytes(header_bytes)
         return Message(self.serde.on_topic(topic).deserialize(value, headers), headers)

@@ -14,31 +14,33 @@ from statestore.errors import DeserializationError, SerdeError, SerializationErr
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 
-K = TypeVar("K")
-H = TypeVar("H")
-V = TypeVar("V")
+__all__ = ["HeaderMapper", "TypedRecord"]
+
+_K = TypeVar("_K")
+_H = TypeVar("_H")
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True)
-class TypedRecord(Generic[K, H, V]):
+class TypedRecord(Generic[_K, _H, _V]):
     """A record with an object for headers. Partition and timestamp may be None in one that is to be sent."""
 
     topic: str
-    key: K
-    header: H
-    value: V
+    key: _K
+    header: _H
+    value: _V
     partition: int | None = None
     timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True)
-class HeaderMapper(Generic[H]):
+class HeaderMapper(Generic[_H]):
     """Two functions of the user's that turn an object into headers and back; picklable if they are."""
 
-    to_headers: Callable[[H], Iterable[tuple[str, bytes | None]]]
-    from_headers: Callable[[Headers], H]
+    to_headers: Callable[[_H], Iterable[tuple[str, bytes | None]]]
+    from_headers: Callable[[Headers], _H]
 
-    def headers_of(self, header: H) -> Headers:
+    def headers_of(self, header: _H) -> Headers:
         """Return the headers of an object. Raises SerializationError, with what `to_headers` raised as the cause."""
         try:
             return Headers(self.to_headers(header))
@@ -47,7 +49,7 @@ class HeaderMapper(Generic[H]):
         except Exception as cause:
             raise SerializationError(f"header object {header!r}: {cause or type(cause).__name__}") from cause
 
-    def object_of(self, headers: Headers) -> H:
+    def object_of(self, headers: Headers) -> _H:
         """Return the object of headers. Raises DeserializationError, with what `from_headers` raised as the cause."""
         try:
             return self.from_headers(headers)
@@ -56,7 +58,7 @@ class HeaderMapper(Generic[H]):
         except Exception as cause:
             raise DeserializationError(f"header object of {headers!r}: {cause or type(cause).__name__}") from cause
 
-    def to_producer_record(self, record: TypedRecord[K, H, V]) -> ProducerRecord[K, V]:
+    def to_producer_record(self, record: TypedRecord[_K, _H, _V]) -> ProducerRecord[_K, _V]:
         """Return the record with headers for its object. Raises SerializationError and what ProducerRecord raises."""
         return ProducerRecord(
             record.topic,
@@ -67,7 +69,7 @@ class HeaderMapper(Generic[H]):
             headers=self.headers_of(record.header),
         )
 
-    def from_consumer_record(self, record: ConsumerRecord[K, V]) -> TypedRecord[K, H, V]:
+    def from_consumer_record(self, record: ConsumerRecord[_K, _V]) -> TypedRecord[_K, _H, _V]:
         """Return the record with an object for its headers. Raises DeserializationError."""
         return TypedRecord(
             record.topic,

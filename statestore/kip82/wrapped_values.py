@@ -15,7 +15,12 @@ from statestore.errors import DeserializationError
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord
 
-K = TypeVar("K")
+__all__ = [
+    "Split",
+    "WrappedValueImporter",
+]
+
+_K = TypeVar("_K")
 
 Split: TypeAlias = "Callable[[bytes], tuple[Iterable[tuple[str, bytes | None]], bytes | None]]"
 """Returns the headers in a wrapped value, and the payload; a payload of None makes the record a delete."""
@@ -45,7 +50,7 @@ class WrappedValueImporter:
             headers.add(header)
         return payload
 
-    def import_record(self, record: ConsumerRecord[K, bytes | None]) -> ConsumerRecord[K, bytes | None]:
+    def import_record(self, record: ConsumerRecord[_K, bytes | None]) -> ConsumerRecord[_K, bytes | None]:
         """Return a record with the payload for its value, and the headers that were in it; `record` stays as it is.
 
         Raises DeserializationError naming the record.

@@ -37,8 +37,8 @@ from statestore.recovery.local.file_lock import try_lock
 from statestore.recovery.local.local_copy import LocalCopy, open_local_copy
 from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
 from statestore.recovery.local.memory_copy import open_memory_image, take_memory_image
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import file_digest
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import new_delta_name
 from statestore.recovery.restore.from_deltas import CommittedStore
 from statestore.recovery.snapshots.options import RecoveryOptions

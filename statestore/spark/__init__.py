@@ -1,10 +1,19 @@
 """The bridge to Spark Structured Streaming: pack, shard call, unpack, and two drivers of the same call."""
 
+from statestore.recovery.commit.figures import (
+    DeltaFigures,
+    RestoreFigures,
+    SnapshotFigures,
+    SpillFigures,
+    StoreFigures,
+    UpgradeFigures,
+)
+from statestore.recovery.making.rescale_report import RescaleProgress, RescaleReport, StoreReport
 from statestore.spark.checkpoint_pointers import committed_pointers_option, read_pointers
 from statestore.spark.datasource.source import register_data_source
 from statestore.spark.datasource.writer import InitialState, write_initial_state
 from statestore.spark.each_record import for_each_record
-from statestore.spark.figures import BatchFigures, ShardFigures, batch_figures
+from statestore.spark.figures import BatchFigures, RecordFigures, ShardFigures, TimeFigures, batch_figures
 from statestore.spark.listener import StateStoreListener
 from statestore.spark.per_key import HeaderStatefulProcessor, per_key_topology
 from statestore.spark.reader import read_store
@@ -14,19 +23,32 @@ from statestore.spark.recommended_settings import (
     SettingGroup,
     recommended_settings,
 )
-from statestore.spark.rescale import rescale
-from statestore.spark.source_offsets import read_source_offsets
+from statestore.spark.rescale import Rescaled, rescale
+from statestore.spark.source_offsets import SourceOffsets, read_source_offsets
 from statestore.spark.stateful import stateful
 
 __all__ = [
     "BatchFigures",
+    "DeltaFigures",
     "HeaderStatefulProcessor",
     "InitialState",
     "RecommendedSettings",
+    "RecordFigures",
+    "RescaleProgress",
+    "RescaleReport",
+    "Rescaled",
+    "RestoreFigures",
     "Setting",
     "SettingGroup",
     "ShardFigures",
+    "SnapshotFigures",
+    "SourceOffsets",
+    "SpillFigures",
     "StateStoreListener",
+    "StoreFigures",
+    "StoreReport",
+    "TimeFigures",
+    "UpgradeFigures",
     "batch_figures",
     "committed_pointers_option",
     "for_each_record",

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.rescale import committed_pointers
 from statestore.spark.checkpoint_pointers import recorded_pointers
 from statestore.spark.datasource.committed import state_in

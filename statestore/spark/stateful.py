@@ -18,7 +18,7 @@ from statestore.processor.rehearsal import uses_wall_clock
 from statestore.processor.task import OnDeserializationError
 from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.routing import routing_numbers
 from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, agree_on_metadata, new_state_id
 from statestore.recovery.shard_batch import ShardedState

@@ -27,14 +27,15 @@ from subprocess import PIPE, STDOUT
 from statestore.errors import HarnessError, JarsUnavailableError, JavaNotFoundError
 from statestore.testing.jar_checksums import check_jars, write_record
 
-__all__ = ["SHORT_LIVED_JVM", "broker_jars", "connector_jars", "java_command", "kafka_streams_jars"]
+__all__ = ["KAFKA_VERSION", "SHORT_LIVED_JVM", "broker_jars", "connector_jars", "java_command", "kafka_streams_jars"]
 
 KAFKA_VERSION = "4.3.1"
-CONNECTOR_VERSION = "4.2.0"
+"""The version of the broker, and of Kafka Streams."""
+_CONNECTOR_VERSION = "4.2.0"
 
 # A first resolve takes about a minute; a registry that hangs must not hold up a test run for ever.
-RESOLVE_TIMEOUT_S = 900
-OUTPUT_TAIL_LINES = 30
+_RESOLVE_TIMEOUT_S = 900
+_OUTPUT_TAIL_LINES = 30
 
 SHORT_LIVED_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Options of JVMs that live for seconds or minutes and share few cores: an optimising compiler does not pay off."""
@@ -84,9 +85,9 @@ _BROKER = _JarSet(
 
 # What is excluded is in pyspark already. The token provider is not in the registry at 4.2.0; 4.0.0 is seen to work.
 _CONNECTOR = _JarSet(
-    f"spark-kafka-connector-{CONNECTOR_VERSION}",
+    f"spark-kafka-connector-{_CONNECTOR_VERSION}",
     f"""\
-    <dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{CONNECTOR_VERSION}" conf="default"/>
+    <dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{_CONNECTOR_VERSION}" conf="default"/>
     <exclude org="org.apache.hadoop"/>
     <exclude org="org.scala-lang"/>
     <exclude org="org.apache.spark" module="spark-tags_2.13"/>
@@ -180,11 +181,11 @@ def _resolve(jar_set: _JarSet, work: Path) -> Path:
     command += ["-settings", str(settings), "-cache", str(work / "cache"), "-ivy", str(module), "-confs", "default"]
     command += ["-retrieve", f"{jars}/[artifact]-[revision].[ext]"]
     try:
-        done = subprocess.run(command, stdout=PIPE, stderr=STDOUT, text=True, timeout=RESOLVE_TIMEOUT_S, check=False)
+        done = subprocess.run(command, stdout=PIPE, stderr=STDOUT, text=True, timeout=_RESOLVE_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as exc:
-        raise JarsUnavailableError(jar_set.name, output=f"nothing in {RESOLVE_TIMEOUT_S} s") from exc
+        raise JarsUnavailableError(jar_set.name, output=f"nothing in {_RESOLVE_TIMEOUT_S} s") from exc
     if done.returncode != 0 or not jars.is_dir():
-        tail = done.stdout.strip().splitlines()[-OUTPUT_TAIL_LINES:]
+        tail = done.stdout.strip().splitlines()[-_OUTPUT_TAIL_LINES:]
         raise JarsUnavailableError(jar_set.name, output="\n".join(tail))
     return jars
 
@@ -208,7 +209,7 @@ def _ivy_jar(jar_set: _JarSet) -> Path:
     return found[0]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def _main(arguments: Sequence[str] | None = None) -> int:
     """Resolve all sets, saying what is going on: the first time takes a minute or two."""
     parser = argparse.ArgumentParser(prog="python -m statestore.testing.jars", description="Resolve the jars of tests.")
     parser.add_argument("--record", action="store_true", help="record their checksums anew, instead of checking them")
@@ -228,4 +229,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_main())

@@ -24,17 +24,17 @@ from types import TracebackType
 from statestore.errors import KafkaBrokerError
 from statestore.testing.jars import SHORT_LIVED_JVM, broker_jars, java_command
 
-__all__ = ["KafkaBroker"]
+__all__ = ["KafkaBroker", "free_ports"]
 
-START_TIMEOUT_S = 120
-STOP_TIMEOUT_S = 30
-TOOL_TIMEOUT_S = 90
-POLL_INTERVAL_S = 0.1
-OUTPUT_TAIL_LINES = 30
+_START_TIMEOUT_S = 120
+_STOP_TIMEOUT_S = 30
+_TOOL_TIMEOUT_S = 90
+_POLL_INTERVAL_S = 0.1
+_OUTPUT_TAIL_LINES = 30
 
-HOST = "127.0.0.1"
+_HOST = "127.0.0.1"
 # Any 16 bytes in base64 name a cluster; one fixed name lets a kept storage directory be started again.
-CLUSTER_ID = "c3RhdGVzdG9yZS10ZXN0cw"
+_CLUSTER_ID = "c3RhdGVzdG9yZS10ZXN0cw"
 
 _BROKER_JVM = ["-Xmx512m", "-Dlog4j2.level=WARN"]
 # The log of a tool would mix with its answer.
@@ -112,7 +112,7 @@ class KafkaBroker:
     @property
     def bootstrap_servers(self) -> str:
         """What clients call `bootstrap.servers`: host:port."""
-        return f"{HOST}:{self._port}"
+        return f"{_HOST}:{self._port}"
 
     @property
     def process_group(self) -> int | None:
@@ -128,7 +128,7 @@ class KafkaBroker:
             raise ValueError("the broker runs already")
         try:
             self._launch()
-            self._wait_until(self._answers, START_TIMEOUT_S, "did not answer in time")
+            self._wait_until(self._answers, _START_TIMEOUT_S, "did not answer in time")
         except BaseException:  # KeyboardInterrupt as well: it must not leave a process behind
             self.stop()
             raise
@@ -153,7 +153,7 @@ class KafkaBroker:
         self._topics(*command)
         self._wait_until(
             lambda: self.describe_topic(name).count("Leader: 1") == partitions,
-            TOOL_TIMEOUT_S,
+            _TOOL_TIMEOUT_S,
             f"topic {name!r} has partitions without a leader",
         )
 
@@ -162,7 +162,7 @@ class KafkaBroker:
         return self._topics("--describe", "--topic", name)
 
     def _addresses(self) -> dict[str, str]:
-        own, controller = f"{HOST}:{self._port}", f"{HOST}:{self._controller_port}"
+        own, controller = f"{_HOST}:{self._port}", f"{_HOST}:{self._controller_port}"
         return {
             "listeners": f"PLAINTEXT://{own},CONTROLLER://{controller}",
             "advertised.listeners": f"PLAINTEXT://{own}",
@@ -178,7 +178,7 @@ class KafkaBroker:
         properties = directory / "server.properties"
         settings = {"log.dirs": str(directory / "data"), **self._settings}
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        format_command = ["format", "--ignore-formatted", "--cluster-id", CLUSTER_ID, "--config", str(properties)]
+        format_command = ["format", "--ignore-formatted", "--cluster-id", _CLUSTER_ID, "--config", str(properties)]
         _run_tool("kafka.tools.StorageTool", *format_command)
         with self._log.open("wb") as log:
             # A session of its own: Ctrl-C reaches Python only, which then stops the broker in its own time.
@@ -193,7 +193,7 @@ class KafkaBroker:
     def _answers(self) -> bool:
         """Whether the broker names itself in an answer: more than an open port, which it has earlier."""
         with closing(socket.socket()) as probe:
-            if probe.connect_ex((HOST, self._port)) != 0:
+            if probe.connect_ex((_HOST, self._port)) != 0:
                 return False
         # The tool is a JVM of its own, so it is only asked once there is somebody to answer.
         tool = "org.apache.kafka.tools.BrokerApiVersionsCommand"
@@ -214,7 +214,7 @@ class KafkaBroker:
                 raise KafkaBrokerError("does not run", output=self._log_tail())
             if time.monotonic() > deadline:
                 raise KafkaBrokerError(problem, output=self._log_tail())
-            time.sleep(POLL_INTERVAL_S)
+            time.sleep(_POLL_INTERVAL_S)
 
     def _log_tail(self) -> str:
         return _tail(self._log.read_text(errors="replace")) if self._log.is_file() else "(no log)"
@@ -225,7 +225,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(_STOP_TIMEOUT_S)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -240,10 +240,10 @@ def _run_tool(main_class: str, *arguments: str) -> str:
     command = [*_java(_TOOL_JVM), main_class, *arguments]
     try:
         done = subprocess.run(
-            command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, text=True, timeout=TOOL_TIMEOUT_S, check=False
+            command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, text=True, timeout=_TOOL_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired as exc:
-        raise KafkaBrokerError(f"{main_class} did not end in {TOOL_TIMEOUT_S} s", output=str(exc.output)) from exc
+        raise KafkaBrokerError(f"{main_class} did not end in {_TOOL_TIMEOUT_S} s", output=str(exc.output)) from exc
     if done.returncode != 0:
         raise KafkaBrokerError(f"{main_class} failed", output=_tail(done.stdout))
     return done.stdout
@@ -255,9 +255,9 @@ def free_ports(count: int) -> list[int]:
     with ExitStack() as held:
         sockets = [held.enter_context(closing(socket.socket())) for _ in range(count)]
         for one in sockets:
-            one.bind((HOST, 0))
+            one.bind((_HOST, 0))
         return [int(one.getsockname()[1]) for one in sockets]
 
 
 def _tail(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-OUTPUT_TAIL_LINES:])
+    return "\n".join(text.strip().splitlines()[-_OUTPUT_TAIL_LINES:])

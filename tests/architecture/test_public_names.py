@@ -1,21 +1,60 @@
-"""What is public is listed, and what is listed is there: as httpx does it, for every package and module with a list."""
+"""A module with `__all__` is public, and promises what it lists; a module without is private.
+
+So what users are told to import is of public modules and in their lists, and so are the types that they meet there.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import Final
 
 import pytest
 
 import statestore
 import upgrade_tools
+from tests.support.documentation import PAGES, ROOT, python_of
+from tests.support.public_names import Source, Sources
+
+SOURCES: Final = Sources.read()
+NAMES: Final = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
+FOR_MAINTAINERS: Final = ("docs/adr/", "docs/architecture.md")
+"""Pages that say how it is made, and so name private modules."""
+NAMED_FOR_SOMETHING_ELSE: Final = {
+    "statestore.spark.python_daemon": "Spark starts it, by a setting",
+    "statestore.spark.listener": "a logger",
+}
+PRIVATE_TYPES: Final = {
+    "Changelog": "drivers build stores",
+    "CommitFigures": "the shard call makes figures",
+    "DatabaseMemory": "copies open databases",
+    "Driver": "a driver makes its topics",
+    "Expiry": "drivers build stores",
+    "LocalDisk": "tests put faulty disks there",
+    "Operator": "made by per_key_topology, until there is an operator for users to add",
+    "ProcessingContext": "drivers build stores",
+    "Punctuations": "tasks make contexts",
+    "ReadableTopic": "topics of a driver call it",
+    "RocksDBDatabase": "copies open databases",
+    "RunningThread": "uploads run in threads",
+    "SegmentedParts": "builders make stores",
+    "SpillSpace": "batches spill",
+    "StoreMetrics": "drivers build stores",
+    "TaskRecordContext": "tasks make contexts",
+    "TimeMode": "per_key_topology takes it as a word, and makes handles",
+    "TimeToLive": "states make their stores",
+    "TypedStore": "all that stores have in common; each has a public class of its own",
+    "VersionedParts": "builders make stores",
+}
+"""Types in public signatures that users neither make nor name, and who does."""
 
 
 def documented_constants(module: ModuleType) -> Iterator[str]:
@@ -46,10 +85,10 @@ def modules() -> dict[str, ModuleType]:
 @pytest.mark.spark  # it imports every module
 def test_lists_of_public_names_are_sorted_and_documented(modules: dict[str, ModuleType]) -> None:
     lists = {name: list(module.__all__) for name, module in modules.items() if hasattr(module, "__all__")}
-    assert {"statestore", "statestore.spark", "statestore.testing", "upgrade_tools.states"} <= set(lists)
+    assert lists == SOURCES.public
     constants = {constant for module in modules.values() for constant in documented_constants(module)}
     for name, listed in lists.items():
-        assert listed == sorted(set(listed)), name
+        assert listed == sorted(set(listed), key=lambda one: (not one.isupper(), one)), f"{name}: constants first"
         for public_name in listed:
             assert hasattr(modules[name], public_name), f"{name} has no {public_name}"
             found = getattr(modules[name], public_name)
@@ -69,3 +108,106 @@ def test_the_core_does_not_import_spark() -> None:
     code = "import statestore, sys; print([m for m in ('pyspark', 'pandas') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_page_of_names_lists_the_public_modules_and_no_others() -> None:
+    table = NAMES.partition("## Modules")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([\w.]+)` \|", table, re.M) == sorted(SOURCES.public)
+
+
+@pytest.mark.parametrize("module", sorted(SOURCES.public))
+def test_the_page_of_names_lists_what_a_public_module_promises(module: str) -> None:
+    if module.endswith(".errors"):
+        page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+        assert set(SOURCES.public[module]) <= set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+    else:
+        section = NAMES.partition(f"\n## `{module}`\n")[2].partition("\n## ")[0]
+        assert re.findall(r"^\| `(\w+)` \|", section, re.M) == SOURCES.public[module]
+
+
+@pytest.mark.parametrize("module", sorted(SOURCES.public))
+def test_what_a_public_module_defines_is_promised_or_underscored(module: str) -> None:
+    defined = {name for name in SOURCES.modules[module].defined if not name.startswith("_")}
+    assert defined - set(SOURCES.public[module]) == set()
+
+
+def test_types_that_users_meet_are_public() -> None:
+    private: dict[str, set[str]] = {}
+    for module in SOURCES.public:
+        for (where, name), users in SOURCES.private_types(module).items():
+            private.setdefault(name, set()).update(f"{where}.{name} in {module}.{user}" for user in users)
+    assert {name: users for name, users in private.items() if name not in PRIVATE_TYPES} == {}
+    assert set(PRIVATE_TYPES) - set(private) == set(), "these are met no more"
+
+
+CODE = [
+    *((f"{page.relative_to(ROOT)}:{block.line}", block.text) for page in PAGES for block in python_of(page)),
+    *(
+        (str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"))
+        for folder in ("docs/examples", "docs/cookbook")
+        for path in sorted((ROOT / folder).glob("*.py"))
+    ),
+]
+
+
+def test_what_pages_and_examples_import_is_public() -> None:
+    assert len([where for where, text in CODE if "from statestore" in text]) > 30
+    found = {where: SOURCES.unpromised_imports(text) for where, text in CODE}
+    assert {where: names for where, names in found.items() if names} == {}
+
+
+def unpromised_words(text: str) -> list[str]:
+    return [name for name in SOURCES.unpromised_words(text) if name not in NAMED_FOR_SOMETHING_ELSE]
+
+
+def test_what_pages_name_is_public() -> None:
+    pages = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+    found = {page: unpromised_words(text) for page, text in pages.items() if not page.startswith(FOR_MAINTAINERS)}
+    assert {page: names for page, names in found.items() if names} == {}
+    assert [name for name in NAMED_FOR_SOMETHING_ELSE if not any(name in text for text in pages.values())] == []
+
+
+def texts_of(module: Source) -> Iterator[str]:
+    """Yield what a module says: messages, help and docstrings."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_what_messages_and_docstrings_name_is_public() -> None:
+    found = {
+        name: [n for t in texts_of(module) for n in unpromised_words(t)] for name, module in SOURCES.modules.items()
+    }
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "unpromised"),
+    [
+        ("from statestore import Headers, Nothing", ["statestore.Nothing"]),
+        ("from statestore import errors, format", ["statestore.format"]),
+        ("import statestore.spark, statestore.format.serde", ["statestore.format.serde"]),
+        ("def f():\n    from statestore.format.serde import Serde", ["statestore.format.serde.Serde"]),
+        ("from os import path", []),
+    ],
+)
+def test_an_import_of_what_nobody_promises_is_found(code: str, unpromised: list[str]) -> None:
+    assert SOURCES.unpromised_imports(code) == unpromised
+
+
+@pytest.mark.parametrize(
+    ("text", "unpromised"),
+    [
+        ("`statestore.errors`, `statestore.errors.StoreError` and `statestore.Headers.add`", []),
+        ("statestore.json, statestore.store.json and statestore/format/serde.py", []),
+        ("see `statestore.format.serde`.", ["statestore.format.serde"]),
+        ("all of `statestore.kip82`, none of `statestore.recovery`", ["statestore.recovery"]),
+        ("`statestore.headers.Nothing`", ["statestore.headers.Nothing"]),
+        ("`statestore.Nothing`", ["statestore.Nothing"]),
+        ("from statestore import Headers, Nothing", ["statestore.Nothing"]),
+        ("python -m statestore.testing.soak and python -m statestore.spark pointers", []),
+        ("python -m statestore.headers", ["-m statestore.headers"]),
+    ],
+)
+def test_a_mention_of_what_nobody_promises_is_found(text: str, unpromised: list[str]) -> None:
+    assert SOURCES.unpromised_words(text) == unpromised

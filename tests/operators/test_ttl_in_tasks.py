@@ -8,7 +8,7 @@ import pytest
 from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.errors import TopologyError
 from statestore.processor.receivers import SourceRecord
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from tests.support.spark.task_batches import TaskBatches
 

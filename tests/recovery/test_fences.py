@@ -15,7 +15,7 @@ from statestore.errors import (
 )
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.fence import read_fences
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import delta_directory, parse_delta_name, parse_fence_name
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.support.recovery.hdfs_like import HdfsLikeLocation

@@ -19,8 +19,8 @@ from statestore.errors import (
     TargetNotEmptyError,
     TopologyChangedError,
 )
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata import agreement
 from statestore.recovery.metadata import turn as turns
@@ -155,7 +155,7 @@ def test_a_tool_that_died_in_its_turn_is_named(tmp_path: Path) -> None:
 
 _DIES_IN_ITS_TURN = """
 import os, sys
-from statestore.recovery.location import DurableLocation
+from statestore import DurableLocation
 from statestore.recovery.metadata.turn import turn
 
 with turn(DurableLocation(sys.argv[1]), "what dies"):

@@ -27,9 +27,9 @@ from statestore.recovery.fences.run_fences import RunFences
 from statestore.recovery.local.checked_json import write_checked_json
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.local.marker import LocalMarker, read_marker, write_marker
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.recorded_names import is_relative_name, path_part
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata.ownership import claim

@@ -28,7 +28,7 @@ import dataclasses, os, sys
 from pathlib import Path
 from tests.support.recovery.shards import TOTALS, Shard, stored
 from statestore.recovery.local import local_copy
-from statestore.recovery.location import DurableLocation
+from statestore import DurableLocation
 from statestore.recovery.commit.pointer import CommitPointer
 from tests.recovery.test_snapshots import EVERY_3, run_batches
 from tests.recovery.test_kills_and_failed_calls import OTHER, with_stores

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import fs
 
 from statestore.errors import LocalDirectoryError, LocalDiskFullError, LocationError, LocationNotWritableError
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location.retrying import Retrying
 from tests.support.recovery.hdfs_like import HdfsLikeLocation

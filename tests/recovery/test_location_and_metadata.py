@@ -18,8 +18,8 @@ from statestore.errors import (
     TopologyChangedError,
 )
 from statestore.format.store_format import StoreFormat
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
 from tests.support.recovery.hdfs_like import HdfsLikeLocation

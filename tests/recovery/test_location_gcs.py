@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from statestore.errors import LocationError, LocationNotWritableError
-from statestore.recovery.location import DurableLocation, Retrying
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.retrying import Retrying
 
 SERVE = """
 import sys

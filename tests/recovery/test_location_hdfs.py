@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from statestore.errors import LocationError, LocationInUseError, LocationNotWritableError
-from statestore.recovery.location import DurableLocation, Retrying
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.metadata.ownership import claim
 from tests.support.recovery.hdfs_like import Died, HdfsLikeLocation
 

@@ -7,7 +7,7 @@ import pytest
 
 from statestore.errors import LocationError
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from tests.support.recovery.shards import Shard, stored
 
 OPERATIONS: dict[str, Callable[[DurableLocation, str], object]] = {

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from statestore.errors import LocationError, LocationNotWritableError
-from statestore.recovery.location import DurableLocation, Retrying
 from statestore.recovery.location.durable_files import Content
+from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.support.recovery.s3_server import S3, Fault, at_rate, no_faults, times
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
@@ -26,7 +27,7 @@ QUICK = Retrying(total_s=0.5)
 
 UPLOAD = """
 import sys
-from statestore.recovery.location import DurableLocation
+from statestore import DurableLocation
 DurableLocation(sys.argv[1]).write_file("large", sys.argv[2])
 """
 

@@ -11,7 +11,7 @@ from statestore.errors import (
     TargetNotEmptyError,
     UnknownRecordKeyError,
 )
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import MARKER_NAME, NewState
 from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata

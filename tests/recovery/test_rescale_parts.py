@@ -27,7 +27,7 @@ from statestore.operators.timers import Timers, timer_store
 from statestore.processor.operator import Operator, OperatorStore
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.version_order import parts

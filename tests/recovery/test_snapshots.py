@@ -21,8 +21,8 @@ from statestore.errors import (
 )
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.planned import PlannedSnapshot
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
@@ -222,7 +222,7 @@ UPLOAD_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
 from tests.support.recovery.shards import Shard, wait_for_uploads
-from statestore.recovery.location import DurableLocation
+from statestore import DurableLocation
 from statestore.recovery.snapshots.planned import PlannedSnapshot
 from statestore.recovery.commit.pointer import CommitPointer
 from tests.recovery.test_snapshots import EVERY_3, run_batches

@@ -17,7 +17,7 @@ from statestore.errors import (
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import MARKER_NAME, NewState
 from statestore.recovery.making.state_filling import ShardFilling

@@ -15,7 +15,7 @@ from pathlib import Path
 from statestore.errors import DurableFileMissingError, LocationBusyError, TargetNotEmptyError
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata, read_metadata
 from statestore.recovery.metadata.turn import TURNS_DIRECTORY
 from statestore.recovery.shard_batch import ShardBatch, ShardedState

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from orders import START_MS, expected_totals, seeded_orders
 from statestore.errors import InputSchemaError, RecoveryError, StateStoreError, TargetNotEmptyError
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark import __main__ as command_line
 from statestore.spark import committed_pointers_option, read_store, register_data_source, write_initial_state

@@ -21,7 +21,7 @@ from statestore.errors import (
     StateStoreError,
 )
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.datasource.change_feed import shard_changes
 from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
 from statestore.spark.datasource.options import ReadOptions, WriteOptions

@@ -33,7 +33,7 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.protocol import ByteStore
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.datasource.row_filter import Condition, RowFilter, condition_of

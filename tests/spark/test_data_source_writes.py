@@ -18,7 +18,7 @@ from statestore.errors import (
     StateRowError,
     TargetNotEmptyError,
 )
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.spark.datasource.writer import StateWriter
 from tests.support.spark.store_rows import (

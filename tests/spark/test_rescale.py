@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from orders import expected_totals, seeded_orders
 from statestore.errors import RecoveryError, StatePointersError
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, read_metadata
 from statestore.spark import __main__ as command_line
 from statestore.spark import read_pointers, read_source_offsets, read_store, rescale

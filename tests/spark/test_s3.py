@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from orders import expected_totals, seeded_orders
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from tests.support.recovery.s3_server import S3, Fault, at_rate, no_faults, times
 from tests.support.spark.queries import OrderQuery
 

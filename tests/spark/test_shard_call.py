@@ -18,7 +18,7 @@ from statestore.errors import LocalStateCorruptedError, ProcessorError, Topology
 from statestore.processor.task import OnDeserializationError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark import shard_call as shard_call_module
 from statestore.spark.blobs import INPUT, decode_blob, encode_blob

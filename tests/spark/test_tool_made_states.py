@@ -17,7 +17,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp import encode_value_timestamp
 from statestore.spark import __main__ as spark_command_line
 from tests.support.spark.queries import SHARDS, OrderQuery
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 
 ORDERS = seeded_orders(120)
 LEGACY = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)

@@ -14,7 +14,7 @@ import pytest
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase
 from statestore.bytestore.protocol import Change
 from statestore.errors import LocationError
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.testing.faults import (
     Contents,
     Effect,

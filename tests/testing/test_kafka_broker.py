@@ -131,12 +131,12 @@ def test_the_record_is_written_anew_on_demand_only(
     install_java(RESOLVES, tmp_path / "java", monkeypatch)
     recorded = jar_checksums.RECORD.read_text()
     jar_checksums.RECORD.write_text("")
-    assert jars.main([]) == 1
+    assert jars._main([]) == 1
     assert "one-1.0.jar" in capsys.readouterr().err
     assert jar_checksums.RECORD.read_text() == ""
-    assert jars.main(["--record"]) == 0
+    assert jars._main(["--record"]) == 0
     assert sorted(jar_checksums.RECORD.read_text().splitlines()) == sorted(recorded.splitlines())
-    assert jars.main([]) == 0
+    assert jars._main([]) == 0
 
 
 def test_concurrent_resolves_agree_on_one_set(jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.testing.kafka_broker import KafkaBroker

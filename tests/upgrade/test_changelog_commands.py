@@ -13,14 +13,14 @@ from confluent_kafka import Consumer
 from confluent_kafka.cimpl import murmur2
 
 from statestore.format.window_key import encode_window_key
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import MARKER_NAME
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.kafka.changelog_application import COMPACT, WINDOWED, Application, Message, Refused
 from tests.support.tools.runs import document_in
 from upgrade_tools.changelogs import cluster
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 from upgrade_tools.cli.exit_codes import ExitCode
 
 DELETE = {"cleanup.policy": "delete", "retention.ms": "-1"}

@@ -11,11 +11,11 @@ import pytest
 
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.initial_state import initial_pointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.kafka.changelog_application import WINDOWED, Application, Message
 from tests.support.kafka.totals_application import Amount, run_in_kafka_streams, send
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.errors import ApplicationRunningError
 

@@ -28,7 +28,8 @@ from upgrade_tools.changelogs.state_records import StoreRecords, differences, mi
 from upgrade_tools.changelogs.to_directories import restore_directories
 from upgrade_tools.errors import ChangelogIncompleteError, ChangelogRecordError
 from upgrade_tools.migration.locks import lock_workspace
-from upgrade_tools.states import StateOptions, open_state
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import StateOptions
 from upgrade_tools.states.store_argument import StoreArgument
 
 RESTORED = [name for name in FIXTURES if load_fixture(name).restored is not None]

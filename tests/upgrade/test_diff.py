@@ -13,7 +13,7 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.header_bytes import encode_headers
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.initial_state import initial_pointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import logical_writes
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
@@ -21,8 +21,8 @@ from tests.support.golden.kafka_streams import load_fixture
 from tests.support.recovery.rescaling import KEYS, States
 from tests.support.recovery.shards import Shard, stored
 from tests.support.tools.runs import Tools, document_in, everything_below, kind_options
-from upgrade_tools.states import StateOptions, open_state
-from upgrade_tools.states.state import durable_spec
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import StateOptions, durable_spec
 
 FAMILY = "keyValueWithTimestampAndHeaders"
 HEADERS = encode_headers([("tenant", b"eu")])

@@ -10,17 +10,19 @@ import pytest
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StoreFormatError
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.java.reader import ReadRequest, read_with_kafka_streams
 from tests.support.recovery.rescaling import States
 from tests.support.tools.migrations import documents_of, said_of, to_newest, tree
 from tests.support.tools.runs import document_in
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 from upgrade_tools.errors import MigrationRefusedError
-from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, downgrade, migrate
-from upgrade_tools.states import StateOptions, open_state
+from upgrade_tools.migration.migrate import downgrade, migrate
+from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import StateOptions
 
 OLDER = {
     "headers-kv": StoreType.TS_KV,

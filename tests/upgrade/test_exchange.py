@@ -17,7 +17,7 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key, split_window_key
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
@@ -25,12 +25,13 @@ from tests.support.golden.state import HEADERS
 from tests.support.recovery.expired_versions import VERSIONS, put_versions
 from tests.support.recovery.rescaling import KEYS, States, every_kind
 from tests.support.tools.runs import document_in
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 from upgrade_tools.errors import RowFileExistsError
 from upgrade_tools.rows import files as row_files
 from upgrade_tools.rows.files import FileFormat, RowFileHead, read_rows, write_rows
 from upgrade_tools.rows.rows import ROWS
-from upgrade_tools.states import State, StateOptions, open_state
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import State, StateOptions
 
 FORMATS = ("parquet", "jsonl")
 INTERVAL_MS, WINDOW_MS = 60_000, 10_000

@@ -10,7 +10,7 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from tests.support.tools.runs import document_in
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 from upgrade_tools.errors import RowFileExistsError
 from upgrade_tools.rows.files import FileFormat, RowFileHead, read_rows, write_rows
 from upgrade_tools.rows.rows import ROWS

@@ -15,9 +15,10 @@ from statestore.format.stored_value import join_stored
 from tests.support.golden.kafka_streams import dump_task_directory, load_fixture
 from tests.support.tools.migrations import documents_of, said_of, tree
 from upgrade_tools.errors import MigrationRefusedError
-from upgrade_tools.migration import MigrationRequest, finish_upgrade
 from upgrade_tools.migration import places as places_module
-from upgrade_tools.states import StateOptions
+from upgrade_tools.migration.migrate import finish_upgrade
+from upgrade_tools.migration.request import MigrationRequest
+from upgrade_tools.states.state import StateOptions
 
 HALF_UPGRADED = [
     "headers-kv-from-plain",

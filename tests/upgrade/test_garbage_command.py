@@ -10,7 +10,7 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 from tests.support.tools.runs import document_in
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from statestore.format.store_format import StoreFormat
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.tools.migrations import tree
 from tests.support.tools.runs import document_in
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 from upgrade_tools.cli.exit_codes import ExitCode
-from upgrade_tools.states import StateOptions
+from upgrade_tools.states.state import StateOptions
 from upgrade_tools.states.store_argument import parse_stores
 
 

@@ -13,9 +13,11 @@ from statestore.format.position import OFFSET_UNKNOWN
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.java.reader import ReadRequest, read_with_kafka_streams
 from tests.support.tools.migrations import NEWEST, documents_of, in_format_of, kind_of, said_of, to_newest, tree
-from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetLayout, migrate
 from upgrade_tools.migration.journal import TaskJournal, forget_journal
-from upgrade_tools.states import StateOptions
+from upgrade_tools.migration.migrate import migrate
+from upgrade_tools.migration.report import MigrationReport
+from upgrade_tools.migration.request import MigrationRequest, TargetLayout
+from upgrade_tools.states.state import StateOptions
 
 IN_PLACE = ["headers-session-from-plain", "kv", "old-versioned", "old-window", "ts-kv-from-plain", "ts-window"]
 """Those that are migrated in place, too: of each way in which databases lie, and of each release."""

@@ -19,9 +19,9 @@ from statestore.format.session_key import encode_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.commit.initial_state import initial_pointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 
 GUIDE = Path(__file__).parents[2] / "docs" / "migrating-state.md"
 HOUR_MS = 3_600_000

@@ -18,13 +18,14 @@ from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.tools.killed_migrations import Killer
 from upgrade_tools.cli.entry_documents import Document, entry_documents
 from upgrade_tools.errors import UnknownLayoutError
-from upgrade_tools.migration import MigrationRequest, TargetFormat, migrate
-from upgrade_tools.states import open_state
+from upgrade_tools.migration.migrate import migrate
+from upgrade_tools.migration.request import MigrationRequest, TargetFormat
+from upgrade_tools.states.detection import open_state
 
 INTERVAL_MS, WINDOW_MS = 60_000, 10_000
 VISITS = StoreSpec("visits", StoreKind.WINDOW, StoreFormat.TIMESTAMPED, 10 * INTERVAL_MS, INTERVAL_MS, WINDOW_MS)

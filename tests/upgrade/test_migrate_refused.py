@@ -38,10 +38,11 @@ from upgrade_tools.errors import (
     UnknownKindError,
     UnknownLayoutError,
 )
-from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
 from upgrade_tools.migration.locks import exclude_applications, lock_workspace
+from upgrade_tools.migration.migrate import migrate
 from upgrade_tools.migration.publishing import write_errors
-from upgrade_tools.states import StateOptions
+from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.states.state import StateOptions
 
 
 @pytest.fixture
@@ -306,7 +307,7 @@ def test_without_permission_it_says_so(plain: Path) -> None:
     """In a process that has no rights, as tests may run as one that has all of them."""
     program = (
         "import os, sys\n"
-        "from upgrade_tools.cli import main\n"
+        "from upgrade_tools.cli.app import main\n"
         "main(['migrate', sys.argv[1] + '/nothing'])  # imports what is imported late\n"
         "if os.getuid() == 0: os.setuid(65534)\n"
         "sys.exit(main(['migrate', sys.argv[1], '--to', 'timestamped', '--kind', 'kv']))\n"

@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from statestore.errors import DirectoryInUseError, TargetNotEmptyError
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.routing import MAX_SHARDS
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.tools.migrations import documents_of, tree
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
 from upgrade_tools.errors import MigrationRefusedError
-from upgrade_tools.migration import MigrationRequest, TargetFormat, TargetLayout, migrate
-from upgrade_tools.states import StateOptions
+from upgrade_tools.migration.migrate import migrate
+from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.states.state import StateOptions
 
 
 @pytest.fixture

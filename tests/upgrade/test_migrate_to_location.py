@@ -21,7 +21,7 @@ from statestore.format.partitioner import partition_column
 from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import encode_window_key
 from statestore.recovery.local.marker import LocalMarker, write_marker
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import ShardFilling
 from statestore.recovery.metadata.state_metadata import read_metadata
@@ -30,8 +30,11 @@ from tests.support.recovery.rescaling import KEYS, States, every_kind
 from tests.support.tools.migrations import tree
 from upgrade_tools.cli.entry_documents import Document, entry_documents
 from upgrade_tools.errors import MigrationRefusedError, UnknownKindError, UnknownLayoutError
-from upgrade_tools.migration import MigrationReport, MigrationRequest, TargetFormat, TargetLayout, migrate
-from upgrade_tools.states import State, StateOptions, open_state
+from upgrade_tools.migration.migrate import migrate
+from upgrade_tools.migration.report import MigrationReport
+from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import State, StateOptions
 
 PARTITIONS, INTERVAL_MS, WINDOW_MS = 3, 60_000, 10_000
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, StoreFormat.TIMESTAMPED)

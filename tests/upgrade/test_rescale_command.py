@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, agree_on_metadata, read_metadata
 from tests.support.golden.kafka_streams import load_fixture
 from tests.support.recovery.rescaling import KEYS, States, every_kind
 from tests.support.tools.runs import document_in
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 
 
 def command(states: States, *more: str, shards: str = "5") -> list[str]:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from tests.support.recovery.rescaling import KEYS, States
 from tests.support.tools.runs import document_in
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 
 
 def test_the_state_is_that_of_the_earlier_batch(rated_states: States, capsys: pytest.CaptureFixture[str]) -> None:

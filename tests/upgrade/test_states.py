@@ -10,7 +10,8 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.store_format import StoreFormat
 from tests.support.golden.kafka_streams import load_fixture
 from upgrade_tools.errors import UnknownKindError
-from upgrade_tools.states import StateOptions, open_state
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import StateOptions
 
 
 def test_an_application_s_id_is_that_of_the_store_s_own_changelog(tmp_path: Path) -> None:

@@ -24,9 +24,8 @@ from upgrade_tools.changelogs.survey import Survey
 from upgrade_tools.changelogs.topic_setup import StoreTopic, existing_topic, topic_config
 from upgrade_tools.changelogs.writing import ChangelogWriter
 from upgrade_tools.errors import ChangelogNotEmptyError, ChangelogPartitionsError, ChangelogWriteError, UnknownKindError
-from upgrade_tools.states import Layout, State
 from upgrade_tools.states.location import LocationState
-from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, OpenStore
+from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, Layout, OpenStore, State
 
 
 def logged_specs(state: State) -> list[StoreSpec]:

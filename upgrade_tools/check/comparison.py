@@ -30,8 +30,8 @@ from statestore.format.stored_value import split_stored
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.tally import Tally
 from upgrade_tools.errors import UnknownKindError
-from upgrade_tools.states import OpenStore, State
 from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import OpenStore, State
 
 _STEP: Final = 1_000
 _TIME: Final = struct.Struct(">q")

@@ -16,10 +16,10 @@ from statestore.recovery.metadata.state_metadata import StateMetadata
 from upgrade_tools.check.family_figures import FamilyFigures
 from upgrade_tools.errors import StoreNotFoundError, StoreUndecodableError
 from upgrade_tools.location.files import ShardFiles, shard_files
-from upgrade_tools.states import FoundStore, Layout, State
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.database import Database
 from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import FoundStore, Layout, State
 from upgrade_tools.states.task import TaskState
 
 DEFAULT_SAMPLE_ENTRIES: Final = 10_000

@@ -10,8 +10,8 @@ from statestore.errors import DurableFileCorruptedError, DurableFileMissingError
 from statestore.recovery.commit.delta import decode_delta
 from statestore.recovery.commit.manifest import Manifest, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import file_digest
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     MANIFEST_NAME,
     delta_directory,

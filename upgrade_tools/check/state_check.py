@@ -14,10 +14,9 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DirectoryDamagedError, LocalStateCorruptedError, RecoveryError
 from upgrade_tools.check.location_check import location_problems
 from upgrade_tools.check.store_check import Problems, SegmentSpan, StoreCheck
-from upgrade_tools.states import State
 from upgrade_tools.states.database import Database, OpenFamilies
 from upgrade_tools.states.location import LocationState
-from upgrade_tools.states.state import READING_INTERVAL_MS
+from upgrade_tools.states.state import READING_INTERVAL_MS, State
 
 _DAMAGE = (DirectoryDamagedError, LocalStateCorruptedError, RecoveryError)
 OnRead = Callable[[int], None]

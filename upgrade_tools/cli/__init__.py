@@ -14,7 +14,3 @@ output, progress
 
 All that is printed is made here: the rooms below return values. Nothing imports it. Start at `app`.
 """
-
-from upgrade_tools.cli.app import main
-
-__all__ = ["main"]

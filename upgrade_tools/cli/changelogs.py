@@ -13,7 +13,7 @@ import typer
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import Document

@@ -20,7 +20,7 @@ from upgrade_tools.cli.exit_codes import ExitCode
 from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.output import print_json, results, say
 from upgrade_tools.cli.progress import entry_bar
-from upgrade_tools.states import State
+from upgrade_tools.states.state import State
 
 _GROUP = "Check"
 _OTHER = "What the other one is"

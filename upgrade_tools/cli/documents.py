@@ -19,7 +19,7 @@ from upgrade_tools.check.inspection import PartOffsets, StateInspection, StoreIn
 from upgrade_tools.check.state_check import CheckReport
 from upgrade_tools.cli.difference_output import difference_json
 from upgrade_tools.location.files import ShardFiles
-from upgrade_tools.migration import MigrationReport
+from upgrade_tools.migration.report import MigrationReport
 from upgrade_tools.rows.exchange import Exchanged
 
 Document = dict[str, Any]

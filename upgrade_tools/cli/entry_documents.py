@@ -22,7 +22,7 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.header_bytes import decode_headers
 from upgrade_tools.rows.selection import EVERYTHING, Found, Selection, select_entries
-from upgrade_tools.states import OpenStore
+from upgrade_tools.states.state import OpenStore
 
 Document = dict[str, Any]
 

@@ -13,7 +13,7 @@ from upgrade_tools.cli.output import json_text
 from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.cli.selecting import checked_selection
 from upgrade_tools.rows.selection import Found, Selection, select_entries
-from upgrade_tools.states import OpenStore, State
+from upgrade_tools.states.state import OpenStore, State
 
 
 def print_entries(state: State, asked: Selection, parts: Sequence[int], *, with_headers: bool, as_json: bool) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import exchange_document, rescale_document
 from upgrade_tools.cli.option_groups import add_command

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import garbage_document, rescale_document
@@ -15,8 +15,8 @@ from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.output import errors, print_json, results, say
 from upgrade_tools.location.garbage import collect_location
 from upgrade_tools.location.rescale import rescale_location
-from upgrade_tools.states import StateOptions
 from upgrade_tools.states.location import LocationState, metadata_at
+from upgrade_tools.states.state import StateOptions
 
 Location = Annotated[str, typer.Argument(help="Path or URI of a state location.", callback=o.not_empty)]
 

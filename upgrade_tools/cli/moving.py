@@ -19,17 +19,10 @@ from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import migration_document
 from upgrade_tools.cli.option_groups import OptionGroup, add_command
 from upgrade_tools.cli.output import errors, print_json, printable, progress_bar, results, say
-from upgrade_tools.migration import (
-    MigrationReport,
-    MigrationRequest,
-    TargetFormat,
-    TargetLayout,
-    downgrade,
-    finish_upgrade,
-    migrate,
-)
-from upgrade_tools.migration.report import OnProgress
-from upgrade_tools.states import StateOptions
+from upgrade_tools.migration.migrate import downgrade, finish_upgrade, migrate
+from upgrade_tools.migration.report import MigrationReport, OnProgress
+from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
+from upgrade_tools.states.state import StateOptions
 from upgrade_tools.states.store_argument import parse_stores
 
 _GROUP = "Move"

@@ -16,7 +16,8 @@ from statestore.format.window_key import MAX_TIME_MS
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
 from upgrade_tools.cli.option_groups import OptionGroup
 from upgrade_tools.location.pointers_file import read_pointers_file
-from upgrade_tools.states import State, StateOptions, open_state
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import State, StateOptions
 
 _WHAT = "What to read"
 _SPARK = "What is committed of a state location"

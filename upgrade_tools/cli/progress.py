@@ -9,7 +9,7 @@ from rich.progress import TaskID
 
 from statestore.recovery.making.new_state import OnEntries
 from upgrade_tools.cli.output import progress_bar
-from upgrade_tools.states import State
+from upgrade_tools.states.state import State
 
 _TOLD_EVERY = 1_000
 """Entries: to tell of each would cost more than to read it."""

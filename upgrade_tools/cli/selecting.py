@@ -11,7 +11,7 @@ import typer
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from upgrade_tools.rows.byte_text import bytes_of
 from upgrade_tools.rows.selection import HeaderCondition, Selection
-from upgrade_tools.states import State
+from upgrade_tools.states.state import State
 
 _WHICH = "Which entries (all that is said must hold)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statestore.errors import DurableFileMissingError
 from statestore.recovery.commit.delta import Delta, decode_delta
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 
 
 def read_delta(file: str) -> Delta:

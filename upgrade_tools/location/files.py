@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.fence import read_fences
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     MANIFEST_NAME,
     delta_directory,

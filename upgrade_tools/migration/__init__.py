@@ -12,18 +12,3 @@ report          what was done
 
 Imports `rows` and `states`; `changelogs` and the commands in `cli` import it. Start at `migrate`.
 """
-
-from upgrade_tools.migration.migrate import downgrade, finish_upgrade, migrate
-from upgrade_tools.migration.report import MigrationReport, StoreMigration
-from upgrade_tools.migration.request import MigrationRequest, TargetFormat, TargetLayout
-
-__all__ = [
-    "MigrationReport",
-    "MigrationRequest",
-    "StoreMigration",
-    "TargetFormat",
-    "TargetLayout",
-    "downgrade",
-    "finish_upgrade",
-    "migrate",
-]

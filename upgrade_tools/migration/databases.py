@@ -23,8 +23,7 @@ from statestore.bytestore.protocol import ByteStore, Pair
 from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.migration.conversions import converted_pairs
 from upgrade_tools.migration.plan import Plan, StorePlan
-from upgrade_tools.states import OpenStore
-from upgrade_tools.states.state import READING_INTERVAL_MS
+from upgrade_tools.states.state import READING_INTERVAL_MS, OpenStore
 
 Entries = Callable[[bytes | None], Iterator[Pair]]
 """Reads entries in the order of their keys, from a key on, inclusive; None is from the first."""

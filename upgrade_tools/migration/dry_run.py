@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import refuse_occupied
 from upgrade_tools.migration.changelog_offsets import refuse_unused_offsets
 from upgrade_tools.migration.databases import databases_of
@@ -26,7 +26,7 @@ from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.to_location import location_request, metadata_of, placed_writes
 from upgrade_tools.migration.to_task_directories import needs_upgrade
 from upgrade_tools.migration.unclean import unclean_notes
-from upgrade_tools.states import OpenStore
+from upgrade_tools.states.state import OpenStore
 
 _TOLD_EVERY: Final = 10_000
 

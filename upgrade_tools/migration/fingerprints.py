@@ -9,9 +9,9 @@ from typing import Any
 
 from statestore.recovery.location.digests import digest
 from upgrade_tools.migration.plan import Plan
-from upgrade_tools.states import StateOptions
 from upgrade_tools.states.copy import CopyState
 from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import StateOptions
 from upgrade_tools.states.task import TaskState
 
 _NOT_COUNTED = ("LOCK", "LOG")

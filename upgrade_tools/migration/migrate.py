@@ -14,7 +14,8 @@ from upgrade_tools.migration.request import MigrationRequest, TargetFormat, Targ
 from upgrade_tools.migration.targets import refuse_overlap
 from upgrade_tools.migration.to_location import migrate_to_location
 from upgrade_tools.migration.to_task_directories import migrate_to_task_directories
-from upgrade_tools.states import Layout, StateOptions, open_state
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import Layout, StateOptions
 
 
 def migrate(request: MigrationRequest, on_progress: OnProgress | None = None) -> MigrationReport:

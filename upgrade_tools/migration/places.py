@@ -19,7 +19,7 @@ from upgrade_tools.migration.journal import TaskJournal, forget_journal, read_jo
 from upgrade_tools.migration.locks import lock_workspace
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.migration.publishing import exchange, sync_entry, write_errors
-from upgrade_tools.states import Layout
+from upgrade_tools.states.state import Layout
 from upgrade_tools.states.task import TASK_NAME, TaskState
 
 _MIGRATING = ".migrating"

@@ -10,8 +10,16 @@ from statestore.errors import StoreFormatError
 from upgrade_tools.errors import MigrationRefusedError, StoreNotFoundError, UnknownKindError
 from upgrade_tools.migration.formats import target_kind
 from upgrade_tools.migration.request import MigrationRequest, TargetLayout
-from upgrade_tools.states import FoundStore, Layout, State, StateOptions, open_state
-from upgrade_tools.states.state import READING_INTERVAL_MS, durable_spec, spec_as
+from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.state import (
+    READING_INTERVAL_MS,
+    FoundStore,
+    Layout,
+    State,
+    StateOptions,
+    durable_spec,
+    spec_as,
+)
 
 _OF_KAFKA_STREAMS = (Layout.TASK, Layout.APPLICATION)
 

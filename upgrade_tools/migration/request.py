@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from statestore.recovery.commit.pointer import CommitPointer
-from upgrade_tools.states import StateOptions
+from upgrade_tools.states.state import StateOptions
 
 
 class TargetFormat(str, Enum):

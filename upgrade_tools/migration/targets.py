@@ -6,7 +6,7 @@ import os
 from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from upgrade_tools.errors import MigrationRefusedError
 from upgrade_tools.migration.places import places_of
 from upgrade_tools.migration.plan import Plan

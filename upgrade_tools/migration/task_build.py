@@ -34,7 +34,7 @@ from upgrade_tools.migration.journal import TaskJournal
 from upgrade_tools.migration.plan import Plan, StorePlan
 from upgrade_tools.migration.publishing import sync_entry, sync_tree, write_errors
 from upgrade_tools.migration.report import StepMeter, Tallies
-from upgrade_tools.states import OpenStore
+from upgrade_tools.states.state import OpenStore
 
 _TOLD_EVERY: Final = 10_000
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from statestore.bytestore.chunks import key_and_value_sizes
 from statestore.errors import KeyPlacementError
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.carry_over import carry_over
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState, refuse_occupied
@@ -30,8 +30,8 @@ from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMete
 from upgrade_tools.migration.targets import local_path
 from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of
 from upgrade_tools.rows.expiry import live_writes
-from upgrade_tools.states import OpenStore
 from upgrade_tools.states.location import LocationState
+from upgrade_tools.states.state import OpenStore
 from upgrade_tools.states.task import TaskState
 
 

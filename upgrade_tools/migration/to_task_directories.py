@@ -40,7 +40,7 @@ from upgrade_tools.migration.publishing import link_tree, sync_entry, sync_tree,
 from upgrade_tools.migration.report import MigrationReport, OnProgress, StepMeter, StoreMigration, Tallies
 from upgrade_tools.migration.task_build import TaskBuild
 from upgrade_tools.migration.unclean import unclean_notes, unclean_notes_of
-from upgrade_tools.states import OpenStore
+from upgrade_tools.states.state import OpenStore
 from upgrade_tools.states.task import TaskState
 
 _CAN_NOT_GO_ON: Final = (

@@ -7,7 +7,7 @@ from typing import Final
 
 from upgrade_tools.migration.plan import Plan
 from upgrade_tools.migration.request import TargetLayout
-from upgrade_tools.states import OpenStore
+from upgrade_tools.states.state import OpenStore
 from upgrade_tools.states.task import TaskState
 
 _UNCLEAN: Final = {

@@ -13,7 +13,7 @@ from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import FormatError
 from statestore.format.partitioner import partition_column
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import NewState, OnEntries
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
@@ -21,9 +21,8 @@ from upgrade_tools.errors import RowFileError
 from upgrade_tools.rows.expiry import LatestTimes, Unexpired
 from upgrade_tools.rows.files import FileFormat, RowFileHead, read_head, read_rows, write_rows
 from upgrade_tools.rows.rows import by_store, to_rows, to_writes
-from upgrade_tools.states import State, StateOptions
 from upgrade_tools.states.location import LocationState
-from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, durable_spec
+from upgrade_tools.states.state import READING_INTERVAL_MS, READING_RETENTION_MS, State, StateOptions, durable_spec
 
 OnRows = Callable[[int], None]
 _PLACEHOLDERS: Final = {"retention_ms": READING_RETENTION_MS, "segment_interval_ms": READING_INTERVAL_MS}

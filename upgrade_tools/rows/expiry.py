@@ -19,7 +19,7 @@ from statestore.bytestore.kinds.segments import NO_STREAM_TIME, SEGMENT_ID_SIZE,
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.partitioner import partition_column
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
-from upgrade_tools.states import OpenStore
+from upgrade_tools.states.state import OpenStore
 
 OnExpired = Callable[[int], object]
 """Is told how many writes were left out."""

@@ -15,7 +15,7 @@ from statestore.bytestore.kinds.version_intervals import Interval, intervals_by_
 from statestore.bytestore.protocol import Pair
 from statestore.format.header_bytes import decode_headers
 from statestore.format.stored_value import split_stored
-from upgrade_tools.states import OpenStore
+from upgrade_tools.states.state import OpenStore
 
 _REPLACEMENT: Final = "\ufffd"
 

@@ -10,8 +10,3 @@ store_argument  NAME:KIND:OPTION=MS, a store on the command line
 
 All other rooms import it, and it imports none. Start at `state`.
 """
-
-from upgrade_tools.states.detection import open_state
-from upgrade_tools.states.state import FoundStore, Layout, OpenStore, State, StateOptions
-
-__all__ = ["FoundStore", "Layout", "OpenStore", "State", "StateOptions", "open_state"]

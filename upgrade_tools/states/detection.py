@@ -11,7 +11,7 @@ from statestore.bytestore.kafka_streams.layout import CHECKPOINT_FILE, database_
 from statestore.bytestore.kafka_streams.task_contents import task_stores
 from statestore.errors import DirectoryDamagedError, DirectoryNotAccessibleError, FormatError
 from statestore.recovery.local.marker import files_digest, is_damaged, read_marker
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from upgrade_tools.errors import UnknownKindError, UnknownLayoutError
 from upgrade_tools.states.copy import CopyState

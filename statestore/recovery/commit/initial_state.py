@@ -14,8 +14,8 @@ from typing import Final
 from statestore.errors import CommitPointerError, DurableFileCorruptedError, DurableFileMissingError
 from statestore.format.json_fields import MALFORMED
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_location import DurableLocation
 
 INITIAL_FORMAT: Final = 1
 

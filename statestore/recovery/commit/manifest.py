@@ -24,8 +24,8 @@ import pyarrow as pa
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, SnapshotFormatError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef, check_content
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
 
 MANIFEST_FORMAT: Final = 1

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import FenceName, Written, fence_name, parse_delta_name, parse_fence_name
 
 FENCE_FORMAT = 1

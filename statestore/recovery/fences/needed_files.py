@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, VersionCollectedError
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import parse_collection_name, parse_delta_name, parse_snapshot_name
 
 

@@ -30,7 +30,7 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.fences.fence import Fence, read_fences, write_fence
 from statestore.recovery.fences.history import Behind, Histories
 from statestore.recovery.fences.needed_files import check_needed_files
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     MAX_EPOCH,
     FenceName,

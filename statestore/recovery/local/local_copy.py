@@ -43,7 +43,7 @@ from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.local.file_lock import try_lock
 from statestore.recovery.local.local_directory import LocalDirectory, make_shard_directory
 from statestore.recovery.local.marker import LocalMarker, files_digest, is_damaged, read_marker, write_marker
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.from_deltas import CommittedStore, restore
 from statestore.recovery.restore.from_snapshots import (
     damaged_snapshots,

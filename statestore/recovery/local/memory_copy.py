@@ -18,7 +18,7 @@ from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.from_deltas import CommittedStore, restore
 
 _IMAGE_BYTES: Final = 4_096

@@ -7,8 +7,3 @@ durable_json, digests  small files that people read too, and the checksums of al
 retrying, remedies, object_stores, local_disk
                   requests that fail, what to tell the operator, options by scheme, what is synced when
 """
-
-from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.retrying import Retrying
-
-__all__ = ["DurableLocation", "Retrying"]

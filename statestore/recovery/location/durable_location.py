@@ -19,13 +19,11 @@ from pyarrow import fs
 
 from statestore.errors import LocationError, LocationNotWritableError
 from statestore.recovery.location.durable_files import Content, DurableEntry, DurableFiles, LocalFiles, RenamedFiles
-from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
+from statestore.recovery.location.local_disk import LocalDisk, partial_name
 from statestore.recovery.location.object_stores import gcs_files, s3_files
 from statestore.recovery.location.recorded_names import is_relative_name
 from statestore.recovery.location.remedies import remedy
 from statestore.recovery.location.retrying import Retrying
-
-__all__ = ["DurableEntry", "DurableLocation", "is_partial"]
 
 
 class DurableLocation:

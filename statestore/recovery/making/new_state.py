@@ -31,8 +31,8 @@ from statestore.errors import DurableFileCorruptedError, TargetNotEmptyError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.location.shard_files import SHARDS_DIRECTORY, delta_directory
 from statestore.recovery.making.logical_writes import LogicalWrite

@@ -19,7 +19,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DurableFileMissingError, StatePointersError
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import delta_directory, is_of_tool, parse_delta_name
 from statestore.recovery.making.carry_over import carry_over
 from statestore.recovery.making.logical_writes import LogicalWrite

@@ -14,8 +14,8 @@ from statestore.bytestore.record_context import NoRecord
 from statestore.recovery.commit.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo, encode_delta
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import EPOCH_OF_TOOLS, new_delta_name
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.tally import Tally

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from statestore.errors import LocationBusyError
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 
 AGREEMENT_DIRECTORY: Final = "starting"
 _NAME: Final = re.compile(r"(\d{8})-(\d{8})-(promised|accepted)-([0-9a-f]{32})")

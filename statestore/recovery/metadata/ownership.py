@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from statestore.errors import LocationInUseError
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
 
 _DIRECTORY: Final = "owners"

@@ -35,8 +35,8 @@ from statestore.errors import (
     TopologyChangedError,
 )
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.metadata.agreement import agree, forget_agreements, may_be_agreed
 from statestore.recovery.metadata.routing import refuse_too_many_shards, routing_numbers

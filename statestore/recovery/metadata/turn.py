@@ -27,8 +27,8 @@ from typing import Final
 
 from statestore.errors import LocationBusyError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.local_disk import is_partial
 
 _LOG = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from statestore.format.binary_columns import Integers, row_sizes
 from statestore.format.key_groups import KeyGroups
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.from_deltas import open_delta
 
 MAX_HELD_BYTES: Final = 128 << 20

@@ -23,8 +23,8 @@ from statestore.format.stored_value import restore_stored
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.recovery.commit.delta import Delta, DeltaInfo, changelog_records
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import digest, file_digest
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.progress import RestoreProgress
 
 _READ_AT_ONCE_BYTES: Final = 8 << 20

@@ -10,8 +10,8 @@ from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.errors import DurableFileMissingError
 from statestore.recovery.commit.manifest import Manifest, SnapshotFile, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef, check_content
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import file_digest
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.progress import RestoreProgress
 
 _PARALLEL_FETCHES = 8

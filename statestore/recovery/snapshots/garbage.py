@@ -27,8 +27,8 @@ from typing import Final, NamedTuple
 from statestore.errors import DurableFileMissingError
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_files import DurableEntry
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     Written,
     delta_directory,

@@ -13,7 +13,7 @@ from statestore.recovery.commit.figures import SnapshotFigures, total
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_copy import LocalCopy
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import delta_directory
 from statestore.recovery.snapshots.garbage import collect_garbage
 from statestore.recovery.snapshots.options import RecoveryOptions

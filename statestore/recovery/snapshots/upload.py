@@ -28,8 +28,8 @@ from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.local.file_lock import FileLock
 from statestore.recovery.local.local_directory import LocalDirectory, RunningThread, make_shard_directory
 from statestore.recovery.local.marker import note_damage
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.digests import digest, file_digest
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import MANIFEST_NAME
 from statestore.recovery.restore.from_snapshots import damaged_snapshots, note_damaged_snapshot
 from statestore.recovery.snapshots.planned import TABLE, PlannedSnapshot, UploadPlan

@@ -22,7 +22,7 @@ from statestore.format.header_columns import decode_header_column
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.recovery.restore.from_deltas import open_delta
 from statestore.spark.datasource.options import work_directory

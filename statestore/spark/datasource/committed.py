@@ -11,7 +11,7 @@ from statestore.errors import DataSourceOptionError, FormatError, RecoveryError
 from statestore.format.partitioner import partition_column
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.rescale import committed_pointers, where_it_began
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, read_metadata

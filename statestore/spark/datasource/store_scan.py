@@ -12,7 +12,7 @@ from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.recovery.restore.delta_columns import columns_of_deltas
 from statestore.recovery.shard_batch import ShardedState

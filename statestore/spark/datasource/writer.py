@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError, ShardOverlapError
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard
 from statestore.recovery.metadata.state_metadata import ShardBy, metadata_of_stores

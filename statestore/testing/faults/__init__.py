@@ -1,7 +1,9 @@
 """Fault harness: runs a query while disks, processes and files fail by a plan, and checks that nothing was lost."""
 
-from statestore.testing.faults.environment import FaultEnvironment
+from statestore.testing.faults.environment import FaultEnvironment, RunningQuery
 from statestore.testing.faults.fault import Effect, Fault, FileKind, Point
+from statestore.testing.faults.injector import Injector
+from statestore.testing.faults.journal import FaultJournal, Firing
 from statestore.testing.faults.local_state import FaultyLocalDirectory
 from statestore.testing.faults.location import FaultyLocation
 from statestore.testing.faults.plan import FaultPlan
@@ -12,13 +14,17 @@ __all__ = [
     "Effect",
     "Fault",
     "FaultEnvironment",
+    "FaultJournal",
     "FaultPlan",
     "FaultyLocalDirectory",
     "FaultyLocation",
     "FileKind",
+    "Firing",
+    "Injector",
     "MakeQuery",
     "PlanResult",
     "Point",
     "QueryUnderFaults",
+    "RunningQuery",
     "run_plan",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from statestore.errors import QueryHungError
 from statestore.processor.ingest import BytesRecord
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.testing.faults.damage import damage_local, rot
 from statestore.testing.faults.disk import lose_unsynced
 from statestore.testing.faults.fault import Effect, Fault, FileKind, Point

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from statestore.errors import LocationError, LocationNotWritableError
-from statestore.recovery.location.durable_location import DurableEntry, DurableLocation
+from statestore.recovery.location.durable_files import DurableEntry
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.testing.faults.damage import flip_bit, rot
 from statestore.testing.faults.disk import FaultyDisk
 from statestore.testing.faults.fault import Effect, Point

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from orders import RunningTotal, running_total_topology
 from statestore import Record, Topology
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk
 
 DISK_VARIABLE: Final = "CLUSTER_TEST_DISK"

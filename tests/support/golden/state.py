@@ -33,7 +33,7 @@ from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import new_collection_name, parse_fence_name
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.shard_batch import ShardedState

@@ -12,7 +12,7 @@ from statestore.format.session_key import encode_session_key
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.format.window_key import encode_window_key
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import ShardFilling

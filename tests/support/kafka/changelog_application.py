@@ -14,7 +14,7 @@ from statestore.format.header_bytes import parse_headers
 from tests.support.golden.replay import spec_of
 from upgrade_tools.changelogs.cluster import Cluster
 from upgrade_tools.changelogs.reading import read_log_ends, read_records
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 
 COMPACT = {"cleanup.policy": "compact"}
 WINDOWED = {"cleanup.policy": "compact,delete", "retention.ms": "86400000"}

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 
 
 class Died(BaseException):

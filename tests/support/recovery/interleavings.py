@@ -17,8 +17,8 @@ from unittest import mock
 
 import pyarrow as pa
 
-from statestore.recovery.location import DurableLocation
 from statestore.recovery.location.durable_files import DurableEntry
+from statestore.recovery.location.durable_location import DurableLocation
 
 Files = frozenset[tuple[str, bytes]]
 Answers = tuple[Any, ...]

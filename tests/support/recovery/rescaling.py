@@ -28,7 +28,7 @@ from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.placement import KeyOf
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.rescale import committed_pointers, rescale

@@ -13,7 +13,7 @@ from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.stores.changelogging import ChangeLoggingLayer

@@ -13,7 +13,7 @@ from typing import Any
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.testing.faults import Contents, FaultEnvironment
 from tests.support.recovery.shards import TOTALS, LoggedBatch, stored

@@ -14,7 +14,7 @@ from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
 from statestore.recovery.local.local_directory import LocalDirectory
-from statestore.recovery.location import DurableLocation
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
 
 

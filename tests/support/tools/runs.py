@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from tests.support.golden.kafka_streams import Fixture
-from upgrade_tools.cli import main
+from upgrade_tools.cli.app import main
 
 KEYED_BY_DATA: Final = ("changelogs", "position")
 """Fields whose objects have topics and partitions for names."""
