@@ -88,6 +88,9 @@ StateStoreError
 
 Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
 
+data, state, run, new_state, directory, data_source and harness declare them by subject, as `root` says. Imports
+nothing of ours; everything imports from here. Start at `root`.
+
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
 is wrong, where it is, and what the operator can do; the same facts are fields of the exception.
 """

@@ -1,1 +1,15 @@
-"""The Processor API: records, processors, topologies, and the task that runs one for one shard."""
+"""The Processor API: records, processors, topologies, and the task that runs one for one shard.
+
+topology        Topology, which a user declares; nodes, node_graph: what is in it; operator: a part of it, ready-made
+processor, batch_processor
+                what a user writes; context, record, punctuation: what is handed to it
+task            runs a topology over the records of a shard; task_stores: its stores
+receivers       what each kind of node does with a record; column_receivers, topic_columns: with records in columns
+ingest          a hook for records on their way in
+rehearsal       a topology tried out before it runs
+describe, description
+                what a topology looks like
+
+Imports `stores`, and of `recovery` what a commit consists of; `operators`, `spark` and `testing` import it. Start at
+`topology`, then `task`.
+"""

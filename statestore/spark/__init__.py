@@ -1,4 +1,19 @@
-"""The bridge to Spark Structured Streaming: pack, shard call, unpack, and two drivers of the same call."""
+"""The bridge to Spark Structured Streaming: pack, shard call, unpack, and two drivers of the same call.
+
+stateful        the door: a topology as an operator of a query; drivers: Spark's two entry points
+pack, unpack    rows to blobs before the shuffle, and back; blobs, schema: what crosses it, and the rows at both ends
+shard_call      one call per shard and batch; record_order: the order of its records
+per_key, each_record
+                processors of a key's rows with pandas, and a call for each record
+figures         what a batch came to; listener: whom it is told
+recommended_settings, query_settings, python_daemon
+                how Spark is set up
+checkpoint_pointers, source_offsets, rescale
+                what a checkpoint says, and a state with other shards
+datasource/     state as rows; reader: the same as a call
+
+Imports all layers below; nothing imports it. Start at `shard_call`, then `stateful`.
+"""
 
 from statestore.recovery.commit.figures import (
     DeltaFigures,

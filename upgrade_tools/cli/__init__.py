@@ -3,7 +3,7 @@
 app            the application: its groups of commands, and how each command ends; exit_codes: what a code means
 looking, checking, moving, exchange, locations, changelogs
                the commands
-options, selecting
+options, option_groups, selecting
                options that several commands have, and what they become
 documents, entry_documents
                what is printed as JSON: reports, and entries

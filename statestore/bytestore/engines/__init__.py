@@ -1,1 +1,13 @@
-"""Byte stores that hold entries: RocksDB, and memory."""
+"""Byte stores that hold entries: RocksDB, and memory.
+
+rocksdb         a database of column families, and the byte store over one; memory: the same in memory
+memory_budget   how the memory is divided that state may take
+key_order, prefix_scan
+                keys in order, and those with a prefix
+sorted_fill, table_files
+                tables of RocksDB, written in order and looked at
+local_disk_errors
+                what the operating system says of a disk, as errors of ours
+
+Imports `protocol` and `chunks`; all other rooms import it. Start at `rocksdb`.
+"""

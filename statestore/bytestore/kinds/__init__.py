@@ -6,4 +6,6 @@ families, shard_layout
                 column families, of one store and of a shard's database
 segments        time segments; versioned_rows, version_intervals: rows of versions, written and read
 entry_scan      the pairs that may hold what is asked for; contents, entry_rows: entries of them, as rows of Arrow
+
+Imports `engines`; stores, `recovery` and the tools import it. Start at `store_spec`.
 """

@@ -6,4 +6,6 @@ shard_files       names of a shard's files; recorded_names: what any name that w
 durable_json, digests  small files that people read too, and the checksums of all
 retrying, remedies, object_stores, local_disk
                   requests that fail, what to tell the operator, options by scheme, what is synced when
+
+Imports no other room of `recovery`; all of them import it. Start at `durable_location`.
 """
