@@ -8,6 +8,8 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +21,8 @@ from statestore.processor.task import OnDeserializationError
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
+from statestore.recovery.snapshots.options import RecoveryOptions
+from statestore.spark.figures import ShardFigures
 from statestore.spark.pack import Pack
 from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack
@@ -146,14 +150,53 @@ def fixed_ms_per_shard_batch(shard: Shard, cycles: int = 40) -> dict[str, float]
 class RecordRounds:
     """Rounds of the counting operator: records packed, run through the shards of one state, and unpacked."""
 
-    def __init__(self, home: Path, processor: type[Processor] = CountAndKeep, shards: int = SHARDS) -> None:
-        routing = tuple(range(shards))
-        topology = counting_topology(processor)
-        directory = LocalDirectory(home / "local")
-        state = ShardedState("breakdown", DurableLocation(home / "state"), topology.store_specs(), directory)
-        self._pack = Pack(shards, "key", routing)
-        self._call = ShardCall(topology, state, routing, OnDeserializationError.FAIL, 1 << 28)
+    def __init__(
+        self,
+        home: Path,
+        processor: type[Processor] = CountAndKeep,
+        shards: int = SHARDS,
+        recovery: RecoveryOptions | None = None,
+    ) -> None:
+        self.home = home
+        self._routing = tuple(range(shards))
+        self._state = ShardedState(
+            "breakdown",
+            DurableLocation(home / "state"),
+            counting_topology().store_specs(),
+            LocalDirectory(home / "local"),
+            recovery=recovery or RecoveryOptions(),
+        )
+        self._pack = Pack(shards, "key", self._routing)
+        self._call = self._call_of(processor)
         self._pointers: list[str | None] = [None] * shards
+        self.figures: list[ShardFigures] = []
+        """Of each shard in the last round."""
+
+    def by(self, processor: type[Processor]) -> RecordRounds:
+        """Return rounds of another processor over the same state: both go on from where the other has left it."""
+        others = copy(self)
+        others._call = self._call_of(processor)
+        return others
+
+    def copied_to(self, home: Path) -> RecordRounds:
+        """Return rounds that go on by themselves from where these are now, on a copy of all files."""
+        shutil.copytree(self.home, home)
+        others = copy(self)
+        others.home = home
+        local = LocalDirectory(home / "local")
+        others._state = replace(self._state, location=DurableLocation(home / "state"), local=local)
+        others._call = replace(self._call, state=others._state)
+        others._pointers, others.figures = list(self._pointers), []
+        return others
+
+    @property
+    def pointers(self) -> list[str | None]:
+        """What is committed of each shard: the text that Spark's state would hold."""
+        return list(self._pointers)
+
+    def _call_of(self, processor: type[Processor]) -> ShardCall:
+        failing = OnDeserializationError.FAIL
+        return ShardCall(counting_topology(processor), self._state, self._routing, failing, 1 << 28)
 
     def us(self, rows: pa.RecordBatch, clock: Clock = time.perf_counter) -> dict[str, float]:
         """Return microseconds a record of each part, on one core."""
@@ -162,6 +205,7 @@ class RecordRounds:
         packed = list(self._pack(iter(chunks)))
         done_pack = clock()
         outputs: list[bytes] = []
+        self.figures.clear()
         for shard in range(len(self._pointers)):
             blobs = [row.column("blob")[0].as_py() for row in packed if row.column("route")[0].as_py() == shard]
             self._run(shard, blobs, outputs)
@@ -180,6 +224,7 @@ class RecordRounds:
                 outputs.append(next(run))
             except StopIteration as end:
                 self._pointers[shard] = str(end.value.pointer)
+                self.figures.append(end.value.figures)
                 return
 
 

@@ -7,6 +7,7 @@ uniform over 100,000 keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,25 @@ def counting_topology(processor: type[Processor] = CountAndKeep) -> Topology:
 def records(first: int, count: int, seed: int = 1) -> pa.RecordBatch:
     """Return the records numbered from `first`, in Kafka's shape, ordered by partition and offset."""
     rng = np.random.default_rng([seed, first])
-    keys = pa.array([b"%016d" % key for key in rng.integers(0, KEYS, count)], pa.binary())
-    values = pa.array([b"%0*d" % (VALUE_SIZE_BYTES, number) for number in range(first, first + count)], pa.binary())
+    key_numbers = rng.integers(0, KEYS, count)
     traces = [b"%016x" % number for number in rng.integers(0, 2**63, count)]
-    names = pa.array(["trace-id", "source", "schema-id"] * count, pa.string())
     contents: list[bytes] = [b""] * (3 * count)
     contents[0::3], contents[1::3], contents[2::3] = traces, [b"sensor-eu-west"] * count, [b"schema-0042"] * count
-    entries = pa.StructArray.from_arrays([names, pa.array(contents, pa.binary())], fields=list(HEADERS_TYPE.value_type))
-    headers = pa.ListArray.from_arrays(pa.array(np.arange(0, 3 * count + 1, 3), pa.int32()), entries, type=HEADERS_TYPE)
+    return keyed_records(key_numbers, first, ("trace-id", "source", "schema-id"), contents)
+
+
+def keyed_records(
+    key_numbers: Sequence[int], first: int, header_names: Sequence[str], header_values: Sequence[bytes]
+) -> pa.RecordBatch:
+    """Return a record for each of these keys, numbered from `first`; the header values are those of all in turn."""
+    count, headers_each = len(key_numbers), len(header_names)
+    keys = pa.array([b"%016d" % key for key in key_numbers], pa.binary())
+    values = pa.array([b"%0*d" % (VALUE_SIZE_BYTES, number) for number in range(first, first + count)], pa.binary())
+    names = pa.array([*header_names] * count, pa.string())
+    fields = list(HEADERS_TYPE.value_type)
+    entries = pa.StructArray.from_arrays([names, pa.array(header_values, pa.binary())], fields=fields)
+    ends = pa.array(np.arange(count + 1) * headers_each, pa.int32())
+    headers = pa.ListArray.from_arrays(ends, entries, type=HEADERS_TYPE)
     partition = np.sort(np.arange(count) % PARTITIONS).astype(np.int32)
     timestamps = pa.array(np.full(count, START_MS * 1000) + np.arange(first, first + count) * 1000)
     columns: dict[str, Any] = {

@@ -11,8 +11,9 @@ from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.figures import PeerFigures
 from benchmarks.peers.targets import verdicts
 
-BEGIN: Final = "<!-- what make bench-peers writes begins -->\n"
-END: Final = "<!-- what make bench-peers writes ends -->\n"
+PROGRAM: Final = "make bench-peers"
+BEGIN: Final = f"<!-- what {PROGRAM} writes begins -->\n"
+END: Final = f"<!-- what {PROGRAM} writes ends -->\n"
 _ANCHOR: Final = "streams-alo"
 _OWN_LOAD: Final = 6.0
 """What a peer and the broker make by themselves on two cores is 2 to 4."""
@@ -45,12 +46,13 @@ def tables(setting: Setting, found: Sequence[PeerFigures], without: Mapping[str,
     return "\n".join([setting.sentence(), "", *_figures(found), *_without(without), "", *_targets(found), ""])
 
 
-def write_page(page: Path, text: str) -> None:
-    """Replace what is between the marks of a page. Raises ValueError if it does not have them."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+def write_page(page: Path, text: str, program: str = PROGRAM) -> None:
+    """Replace what is between the marks that `program` has in a page. Raises ValueError if it does not have them."""
+    first, last = (mark.replace(PROGRAM, program) for mark in (BEGIN, END))
+    before, begin, rest = page.read_text(encoding="utf-8").partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"{page} does not have the lines {BEGIN.strip()} and {END.strip()}")
+        raise ValueError(f"{page} does not have the lines {first.strip()} and {last.strip()}")
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
