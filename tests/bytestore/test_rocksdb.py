@@ -46,6 +46,12 @@ def test_families_are_written_together(path: Path) -> None:
     database.close()
 
 
+def test_an_open_starts_no_threads_to_open_tables(path: Path) -> None:
+    # Threads come and go: what RocksDB was told is what it has written down.
+    (options,) = path.glob("OPTIONS-*")
+    assert "max_file_opening_threads=1\n" in options.read_text()
+
+
 def test_a_second_open_is_refused(path: Path) -> None:
     database = RocksDBDatabase(str(path), [FAMILY])
     with pytest.raises(LocalStateLockedError, match=str(path)):
