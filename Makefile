@@ -71,8 +71,10 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(BIN)/python benchmarks/large_values.py
 	@$(BIN)/python benchmarks/long_run.py
 	@$(BIN)/python benchmarks/scale.py
+	@$(WITH_JAVA) $(BIN)/python benchmarks/growth.py
 	@$(BIN)/python benchmarks/migration.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/datasource.py
+	@$(WITH_JAVA) $(BIN)/python benchmarks/tiny_batches.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 
 bench-check: $(INSTALLED) ## compare shard call, stores and codecs with the recorded baseline; ARGS=--record writes it

@@ -110,6 +110,11 @@ def _session(place: str, cores: int, heap_bytes: int) -> SettingGroup:
                 "statestore.spark.python_daemon",
                 "workers are forks of a daemon that has imported all: they start at once and share its memory",
             ),
+            Setting(
+                "spark.python.unix.domain.socket.enabled",
+                "true",
+                "over TCP a few small messages wait for a delayed acknowledgement: 40 ms at each crossing to Python",
+            ),
         )
     )
 

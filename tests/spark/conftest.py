@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from statestore.bytestore.kinds.store_types import StoreType
+from statestore.spark import recommended_settings
 from statestore.testing.jars import connector_jars
 from tests.support.spark.queries import OrderQuery
 from tests.support.spark.store_rows import seeded_rows, write
@@ -23,7 +24,7 @@ def spark() -> Iterator[SparkSession]:
         .appName("statestore tests")
         # There is one session in a process, so it has what the Kafka tests need, whichever tests run.
         .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
-        .config("spark.python.daemon.module", "statestore.spark.python_daemon")
+        .config(map=settings_of_python())
         .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than these few rows do
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
@@ -32,6 +33,12 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+def settings_of_python() -> dict[str, str]:
+    """Return what is recommended for Python workers. Memory and collector are those of the tests' own session."""
+    recommended = recommended_settings(cores=2).session.as_options()
+    return {name: value for name, value in recommended.items() if name.startswith("spark.python.")}
 
 
 @pytest.fixture(params=["transform_with_state", "apply_in_pandas_with_state"])

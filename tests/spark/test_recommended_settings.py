@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Iterator
 from importlib.util import find_spec
+from stat import S_ISSOCK
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -47,6 +52,24 @@ def test_kafka_knows_every_option_of_source_and_sink(jvm: Any) -> None:
 
 def test_spark_can_start_the_daemon_of_python_workers_that_is_recommended() -> None:
     assert find_spec(recommended_settings(cores=2).session.as_options()["spark.python.daemon.module"]) is not None
+
+
+def families_of_open_sockets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        families = set()
+        # The descriptor of the listing itself is gone by the time it is looked at.
+        for name in filter(os.path.exists, (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))):
+            if S_ISSOCK(os.stat(name).st_mode):
+                with socket.socket(fileno=os.dup(int(os.path.basename(name)))) as copied:
+                    families.add(copied.family.name)
+        yield pa.record_batch([["".join(sorted(families))] * batch.num_rows], ["families"])
+
+
+def test_no_worker_talks_tcp_to_spark_where_a_small_message_may_wait_for_an_acknowledgement(
+    spark: SparkSession,
+) -> None:
+    (found,) = spark.range(1).mapInArrow(families_of_open_sockets, "families string").collect()
+    assert found.families == "AF_UNIX"
 
 
 def test_the_heap_grows_with_memory_and_shrinks_with_workers() -> None:
