@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
+from statestore.format.binary_columns import row_objects
 from statestore.headers import Headers
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator
@@ -81,7 +82,7 @@ class TaskRecordContext:
             if origin is None:
                 self.leave_record(0, self.doing)
             columns = (records.timestamp_ms, records.headers, *([] if origin is None else origin.columns))
-            for row, fields in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
+            for row, fields in enumerate(zip(*map(row_objects, columns), strict=True)):
                 self.timestamp_ms, header_bytes = fields[:2]
                 self.headers = Headers.from_bytes(header_bytes)
                 if origin is not None:

@@ -7,6 +7,7 @@ from typing import Final, cast
 
 import pyarrow as pa
 
+from statestore.format.binary_columns import row_objects
 from statestore.processor.receivers import SinkRecord, SourceRecord
 
 SOURCE_COLUMNS: Final = pa.schema(
@@ -53,4 +54,4 @@ def _batch(schema: pa.Schema, records: Iterable[tuple[object, ...]]) -> pa.Recor
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
-    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return zip(*map(row_objects, batch.columns), strict=True)

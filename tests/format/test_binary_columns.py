@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError
-from statestore.format.binary_columns import interleave, positions_and_bytes, read_varints, varint_array
+from statestore.format.binary_columns import interleave, positions_and_bytes, read_varints, row_objects, varint_array
 from statestore.format.varint import INT32_MAX, INT32_MIN, decode_varint, encode_varint
 
 INT32 = st.integers(INT32_MIN, INT32_MAX) | st.integers(-200, 20_000)
@@ -59,3 +59,19 @@ def test_columns_without_bytes(column: pa.BinaryArray) -> None:
     positions, data = positions_and_bytes(column)
     assert positions.tolist() == [0] * (len(column) + 1)
     assert len(data) >= 1
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([b"a", None, b""], pa.binary()),
+        pa.array([1, None], pa.int32()),
+        pa.array(["in", None, "out", "in"]).dictionary_encode(),
+        pa.array(["in", "in", None, "out", "in"]).dictionary_encode().slice(2, 2),
+        pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int32()), pa.array(["a", None])),
+        pa.array([], pa.dictionary(pa.int32(), pa.string())),
+    ],
+    ids=["bytes", "numbers", "topics", "sliced", "null in the dictionary", "none"],
+)
+def test_the_objects_of_rows_are_those_of_arrow(column: pa.Array) -> None:
+    assert row_objects(column) == column.to_pylist()
