@@ -111,15 +111,7 @@ class ShardedState:
                 kept_bytes = self.local.memory.kept_images_bytes
                 loaded = open_memory_image(self.location, pointer, in_memory, image, committed, space, kept_bytes)
                 committed.update(opened.enter_context(loaded))
-            stores = {
-                name: BatchStore(
-                    store.spec,
-                    SpillingWriteSet(store.bytes, space),
-                    batch_changelog(store.spec, space.pending),
-                    store,
-                )
-                for name, store in sorted(committed.items())
-            }
+            stores = {name: BatchStore.of(store, space) for name, store in sorted(committed.items())}
             info = DeltaInfo(self.state_id, pointer.shard, pointer.version + 1)
             changelogs = {name: store.changelog for name, store in stores.items()}
             delta = opened.enter_context(closing(BatchDelta(info, changelogs, pointer.store_times_ms, space)))
@@ -154,6 +146,12 @@ class BatchStore:
     bytes: WriteSet
     changelog: BatchChangelog
     committed: CommittedStore
+
+    @classmethod
+    def of(cls, committed: CommittedStore, space: SpillSpace) -> BatchStore:
+        """Return what a batch has of a store before it has written to it."""
+        written = SpillingWriteSet(committed.bytes, space)
+        return cls(committed.spec, written, batch_changelog(committed.spec, space.pending, written), committed)
 
 
 class CommittedBatch(NamedTuple):

@@ -23,6 +23,7 @@ from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import StoreClosedError
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
+from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.caching import CachingLayer, WrittenFor
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.expiring import ExpiringLayer, Expiry, TimeToLive
@@ -97,7 +98,7 @@ def spilled_writes(path: Path) -> tuple[ByteStore, Callable[[], None]]:
     return SpilledWrites(store.inner, space.store(store.name)), close
 
 
-class NoChangelog:
+class NoChangelog(Changelog):
     """Takes down nothing."""
 
     def append(self, key: bytes, stored: bytes | None, context: object, timestamp_ms: int | None = None) -> None:

@@ -14,28 +14,31 @@ class KeyOrder:
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._keys = keys
-        self._ordered: list[bytes] | None = None
+        self.is_kept = False
+        """Whether anybody has asked for a range: before, nobody need say what is added or removed."""
+        self._ordered: list[bytes] = []
         self._added: list[bytes] = []
 
     def add(self, key: bytes) -> None:
         """Note that `key` is new among the keys."""
-        if self._ordered is not None:
+        if self.is_kept:
             self._added.append(key)
 
     def add_all(self, keys: Iterable[bytes]) -> None:
         """Note that all of these are new among the keys; they are not looked at while no order is kept."""
-        if self._ordered is not None:
+        if self.is_kept:
             self._added.extend(keys)
 
     def remove(self, key: bytes) -> None:
         """Note that `key` is gone from the keys."""
-        if self._ordered is not None:
+        if self.is_kept:
             self._settle()
             del self._ordered[bisect_left(self._ordered, key)]
 
     def forget(self) -> None:
         """Note that the keys are others now."""
-        self._ordered = None
+        self.is_kept = False
+        self._ordered = []
         self._added.clear()
 
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> list[bytes]:
@@ -47,8 +50,9 @@ class KeyOrder:
         return found[::-1] if reverse else found
 
     def _settle(self) -> list[bytes]:
-        if self._ordered is None:
+        if not self.is_kept:
             self._ordered = sorted(self._keys)
+            self.is_kept = True
         elif len(self._added) < _MANY:
             for key in self._added:
                 insort(self._ordered, key)

@@ -59,6 +59,10 @@ class PendingMemory:
         """Have `holder` spill when there is too much."""
         self._holders.append(holder)
 
+    def add_first(self, holder: HoldsWrites) -> None:
+        """Have `holder` spill before all others: it reads what they hold."""
+        self._holders.insert(0, holder)
+
     @contextmanager
     def final(self) -> Iterator[None]:
         """Make what fails in here final: the same is raised each time that anybody comes here again.

@@ -16,7 +16,7 @@ from statestore.bytestore.chunks import chunks, key_and_value_sizes
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
-from statestore.bytestore.write_sets.write_set import DELETED, Deleted, WriteSet, merge_pairs
+from statestore.bytestore.write_sets.write_set import DELETED, DELETED_BYTES, Deleted, WriteSet, merge_pairs
 from statestore.errors import StoreClosedError
 
 _DELETE: Final = b""
@@ -46,15 +46,14 @@ class SpillingWriteSet(WriteSet):
         # All of WriteSet.put with the count in it: every write of every batch goes through here.
         if self._closed:
             raise StoreClosedError(self.name)
-        changes = self.changes
-        if key not in changes:
+        if self._order.is_kept and key not in self.changes:
             self._order.add(key)
         pending = self._pending
         if value is None:
-            changes[key] = DELETED
-            pending.written_bytes += len(key) + ENTRY_BYTES
+            self.changes[key] = deleted = self._delete()
+            pending.written_bytes += len(key) + _held_bytes(deleted) + ENTRY_BYTES
         else:
-            changes[key] = value
+            self.changes[key] = value
             pending.written_bytes += len(key) + len(value) + ENTRY_BYTES
         if pending.written_bytes > pending.limit_bytes:
             pending.relieve()
@@ -67,14 +66,17 @@ class SpillingWriteSet(WriteSet):
         for chunk in chunks(changes, max_bytes=_WRITE_BYTES):
             written = dict(chunk)
             self._order.add_all(key for key in written if key not in self.changes)
-            self.changes.update((key, DELETED if value is None else value) for key, value in written.items())
+            self.changes.update((key, self._delete() if value is None else value) for key, value in written.items())
             pending.written_bytes += sum(key_and_value_sizes(chunk)) + ENTRY_BYTES * len(chunk)
+            if None in written.values():
+                deleted = (self.changes[key] for key, value in written.items() if value is None)
+                pending.written_bytes += sum(map(_held_bytes, deleted))
             if pending.written_bytes > pending.limit_bytes:
                 pending.relieve()
 
     def held_bytes(self) -> int:
         """Return about how much memory the writes take that are held in it, with their changelog."""
-        sizes = sum(len(key) + (0 if value is DELETED else len(value)) for key, value in self.changes.items())
+        sizes = sum(len(key) + _held_bytes(value) for key, value in self.changes.items())
         return sizes + ENTRY_BYTES * len(self.changes)
 
     def spill(self) -> None:
@@ -180,7 +182,7 @@ class SpilledWrites:
         if self._floor:
             store.delete_below(self._floor)
         for key, value in _strip_tags(self._disk.range(None, None)):
-            store.put(key, None if value is DELETED else value)
+            store.put(key, None if isinstance(value, Deleted) else value)
 
     def clear(self) -> None:
         """Forget the changes that are pending."""
@@ -201,6 +203,10 @@ class SpilledWrites:
             scan.close()
         # Without the flush of a close, which may fail: nobody will read it again.
         self._disk.abandon()
+
+
+def _held_bytes(value: bytes | Deleted) -> int:
+    return DELETED_BYTES + len(value.header_bytes) if isinstance(value, Deleted) else len(value)
 
 
 def _strip_tags(pairs: Iterator[Pair]) -> Iterator[tuple[bytes, bytes | Deleted]]:

@@ -7,24 +7,28 @@ Reads see them over what is committed. Of several writes to a key the last one c
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from enum import Enum
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from heapq import merge
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.record_context import NoRecord, RecordContext
 from statestore.errors import StoreClosedError
 
 
-class Deleted(Enum):
-    """Stands in a write set for the value of a key that was deleted."""
+class Deleted(NamedTuple):
+    """Stands in a write set for the value of a key that was deleted, and says for which record."""
 
-    DELETED = 0
+    timestamp_ms: int
+    header_bytes: bytes
 
 
-DELETED: Final = Deleted.DELETED
+DELETED: Final = Deleted(NoRecord.timestamp_ms, NoRecord.header_bytes)
+"""What was deleted for no record."""
+DELETED_BYTES: Final = 200
+"""What a Deleted takes beside its header bytes: the tuple, its timestamp and a bytes object."""
 
 
 class WriteSet:
@@ -34,6 +38,8 @@ class WriteSet:
         self.name = committed.name
         self.changes: dict[bytes, bytes | Deleted] = {}
         """The last write of each key."""
+        self.deleted_for: RecordContext | None = None
+        """The record that keys are deleted for from now on; None if nobody will ask."""
         self.inner = committed
         self._order = KeyOrder(self.changes)
         # Of what is committed, keys below this one count as deleted.
@@ -53,7 +59,7 @@ class WriteSet:
         value = self.changes.get(key)
         if value is None:
             return self.inner.get(key) if key >= self._floor else None
-        return value if value is not DELETED else None
+        return None if value.__class__ is Deleted else value  # type: ignore[return-value]
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value of each key, None for those that have none."""
@@ -63,7 +69,7 @@ class WriteSet:
         missing = [key for key, value in zip(keys, written, strict=True) if value is None and key >= self._floor]
         committed = iter(self.inner.get_many(missing) if missing else ())
         return [
-            (next(committed) if key >= self._floor else None) if value is None else None if value is DELETED else value
+            (next(committed) if key >= self._floor else None) if value is None else _stored(value)
             for key, value in zip(keys, written, strict=True)
         ]
 
@@ -71,15 +77,28 @@ class WriteSet:
         """Set the value of `key`; None deletes it."""
         if self._closed:
             raise StoreClosedError(self.name)
-        changes = self.changes
-        if key not in changes:
+        if self._order.is_kept and key not in self.changes:
             self._order.add(key)
-        changes[key] = DELETED if value is None else value
+        self.changes[key] = self._delete() if value is None else value
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes in order, a value of None deleting its key."""
         for key, value in changes:
             self.put(key, value)
+
+    def write_for(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+        """Do what `write` does, each change being for the record that `written_for` returns for its place."""
+        if None not in [value for _, value in changes]:
+            self.write(changes)
+            return
+        before = self.deleted_for
+        try:
+            for place, (key, value) in enumerate(changes):
+                if value is None:
+                    self.deleted_for = written_for(place)
+                self.put(key, value)
+        finally:
+            self.deleted_for = before
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""
@@ -116,9 +135,9 @@ class WriteSet:
         if len(self.changes) == 1:
             # What a batch of one record writes to a store, most often: a put costs half as much as a write.
             ((key, value),) = self.changes.items()
-            store.put(key, None if value is DELETED else value)
+            store.put(key, _stored(value))
             return
-        store.write((key, None if value is DELETED else value) for key, value in self.changes.items())
+        store.write((key, _stored(value)) for key, value in self.changes.items())
 
     def clear(self) -> None:
         """Forget the changes that are pending: what is committed shows again."""
@@ -133,8 +152,13 @@ class WriteSet:
         """
         if self._closed:
             raise StoreClosedError(self.name)
-        deletes = sum(value is DELETED for value in self.changes.values())
+        deletes = sum(value.__class__ is Deleted for value in self.changes.values())
         return max(0, self.inner.approximate_num_entries() + len(self.changes) - 2 * deletes)
+
+    def _delete(self) -> Deleted:
+        """Return what stands for a value that is deleted now."""
+        record = self.deleted_for
+        return DELETED if record is None else Deleted(record.timestamp_ms, record.header_bytes)
 
     def _forget_order(self) -> None:
         self._order.forget()
@@ -155,5 +179,9 @@ def merge_pairs(
         if key == last:
             continue
         last = key
-        if value is not DELETED:
-            yield key, value
+        if value.__class__ is not Deleted:
+            yield key, value  # type: ignore[misc]
+
+
+def _stored(value: bytes | Deleted) -> bytes | None:
+    return None if value.__class__ is Deleted else value  # type: ignore[return-value]

@@ -50,7 +50,8 @@ class BatchDelta:
         self._stream_times_ms = stream_times_ms
         self._space = space
         self._spilled: _SpilledDelta | None = None
-        space.pending.add(self)
+        # Before the write sets: some changelogs are read from these.
+        space.pending.add_first(self)
 
     def held_bytes(self) -> int:
         """Return about how much memory the changelogs take beside what the write sets hold."""

@@ -16,14 +16,15 @@ from typing import Final, NamedTuple, Protocol
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import Change
+from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
+from statestore.bytestore.write_sets.write_set import DELETED_BYTES, Deleted, WriteSet
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import restore_stored, split_stored
 
-_LOGGED_WRITE_BYTES: Final = 200
-"""What a LoggedWrite takes beside its header bytes: the tuple, its timestamp and a bytes object."""
+_LOGGED_WRITE_BYTES: Final = DELETED_BYTES
+"""What a LoggedWrite takes beside its header bytes and those that are stored."""
 _WITH_HEADERS: Final = frozenset(known for known in StoreFormat if known.has_headers)
 
 
@@ -53,6 +54,13 @@ class Changelog(Protocol):
         `timestamp_ms` is a version's own time; None leaves it to the value or the record.
         """
         ...
+
+    def read_from(self, store: ByteStore, context: RecordContext) -> WriteSet | None:
+        """Return `store` if it notes all that is put into it, for the record in `context`: nothing is to be appended.
+
+        For who puts, before the first write. None if all is to be appended.
+        """
+        return None
 
     def extend(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
         """Note many writes in order, each for the record that `written_for` returns for its place."""
@@ -90,15 +98,27 @@ def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable
 class LastWrites(Changelog):
     """A changelog that keeps the last write of each key: what a batch has to say of a store.
 
-    Writes of a timestamped store with headers are kept as the stored bytes: they hold all that the record needs, and
-    are the very objects that the write set holds, which has counted them already.
+    Of a format with timestamps, a stored value holds all that its record needs. So what is `written` to such a store,
+    under the keys that it is logged with, is its changelog: one dict for both, if the store's layers ask for it.
     """
 
-    def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None) -> None:
+    def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None, written: WriteSet | None = None) -> None:
         self.spec = spec
-        self.writes: dict[bytes, bytes | LoggedWrite] = {}
-        self._complete = spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS
+        self.writes: dict[bytes, bytes | LoggedWrite | Deleted] = {}
+        self._complete = spec.format.has_timestamp
         self._pending = pending or PendingMemory()
+        self._written = written if self._complete and not spec.kind.is_segmented else None
+        self._is_written = False
+
+    def read_from(self, store: ByteStore, context: RecordContext) -> WriteSet | None:
+        """Return `store` if it notes all that is put into it, for the record in `context`; None if it does not."""
+        written = self._written
+        if written is None or store is not written or (self.writes and not self._is_written):
+            return None
+        written.deleted_for = context
+        self.writes = written.changes  # type: ignore[assignment]  # that it has no LoggedWrite does no harm
+        self._is_written = True
+        return written
 
     def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
         """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`."""
@@ -106,7 +126,11 @@ class LastWrites(Changelog):
             self.writes[key] = stored
         else:
             header_bytes = context.header_bytes
-            self.writes[key] = LoggedWrite(stored, context.timestamp_ms, header_bytes)
+            self.writes[key] = (
+                Deleted(context.timestamp_ms, header_bytes)
+                if stored is None
+                else LoggedWrite(stored, context.timestamp_ms, header_bytes)
+            )
             self._pending.written_bytes += len(header_bytes) + _LOGGED_WRITE_BYTES
 
     def extend(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
@@ -122,7 +146,10 @@ class LastWrites(Changelog):
 
     def __iter__(self) -> Iterator[ChangelogRecord]:
         for key, write in self.writes.items():
-            logged = write if isinstance(write, LoggedWrite) else LoggedWrite(write, 0, b"")
+            if isinstance(write, Deleted):
+                logged = LoggedWrite(None, *write)
+            else:
+                logged = write if isinstance(write, LoggedWrite) else LoggedWrite(write, 0, b"")
             yield changelog_record(self.spec.format, key, logged)
 
     def records(self) -> list[ChangelogRecord]:
@@ -130,13 +157,16 @@ class LastWrites(Changelog):
         return list(self)
 
     def clear(self) -> None:
-        """Hold no records any more."""
-        self.writes.clear()
+        """Hold no records any more. What a write set notes is for that to clear."""
+        if not self._is_written:
+            self.writes.clear()
 
     def held_bytes(self) -> int:
         """Return about how much memory the records take beside what the write set holds."""
-        logged = [len(write.header_bytes) for write in self.writes.values() if isinstance(write, LoggedWrite)]
-        return sum(logged) + _LOGGED_WRITE_BYTES * len(logged)
+        if self._is_written:
+            return 0
+        headers = [len(write.header_bytes) for write in self.writes.values() if not isinstance(write, bytes)]
+        return sum(headers) + _LOGGED_WRITE_BYTES * len(headers)
 
 
 class EveryWrite(Changelog):
@@ -186,6 +216,13 @@ class EveryWrite(Changelog):
 BatchChangelog = LastWrites | EveryWrite
 
 
-def batch_changelog(spec: StoreSpec, pending: PendingMemory | None = None) -> BatchChangelog:
-    """Return the changelog that a batch keeps of a store; what it takes is counted in `pending`, None to nobody."""
-    return (EveryWrite if LAYOUTS[spec.kind].keeps_versions else LastWrites)(spec, pending)
+def batch_changelog(
+    spec: StoreSpec, pending: PendingMemory | None = None, written: WriteSet | None = None
+) -> BatchChangelog:
+    """Return the changelog that a batch keeps of a store; what it takes is counted in `pending`, None to nobody.
+
+    `written` is what the batch's writes to the store go to, if the changelog may read them there.
+    """
+    if LAYOUTS[spec.kind].keeps_versions:
+        return EveryWrite(spec, pending)
+    return LastWrites(spec, pending, written)

@@ -24,7 +24,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers import Headers
 from statestore.processor.context import TaskRecordContext
-from statestore.recovery.commit.changelog import ChangelogRecord, EveryWrite, batch_changelog
+from statestore.recovery.commit.changelog import Changelog, ChangelogRecord, EveryWrite, batch_changelog
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.holders import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, VersionedRecord
 from statestore.stores.iterator import Windowed
@@ -210,7 +210,7 @@ class Lived(NamedTuple):
     """The store's stream time in the end; -1 if it keeps none."""
 
 
-class Logs:
+class Logs(Changelog):
     """Takes down the writes to a store twice: every one in order, and as a batch does."""
 
     def __init__(self, spec: StoreSpec) -> None:
