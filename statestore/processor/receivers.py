@@ -36,6 +36,9 @@ A plain tuple, as is SinkRecord: there is one of each for every record.
 SinkRecord: TypeAlias = "tuple[str, int, bytes | None, bytes | None, bytes]"
 """A record as it goes to a topic: topic, timestamp_ms, key, value, header bytes (KIP-1271)."""
 
+Send: TypeAlias = "Callable[[str, int, bytes | None, bytes | None, bytes], None]"
+"""Takes the fields of a SinkRecord: who collects them by columns needs no tuple for each."""
+
 _WithHeaders = Callable[[Any, Headers], Any]
 _Functions = tuple[_WithHeaders, _WithHeaders]
 SourceReceiver = Callable[[SourceRecord], None]
@@ -103,19 +106,19 @@ def locate_failures(node: str, call: Callable[[T], None], context: TaskRecordCon
     return run
 
 
-def sink_receiver(node: SinkNode, send: Callable[[SinkRecord], None], context: TaskRecordContext) -> Receiver:
+def sink_receiver(node: SinkNode, send: Send, context: TaskRecordContext) -> Receiver:
     """Return what turns a Record into bytes and sends it to the sink's topic."""
     key_serde, value_serde = node.key_serde or _BY_TYPE, node.value_serde or _BY_TYPE
     serializers = _PerTopic(lambda topic: (key_serde.on_topic(topic).serialize, value_serde.on_topic(topic).serialize))
     adds_headers = key_serde.with_headers is not None or value_serde.with_headers is not None
-    topic_of = node.topic
+    topic_of, fixed_topic = node.topic, node.topic if isinstance(node.topic, str) else None
     # As in a source: bytes are what most sinks write, as they are.
     write_key, write_value = key_serde.serialize, value_serde.serialize
     keeps_key, keeps_value = (serde is _BY_TYPE or serde.writes_bytes for serde in (key_serde, value_serde))
 
     def receive(record: Record[Any, Any]) -> None:
         key, value, headers = record.key, record.value, record._headers
-        topic = topic_of if isinstance(topic_of, str) else _require_topic(node, topic_of(record, context.metadata))
+        topic = _require_topic(node, topic_of, record, context) if fixed_topic is None else fixed_topic
         try:
             if adds_headers:
                 headers = headers.copy()
@@ -127,14 +130,16 @@ def sink_receiver(node: SinkNode, send: Callable[[SinkRecord], None], context: T
                     key = write_key(key)
                 if value is not None and not (keeps_value and value.__class__ is bytes):
                     value = write_value(value)
-            send((topic, record.timestamp_ms, key, value, headers.to_bytes()))
+            header_bytes = headers._bytes
+            send(topic, record.timestamp_ms, key, value, headers.to_bytes() if header_bytes is None else header_bytes)
         except SerializationError as cause:
             raise SerializationError(f"sink {node.name!r} can't write {record!r}: {cause}") from cause
 
     return receive
 
 
-def _require_topic(sink: SinkNode, topic: Any) -> str:
+def _require_topic(sink: SinkNode, topic_of: Any, record: Record[Any, Any], context: TaskRecordContext) -> str:
+    topic = topic_of(record, context.metadata)
     if not isinstance(topic, str) or not topic:
         raise TypeError(f"sink {sink.name!r}: the function that chooses a topic returned {topic!r}")
     return topic

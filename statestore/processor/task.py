@@ -32,6 +32,7 @@ from statestore.processor.nodes import ProcessorNode, SourceNode
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
 from statestore.processor.receivers import (
+    Send,
     SinkRecord,
     SourceReceiver,
     SourceRecord,
@@ -71,14 +72,14 @@ class Task:
         *,
         on_deserialization_error: OnDeserializationError = OnDeserializationError.FAIL,
         punctuations: RecordedPunctuations | None = None,
-        send: Callable[[SinkRecord], None] | None = None,
+        send: Send | None = None,
         send_batch: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:
         self.skipped_records = 0
         self.punctuation_count = 0
         self.outputs: list[SinkRecord] = []
         """What the sinks were sent since the driver last took it, unless it is given to `send` and `send_batch`."""
-        self._send = send or self.outputs.append
+        self._send = send or (lambda *record: self.outputs.append(record))
         self._send_batch = send_batch or (lambda batch: self.outputs.extend(sink_records(batch)))
         self.shard = shard
         self._topology = topology

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
 import pyarrow as pa
@@ -28,7 +28,8 @@ SINK_COLUMNS: Final = pa.schema(
 
 def source_batch(records: Iterable[SourceRecord]) -> pa.RecordBatch:
     """Return records, at least one, as the columns of SOURCE_COLUMNS."""
-    return _batch(SOURCE_COLUMNS, records)
+    topics, *columns = zip(*records, strict=True)
+    return _batch(SOURCE_COLUMNS, topics, columns)
 
 
 def source_records(batch: pa.RecordBatch) -> Iterator[SourceRecord]:
@@ -36,9 +37,9 @@ def source_records(batch: pa.RecordBatch) -> Iterator[SourceRecord]:
     return cast(Iterator[SourceRecord], _rows(batch))
 
 
-def sink_batch(records: Iterable[SinkRecord]) -> pa.RecordBatch:
-    """Return records, at least one, as the columns of SINK_COLUMNS."""
-    return _batch(SINK_COLUMNS, records)
+def sink_batch(topics: Sequence[str], *columns: Sequence[object]) -> pa.RecordBatch:
+    """Return records as the columns of SINK_COLUMNS, of lists with the objects of each column."""
+    return _batch(SINK_COLUMNS, topics, columns)
 
 
 def sink_records(batch: pa.RecordBatch) -> Iterator[SinkRecord]:
@@ -46,11 +47,13 @@ def sink_records(batch: pa.RecordBatch) -> Iterator[SinkRecord]:
     return cast(Iterator[SinkRecord], _rows(batch))
 
 
-def _batch(schema: pa.Schema, records: Iterable[tuple[object, ...]]) -> pa.RecordBatch:
-    topics, *others = zip(*records, strict=True)
-    columns = [pa.array(topics, pa.string()).dictionary_encode()]
-    columns += [pa.array(column, field.type) for column, field in zip(others, list(schema)[1:], strict=True)]
-    return pa.record_batch(columns, schema=schema)
+def _batch(schema: pa.Schema, topics: Sequence[str], columns: Sequence[Sequence[object]]) -> pa.RecordBatch:
+    # Most often there is one topic, or few: they are told apart before Arrow makes anything of them.
+    numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}
+    codes = pa.array(map(numbers.__getitem__, topics), pa.int32(), size=len(topics))
+    arrays = [pa.DictionaryArray.from_arrays(codes, pa.array(numbers, pa.string()))]
+    arrays += [pa.array(column, field.type) for column, field in zip(columns, list(schema)[1:], strict=True)]
+    return pa.record_batch(arrays, schema=schema)
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +17,6 @@ from statestore.bytestore.chunks import DEFAULT_BYTES, slices
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.format.binary_columns import Integers, row_sizes
-from statestore.processor.receivers import SinkRecord
 from statestore.processor.topic_columns import SINK_COLUMNS, SOURCE_COLUMNS, sink_batch
 
 INPUT = SOURCE_COLUMNS
@@ -26,6 +25,8 @@ BLOB = "blob"
 """The column that blobs are in, before the shard call and behind it."""
 POSITION = ["topic", "partition", "offset"]
 _ALIGNMENT_BYTES: Final = 64
+_MOST_AT_ONCE: Final = 64
+"""Records of output that are looked at together."""
 
 
 class BlobWriter:
@@ -77,11 +78,6 @@ def record_sizes(batch: pa.RecordBatch) -> Integers:
     return row_sizes(batch.column("key")) + row_sizes(batch.column("value")) + row_sizes(batch.column("headers"))
 
 
-def output_blob(records: Sequence[SinkRecord]) -> bytes:
-    """Return what the sinks were sent, at least one record, as an output blob."""
-    return encode_blob([sink_batch(records)])
-
-
 class OutputBlobs:
     """Takes what the sinks are sent and packs it into blobs of some MB, which wait in `spool`: bytes, not objects."""
 
@@ -93,27 +89,33 @@ class OutputBlobs:
         self._spool = spool
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self._records: list[SinkRecord] = []
-        self._held_bytes = 0
+        self._topics: list[str] = []
+        self._timestamps_ms: list[int] = []
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[bytes] = []
+        self._seen = 0
+        """How many of these records were looked at: all but the last few."""
+        self._seen_bytes = 0
+        self._look_at = 1
+        """How many records there are when the others are looked at."""
 
-    def add(self, record: SinkRecord) -> None:
+    def add(self, topic: str, timestamp_ms: int, key: bytes | None, value: bytes | None, header_bytes: bytes) -> None:
         """Take one more record. Raises LocalDiskFullError, LocalDirectoryError."""
-        _, _, key, value, header_bytes = record
-        size = len(header_bytes) + len(key or b"") + len(value or b"")
-        records = self._records
-        if records and self._held_bytes + size > self._max_bytes:
-            self._pack()
-        records.append(record)
-        self._held_bytes += size
-        if len(records) >= self._max_records or self._held_bytes >= self._max_bytes:
-            self._pack()
+        # By columns that are looked at now and then: a tuple and a sum for each record take three times as long.
+        self._topics.append(topic)
+        self._timestamps_ms.append(timestamp_ms)
+        self._keys.append(key)
+        self._values.append(value)
+        self._headers.append(header_bytes)
+        if len(self._headers) >= self._look_at:
+            self._look()
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Take more records, as columns of OUTPUT. Raises LocalDiskFullError, LocalDirectoryError."""
-        if self._records:
-            self._pack()
+        self._pack_all()
         for rows in slices(record_sizes(batch), self._max_bytes):
-            self._add_blob(encode_blob([batch.slice(rows.start, rows.stop - rows.start)]), rows.stop - rows.start)
+            self._add_blob(batch.slice(rows.start, rows.stop - rows.start))
 
     def take(self) -> Iterator[bytes]:
         """Yield the blobs that are full and were not taken yet; no record can be added meanwhile."""
@@ -125,19 +127,48 @@ class OutputBlobs:
 
     def take_all(self) -> Iterator[bytes]:
         """Yield all that was not taken yet, also in a blob that is not full."""
-        if self._records:
-            self._pack()
+        self._pack_all()
         return self.take()
 
-    def _pack(self) -> None:
-        self._add_blob(output_blob(self._records), len(self._records))
-        self._records.clear()
-        self._held_bytes = 0
+    def _look(self) -> None:
+        """Pack what fills blobs. The larger the records are, the sooner it is to be called again."""
+        rows = slice(self._seen, None)
+        columns = (self._headers[rows], self._keys[rows], self._values[rows])
+        count, size_bytes = len(columns[0]), sum(sum(map(len, filter(None, column))) for column in columns)
+        if self._seen_bytes + size_bytes <= self._max_bytes:
+            self._seen += count
+            self._seen_bytes += size_bytes
+        else:
+            for parts in zip(*columns, strict=True):
+                size = sum(len(part or b"") for part in parts)
+                if self._seen and self._seen_bytes + size > self._max_bytes:
+                    self._pack()
+                self._seen += 1
+                self._seen_bytes += size
+        if self._seen >= self._max_records or self._seen_bytes >= self._max_bytes:
+            self._pack()
+        at_once = min(2 * count, _MOST_AT_ONCE) if size_bytes <= self._max_bytes // 8 else 1
+        self._look_at = min(self._seen + at_once, self._max_records)
 
-    def _add_blob(self, blob: bytes, record_count: int) -> None:
-        self._spool.add(blob)
+    def _pack_all(self) -> None:
+        if self._headers:
+            self._look()
+        if self._seen:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Make a blob of the records that were looked at."""
+        rows = slice(0, self._seen)
+        columns: tuple[list[Any], ...] = (self._timestamps_ms, self._keys, self._values, self._headers)
+        self._add_blob(sink_batch(self._topics[rows], *(column[rows] for column in columns)))
+        for column in (self._topics, *columns):
+            del column[rows]
+        self._seen = self._seen_bytes = 0
+
+    def _add_blob(self, batch: pa.RecordBatch) -> None:
+        self._spool.add(encode_blob([batch]))
         self.waiting += 1
-        self.record_count += record_count
+        self.record_count += batch.num_rows
 
 
 class BlobSpool:

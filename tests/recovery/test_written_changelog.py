@@ -27,7 +27,9 @@ Step = tuple[str, list[Change], int]
 """How to write, the changes, and the timestamp of the record that they are made for."""
 INFO = DeltaInfo("state-1", 3, 7)
 CHANGES = st.lists(
-    st.tuples(st.sampled_from([b"a", b"b", b"c", b"d"]), st.none() | st.binary(min_size=1, max_size=40)), min_size=1, max_size=5
+    st.tuples(st.sampled_from([b"a", b"b", b"c", b"d"]), st.none() | st.binary(min_size=1, max_size=40)),
+    min_size=1,
+    max_size=5,
 )
 STEPS = st.lists(st.tuples(st.sampled_from(["put", "write", "write_for"]), CHANGES, st.integers(0, 9)), max_size=12)
 HELD, SPILLED = 1 << 30, 1_000

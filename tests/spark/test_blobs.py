@@ -14,7 +14,8 @@ from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyEr
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.format.partitioner import partition_column
-from statestore.spark.blobs import BlobSpool, encode_blob, output_blob
+from statestore.processor.topic_columns import sink_batch
+from statestore.spark.blobs import BlobSpool, encode_blob
 from statestore.spark.pack import Pack
 from statestore.spark.record_order import records_in_order
 from statestore.spark.unpack import unpack
@@ -174,7 +175,7 @@ def test_null_keys_are_named_and_a_null_offset_too() -> None:
 def test_output_becomes_rows_of_the_kafka_sinks_shape_without_a_scalar_parse() -> None:
     header_bytes = encode_headers([("h", b""), ("h", None), ("ä", b"1")])
     before = parse_count()
-    blob = output_blob([("a", 1, b"k", b"v", header_bytes), ("b", 2, None, None, b"")])
+    blob = encode_blob([sink_batch(["a", "b"], [1, 2], [b"k", None], [b"v", None], [header_bytes, b""])])
     [found] = unpack(iter([pa.record_batch([[blob]], ["blob"])]))
     assert parse_count() == before
     assert found.schema.field("timestamp").type == TIMESTAMP
