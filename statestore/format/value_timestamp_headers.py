@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NoReturn, TypeAlias, cast
 
 import numpy as np
@@ -39,6 +40,7 @@ from statestore.format.varint import decode_varint, encode_varint
 
 _NO_HEADERS: Final = encode_varint(0)
 _NO_HEADERS_UNKNOWN_TIMESTAMP: Final = _NO_HEADERS + encode_timestamp(UNKNOWN_TIMESTAMP_MS)
+_SIZES_KEPT: Final = 1 << 13
 _timestamp_at: Final = struct.Struct(">q").unpack_from
 
 
@@ -49,7 +51,32 @@ def encode_value_timestamp_headers(value: bytes | None, timestamp_ms: int, heade
     """
     if value is None:
         return None
-    return b"".join((encode_varint(len(header_bytes)), header_bytes, encode_timestamp(timestamp_ms), value))
+    try:
+        return pack_before_value[len(header_bytes)](header_bytes, timestamp_ms) + value
+    except struct.error:
+        return b"".join((encode_varint(len(header_bytes)), header_bytes, encode_timestamp(timestamp_ms), value))
+
+
+PackBeforeValue: TypeAlias = Callable[[bytes, int], bytes]
+
+
+class _PackBeforeValue(dict[int, PackBeforeValue]):
+    """What returns what stands before a value, of its headers and timestamp, by the size of the headers in bytes.
+
+    It raises struct.error for what is no timestamp, or headers of another type: then `encode_value_timestamp_headers`
+    knows. Those of small headers are kept.
+    """
+
+    def __missing__(self, size_bytes: int) -> PackBeforeValue:
+        size = encode_varint(size_bytes)
+        pack = cast(PackBeforeValue, partial(struct.Struct(f">{len(size)}s{size_bytes}sq").pack, size))
+        if size_bytes < _SIZES_KEPT:
+            self[size_bytes] = pack
+        return pack
+
+
+pack_before_value: Final = _PackBeforeValue()
+"""For who does it for every record: `pack_before_value[len(header_bytes)](header_bytes, timestamp_ms) + value`."""
 
 
 def split_value_timestamp_headers(data: bytes) -> tuple[bytes, int, bytes]:

@@ -20,6 +20,7 @@ from statestore.format.value_timestamp import encode_value_timestamp, split_valu
 from statestore.format.value_timestamp_headers import (
     before_value,
     encode_value_timestamp_headers,
+    pack_before_value,
     plain_values,
     split_value_timestamp_headers,
 )
@@ -159,9 +160,10 @@ def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
     deserialize = None if serdes.value_serde.is_identity else serdes.value_serde.deserialize
     keeps_bytes = serdes.value_serde.writes_bytes
     raw_value, value_from = serdes.raw_value, serdes.value_from
+    pack_before, unpack_before = pack_before_value, before_value
 
     # Most stores are these, and every record is written and read through here: fields are looked at without the calls
-    # of their properties, and serdes that change nothing are not called.
+    # of their properties, serdes that change nothing are not called, and what the layout is made of is in place.
     def encode(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
         if holder is None:
             return None
@@ -174,11 +176,19 @@ def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
             value = serialize(value)
         if headers.__class__ is not bytes:
             headers = holder.header_bytes
-        return encode_value_timestamp_headers(value, holder._timestamp_ms, headers)
+        try:
+            return pack_before[len(headers)](headers, holder._timestamp_ms) + value
+        except struct.error:
+            return encode_value_timestamp_headers(value, holder._timestamp_ms, headers)
 
     def decode(stored: bytes) -> ValueTimestampHeaders[Any]:
         held = blank_value_timestamp_headers()
-        held._headers, held._timestamp_ms, value = split_value_timestamp_headers(stored)
+        try:
+            unpack, value_at = unpack_before[stored[:2]]
+            held._headers, held._timestamp_ms = unpack(stored)
+            value = stored[value_at:]
+        except struct.error:
+            held._headers, held._timestamp_ms, value = split_value_timestamp_headers(stored)
         held._value = value if deserialize is None else deserialize(value)
         return held
 

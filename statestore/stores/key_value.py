@@ -41,9 +41,12 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return what the store holds of `key`; None if nothing."""
         # All of _require_key and _decode, for the calls that they are: every record is read through here.
-        if key is None:
-            self._refuse_key()
-        stored = self._inner.get(self._key_bytes(key))
+        if key.__class__ is bytes and self._keeps_keys:
+            stored = self._inner.get(key)  # type: ignore[arg-type]
+        else:
+            if key is None:
+                self._refuse_key()
+            stored = self._inner.get(self._key_bytes(key))
         if stored is None:
             return None
         try:
@@ -126,6 +129,9 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
         """Set what the store holds of `key`; None, or a holder of None, deletes it with its headers."""
         if self._keys is not None:
             self._inner.put(*self._to_put(key, value))
+            return
+        if key.__class__ is bytes and self._keeps_keys:
+            self._inner.put(key, self._encode(value))  # type: ignore[arg-type]
             return
         if key is None:
             self._refuse_key()

@@ -35,6 +35,8 @@ class ReadableStore:
         self._keys = keys
         """Passes headers to the serde of keys; None if it takes none, or the store has none."""
         self._key_bytes: Callable[[Any], bytes] = serdes.key_serde.serialize if keys is None else keys.raw_key
+        self._keeps_keys = keys is None and serdes.key_serde.writes_bytes
+        """Whether a key that is bytes is written as it is."""
         self._key_object = serdes.key_serde.deserialize
         self._decode_raw = codec.decode
         self._decode_values = codec.decode_values
