@@ -242,6 +242,10 @@ class Headers:
         return _unpickle, (self.__class__, self.to_bytes(), self._frozen)
 
 
+blank_headers: Callable[[], Headers] = partial(object.__new__, Headers)
+"""Makes Headers of nothing, to be filled in: for who makes some of every record."""
+
+
 def _unpickle(cls: type[Headers], data: bytes, frozen: bool) -> Headers:
     headers = cls.from_bytes(data)
     return headers.freeze() if frozen else headers

@@ -175,7 +175,7 @@ class ProcessorContext:
 
         Raises TopologyError if there is no such child, and in `init` and `close`, which belong to no record.
         """
-        if not isinstance(record, Record):
+        if record.__class__ is not Record and not isinstance(record, Record):
             raise TypeError(f"node {self.node!r} can only forward a Record, not {record!r}")
         context = self._record_context
         timestamp_ms, headers = context.timestamp_ms, context.headers

@@ -19,9 +19,10 @@ from statestore.errors import (
 )
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
+from statestore.headers.record_headers import blank_headers
 from statestore.processor.context import Receiver, TaskRecordContext, processor_error
 from statestore.processor.nodes import SinkNode, SourceNode
-from statestore.processor.record import Record
+from statestore.processor.record import Record, blank_record
 
 T = TypeVar("T")
 
@@ -66,7 +67,11 @@ def source_receiver(
                 topic=context.topic, partition=context.partition, offset=context.offset, timestamp_ms=timestamp_ms
             )
         context.source = source
-        headers = Headers.from_bytes(header_bytes)
+        # Headers.from_bytes and Record.adopt in place: each record comes through here.
+        headers = blank_headers()
+        headers._bytes = header_bytes
+        headers._headers = None
+        headers._frozen = False
         try:
             if takes_headers:
                 key_of, value_of = deserializers[context.topic]
@@ -84,7 +89,11 @@ def source_receiver(
         context.headers = headers
         if timestamp_ms > context.stream_time_ms and not is_global:
             context.stream_time_ms = timestamp_ms
-        record = Record.adopt(key, value, timestamp_ms, headers)
+        record = blank_record()
+        record.key = key
+        record.value = value
+        record.timestamp_ms = timestamp_ms
+        record._headers = headers
         for child in children:
             child(record)
 

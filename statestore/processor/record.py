@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter, index
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
+from statestore.headers.record_headers import blank_headers
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
@@ -96,7 +98,23 @@ class Record(RecordFields[K, V]):
 
     def with_value(self, value: V2) -> Record[K, V2]:
         """Return this record with another value."""
-        return Record(self.key, value, self.timestamp_ms, self._headers)
+        headers, timestamp_ms = self._headers, self.timestamp_ms
+        if (
+            headers.__class__ is not Headers
+            or timestamp_ms.__class__ is not int
+            or not 0 <= timestamp_ms <= _MAX_TIME_MS
+        ):
+            return Record(self.key, value, timestamp_ms, headers)
+        # What Record and Headers.copy do, in place: most records that are forwarded are made here.
+        record: Record[K, V2] = blank_record()
+        record.key = self.key
+        record.value = value
+        record.timestamp_ms = timestamp_ms
+        record._headers = copied = blank_headers()
+        copied._bytes = headers._bytes
+        copied._headers = headers._headers
+        copied._frozen = False
+        return record
 
     def with_timestamp_ms(self, timestamp_ms: int) -> Record[K, V]:
         """Return this record with another timestamp. Raises what Record raises."""
@@ -105,6 +123,10 @@ class Record(RecordFields[K, V]):
     def with_headers(self, headers: HeadersLike) -> Record[K, V]:
         """Return this record with a copy of other headers."""
         return Record(self.key, self.value, self.timestamp_ms, headers)
+
+
+blank_record: Callable[[], Record[Any, Any]] = partial(object.__new__, Record)
+"""Makes a record of nothing, to be filled in with what is known to be sound."""
 
 
 def own_headers(headers: HeadersLike | None) -> Headers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +60,33 @@ class OnDeserializationError(Enum):
     SKIP = "skip"
 
 
+class Outlet(Protocol):
+    """Takes what the sinks send, as far as a task looks at it."""
+
+    @property
+    def waiting(self) -> int:
+        """How much is to be taken before more records are processed."""
+        ...
+
+
+class _NoOutlet:
+    waiting = 0
+
+
+_NO_OUTLET: Final = _NoOutlet()
+
+
+class _Sources(dict["str | None", SourceReceiver]):
+    """What takes a record of each topic, by itself; under None, of those that no source names, added when met."""
+
+    def __missing__(self, topic: str | None) -> SourceReceiver:
+        catch_all = self.get(None)
+        if catch_all is None:
+            raise UnknownTopicError(topic=str(topic), sources=sorted(known for known in self if known))
+        self[topic] = catch_all
+        return catch_all
+
+
 class Task:
     """One instance of a topology, for one shard and one batch."""
 
@@ -92,7 +119,7 @@ class Task:
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
         self._contexts: list[ProcessorContext] = []
-        self._sources: dict[str | None, SourceReceiver] = {}
+        self._sources = _Sources()
         """What takes a record of each topic, by itself."""
         self._column_sources: dict[str | None, ColumnSource | None] = {}
         """What takes columns of each topic; None if its records are taken by themselves only."""
@@ -102,16 +129,22 @@ class Task:
         )
         """Whether `finish_batch` has anything to do."""
 
-    def process(self, records: Iterable[SourceRecord]) -> int:
+    def process(self, records: Iterable[SourceRecord], outlet: Outlet = _NO_OUTLET) -> int:
         """Run the records through the topology, in their order, and return how many they were.
 
+        If `outlet` has something waiting after a record, that was the last one: an iterator still has the others.
         After each record, punctuators run that its timestamp makes due. Raises ProcessorError around what user code
         raises, DeserializationError, SerializationError, InvalidTimestampError and UnknownTopicError. After an error
         the task must not be used again.
         """
         if self.takes_batches:
-            return sum(self.process_batch(source_batch([record])) for record in records)
-        return self._process(records)
+            processed = 0
+            for record in records:
+                processed += self.process_batch(source_batch([record]))
+                if outlet.waiting:
+                    break
+            return processed
+        return self._process(records, outlet)
 
     def process_batch(self, batch: pa.RecordBatch) -> int:
         """Do what `process` does, with the rows of a batch of SOURCE_COLUMNS: in columns where the topology takes some.
@@ -130,18 +163,17 @@ class Task:
         """Whether any source has a batch processor below it."""
         return any(self._column_sources.values())
 
-    def _process(self, records: Iterable[SourceRecord]) -> int:
-        sources, catch_all = self._sources, self._sources.get(None)
+    def _process(self, records: Iterable[SourceRecord], outlet: Outlet = _NO_OUTLET) -> int:
+        sources = self._sources
         context, stream_time = self._context, self._punctuations.stream_time
         processed = 0
         for record in records:
             processed += 1
-            receive = sources.get(record[0]) or catch_all
-            if receive is None:
-                raise UnknownTopicError(topic=record[0], sources=sorted(topic for topic in sources if topic))
-            receive(record)
+            sources[record[0]](record)
             if context.stream_time_ms >= stream_time.next_ms:
                 self.punctuation_count += stream_time.punctuate(context.stream_time_ms, self._punctuate)
+            if outlet.waiting:
+                break
         return processed
 
     def end_batch(self, now_ms: int) -> None:

@@ -12,6 +12,7 @@ the other, until their turn comes. One Arrow array can't hold more than 2 GiB, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +27,8 @@ from statestore.spark.blobs import decode_blob, record_sizes
 def records_in_order(
     blobs: Iterable[bytes | pa.Buffer], topics_first: frozenset[str] = frozenset()
 ) -> Iterator[SourceRecord]:
-    """Yield the records of all blobs in their order, those of `topics_first` before all others."""
-    for batch in batches_in_order(blobs, topics_first):
-        yield from source_records(batch)
+    """Return the records of all blobs in their order, those of `topics_first` before all others."""
+    return chain.from_iterable(map(source_records, batches_in_order(blobs, topics_first)))
 
 
 def batches_in_order(

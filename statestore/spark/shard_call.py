@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,7 +12,6 @@ import pyarrow as pa
 from statestore.errors import TopologyError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.ingest import IngestHook, ingest_records
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import shard_stores
 from statestore.processor.topic_columns import source_batch, source_records
@@ -32,7 +30,6 @@ _RECORDS_PER_OUTPUT_BLOB = 20_000
 _HELD_OUTPUT_BYTES = 16 << 20
 """Of blobs that wait until Spark takes them: one record, or the end of a batch, may put out any number. What is above
 that goes to local disk."""
-_RECORDS_PER_STEP = 2_000
 _ROWS_PER_BATCH = 65_536
 _BYTES_PER_BATCH = 32 << 20
 """What a batch processor is given at once: a key is fetched once for all its records in it. It is held some five times,
@@ -162,7 +159,7 @@ class ShardCall:
         records = records_in_order(spool.blobs, topics_first)
         if self.on_ingest is not None:
             records = ingest_records(records, self.on_ingest)
-        while count := task.process(_step(records, outputs)):
+        while count := task.process(records, outputs):
             yield count
 
     def _ingested(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -177,11 +174,3 @@ class ShardCall:
         if claimed not in _claimed:
             claim(self.state.location, query_id)
             _claimed.add(claimed)
-
-
-def _step(records: Iterator[SourceRecord], outputs: OutputBlobs) -> Iterator[SourceRecord]:
-    """Yield the next records, until there is output for Spark to take."""
-    for record in islice(records, _RECORDS_PER_STEP):
-        yield record
-        if outputs.waiting:
-            return
