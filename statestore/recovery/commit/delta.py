@@ -21,11 +21,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
-from statestore.bytestore.chunks import chunks
+from statestore.bytestore.chunks import chunks, slices
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import Change
@@ -47,6 +49,7 @@ from statestore.recovery.commit.figures import StoreFigures, total
 from statestore.recovery.location.recorded_names import path_part
 
 T = TypeVar("T")
+_Write: TypeAlias = "bytes | LoggedWrite | Deleted"
 
 DELTA_FORMAT = 3
 METADATA_KEY = b"statestore.delta"
@@ -162,8 +165,8 @@ def logged_stores(
 def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
     """Yield keys, values, timestamps and header bytes of the changelog's records, a record batch at a time."""
     if isinstance(changelog, LastWrites) and changelog.spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
-        for writes in chunks(changelog.writes.items(), _write_sizes, max_rows=_MAX_BATCH_ROWS):
-            yield _columns_of_stored_values(writes)
+        for part in _parts(changelog.writes):
+            yield _columns_of_stored_values(*part)
         return
     for records in chunks(changelog, record_sizes, max_rows=_MAX_BATCH_ROWS):
         keys, values, timestamps, header_bytes = zip(*records, strict=True)
@@ -175,20 +178,26 @@ def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
         ]
 
 
-def _columns_of_stored_values(writes: Sequence[tuple[bytes, bytes | LoggedWrite | Deleted]]) -> list[pa.Array]:
+def _parts(writes: Mapping[bytes, _Write]) -> Iterator[tuple[list[bytes], list[_Write]]]:
+    """Yield keys and writes, as many together as a record batch may have: unlike `chunks`, of what is in memory."""
+    keys_left, writes_left = iter(writes), iter(writes.values())
+    while keys := list(islice(keys_left, _MAX_BATCH_ROWS)):
+        held = list(islice(writes_left, _MAX_BATCH_ROWS))
+        contents = [write if write.__class__ is bytes else write.header_bytes for write in held]  # type: ignore[union-attr]
+        sizes = np.fromiter(map(len, keys), np.int64, len(keys)) + np.fromiter(map(len, contents), np.int64, len(keys))
+        for rows in slices(sizes):
+            yield keys[rows], held[rows]
+
+
+def _columns_of_stored_values(keys: Sequence[bytes], writes: Sequence[_Write]) -> list[pa.Array]:
     """Do what `_columns` does, ten times as fast: these are the stores that most records go to."""
-    stored = pa.array([write if type(write) is bytes else None for _, write in writes], pa.binary())
+    stored = pa.array([write if write.__class__ is bytes else None for write in writes], pa.binary())
     values, timestamps, header_bytes = split_columns(stored)
     if stored.null_count:
-        deletes = [write if isinstance(write, Deleted) else (None, None) for _, write in writes]
+        deletes = [write if isinstance(write, Deleted) else (None, None) for write in writes]
         timestamps = pa.compute.coalesce(timestamps, pa.array([timestamp for timestamp, _ in deletes], pa.int64()))
         header_bytes = pa.compute.coalesce(header_bytes, pa.array([headers for _, headers in deletes], pa.binary()))
-    keys = pa.array([key for key, _ in writes], pa.binary())
-    return [keys, values, timestamps, header_bytes]
-
-
-def _write_sizes(writes: Sequence[tuple[bytes, bytes | LoggedWrite | Deleted]]) -> list[int]:
-    return [len(key) + len(write if isinstance(write, bytes) else write.header_bytes) for key, write in writes]
+    return [pa.array(keys, pa.binary()), values, timestamps, header_bytes]
 
 
 class Delta:
