@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def test_a_checkpoint_of_another_state_is_refused(stopped: OrderQuery, spark: Sp
     path = home / "state" / METADATA_NAME
     metadata = read_metadata(DurableLocation(home / "state"))
     assert metadata is not None
-    path.write_text(path.read_text().replace(metadata.state_id, "0" * 32))
+    path.write_text(replace(metadata, state_id="0" * 32).to_json())
     with pytest.raises(StatePointersError, match=f"is of state {'0' * 32}"):
         rescale_to(stopped, home / "new", 2)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _COMMAND = re.compile(r"^python -m (?P<rest>(?:.*\\\n)*.*)$", re.MULTILINE)
-_MODULES = {"upgrade_tools": "upgrade_tools.cli", "statestore.spark": "statestore.spark.__main__"}
+_MODULES = {"upgrade_tools": "upgrade_tools.cli.app", "statestore.spark": "statestore.spark.__main__"}
 
 
 @dataclass
