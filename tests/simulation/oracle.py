@@ -418,7 +418,7 @@ class Oracle:
         driver, shard = attempt.driver, attempt.task.shard
         if isinstance(failure, RunFencedError):
             fences = self._fences(shard)
-            return bool(fences) and fences[-1].run != driver.run_id
+            return (bool(fences) and fences[-1].run != driver.run_id) or self._has_looked_twice(driver)
         if isinstance(failure, AttemptOutdatedError):
             return driver.ended or attempt.number < driver.batch or attempt.task.succeeded
         if isinstance(failure, CheckpointBehindError) or type(failure).__name__ == "CheckpointAbandonedError":
@@ -437,6 +437,18 @@ class Oracle:
         if isinstance(failure, LocationNotWritableError) and isinstance(failure.__cause__, FileNotFoundError):
             return self._is_given_up(attempt)
         return self._is_injected(failure)
+
+    def _has_looked_twice(self, driver: Driver) -> bool:
+        """Return whether the last two listings of who runs showed another run's fence above one of its own run.
+
+        Another attempt of its run may have left a later one since.
+        """
+        actor = self.world.scheduler.current
+        assert actor is not None
+        looks = [sorted(filter(None, map(parse_fence_name, paths))) for paths in actor.listings]
+        return len(looks) == 2 and all(
+            any(fence.run == driver.run_id for fence in look) and look[-1].run != driver.run_id for look in looks
+        )
 
     def _is_overtaken(self, attempt: Attempt) -> bool:
         """Return whether the same checkpoint has gone on without an attempt."""

@@ -131,6 +131,9 @@ class Remote:
                 if info.type == fs.FileType.Directory:
                     below = fs.FileSelector(info.path, allow_not_found=True, recursive=True)
                     found.extend(self.get_file_info(below))
+        actor = self.scheduler.current
+        if actor is not None and not self.scheduler.quiet:
+            actor.listings = [*actor.listings[-1:], [info.path for info in found]]
         return found
 
     def delete_file(self, path: str) -> None:

@@ -65,6 +65,8 @@ class Actor:
         """The faults that struck it, as their texts."""
         self.outage_until_ns = 0
         """Until when it can't reach the object store."""
+        self.listings: list[list[str]] = []
+        """The paths of all that its last two listings showed."""
 
     def __repr__(self) -> str:
         return self.name
