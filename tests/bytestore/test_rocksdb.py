@@ -52,6 +52,20 @@ def test_an_open_starts_no_threads_to_open_tables(path: Path) -> None:
     assert "max_file_opening_threads=1\n" in options.read_text()
 
 
+def test_a_close_can_wait_until_tables_are_merged(tmp_path: Path) -> None:
+    for number in range(8):
+        database = RocksDBDatabase(str(tmp_path / "db"), [FAMILY])
+        database.write({FAMILY: [(b"%06d" % key, b"%d" % number * 1_000) for key in range(2_000 + number)]})
+        tables = len(list((tmp_path / "db").glob("*.sst")))
+        assert tables == number, "each opening leaves a table"
+        # Merging takes longer than a close does, which ends it.
+        database.close(compacted=True)
+    assert len(list((tmp_path / "db").glob("*.sst"))) == 1
+    database = RocksDBDatabase(str(tmp_path / "db"), [FAMILY])
+    assert [value[:1] for _, value in database.family(FAMILY).range(b"001999", None)] == [b"7"] * 8
+    database.close()
+
+
 def test_a_second_open_is_refused(path: Path) -> None:
     database = RocksDBDatabase(str(path), [FAMILY])
     with pytest.raises(LocalStateLockedError, match=str(path)):

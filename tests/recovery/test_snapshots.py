@@ -105,9 +105,12 @@ def test_a_snapshot_that_was_finished_in_an_attempt_that_did_not_count_is_not_lo
 @pytest.mark.parametrize("damage", ["missing", "cut", "flipped", "manifest missing", "manifest flipped"])
 def test_a_damaged_snapshot_is_done_without(shard: Shard, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     pointer = run_batches(shard, shard.start(), range(1, 9))
-    newest = pointer.snapshots[-1]
-    manifest = read_manifest(shard.state.location, pointer, newest)
-    name = newest.manifest.name if damage.startswith("manifest") else manifest.files[0].durable.name
+    older, newest = pointer.snapshots
+    shared, files = (
+        {file.durable.name for file in read_manifest(shard.state.location, pointer, made).files}
+        for made in (older, newest)
+    )
+    name = newest.manifest.name if damage.startswith("manifest") else min(files - shared)
     path = shard.home / "state" / name
     whole = path.read_bytes()
     spoil(path, damage.rpartition(" ")[2])

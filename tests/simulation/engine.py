@@ -202,7 +202,8 @@ class SimulatedDatabase(RocksDBDatabase):
                     Path(path, name).write_bytes(Path(self.path, name).read_bytes())
         self.faults.after(effect)
 
-    def close(self) -> None:
+    def close(self, *, compacted: bool = False) -> None:
+        # A table that is written is compacted at once here.
         if not self._is_open:
             return
         if self._process.dead:

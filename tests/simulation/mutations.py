@@ -128,7 +128,7 @@ MUTATIONS = (
         "a copy is marked before it is flushed",
         "local.local_copy",
         "_close",
-        "        database.close()\n        if usable:",
+        "        database.close(compacted=usable)\n        if usable:",
         "        if usable:",
     ),
     Mutation(

@@ -318,7 +318,8 @@ def _close(opening: _Opening, database: RocksDBDatabase, path: Path, *, usable: 
     Damage that only shows now, or a disk that is full, costs the copy, not the batch: the batch is in its delta.
     """
     try:
-        database.close()
+        # A batch opens the database and closes it again: unless it waits, no compaction ever ends.
+        database.close(compacted=usable)
         if usable:
             pointer, stores = opening.pointer, tuple(opening.stores)
             marker = LocalMarker(pointer.state_id, pointer.shard, pointer.head, files=files_digest(path), stores=stores)

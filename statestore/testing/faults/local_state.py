@@ -40,13 +40,13 @@ class FaultyDatabase(RocksDBDatabase):
         """Return the byte store over a family, which may fail."""
         return FaultyByteStore(super().family(name, store), self._injector, self.path)
 
-    def close(self) -> None:
+    def close(self, *, compacted: bool = False) -> None:
         """Close the database. Whatever it reports, it is closed: a lock must not outlive it."""
         if self._db is None:
             return
         try:
             with self._injector.at(Point.CLOSE_DATABASE, self.path, error=_Failure(self.path)) as fault:
-                super().close()
+                super().close(compacted=compacted)
                 _raise_for(fault, self._injector, self.path)
         finally:
             super().close()
