@@ -41,6 +41,7 @@ from statestore.recovery.location.digests import file_digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import new_delta_name
 from statestore.recovery.restore.from_deltas import CommittedStore
+from statestore.recovery.restore.written_delta import WrittenDelta
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.step import SnapshotStep, snapshot_is_due
 
@@ -108,8 +109,7 @@ class ShardedState:
                 )
             committed = dict(copy.stores) if copy is not None else {}
             if in_memory:
-                kept_bytes = self.local.memory.kept_images_bytes
-                loaded = open_memory_image(self.location, pointer, in_memory, image, committed, space, kept_bytes)
+                loaded = open_memory_image(self.location, pointer, in_memory, image, committed, space, self.local)
                 committed.update(opened.enter_context(loaded))
             stores = {name: BatchStore.of(store, space) for name, store in sorted(committed.items())}
             info = DeltaInfo(self.state_id, pointer.shard, pointer.version + 1)
@@ -118,6 +118,10 @@ class ShardedState:
             for store in stores.values():
                 opened.callback(store.bytes.close)
             yield ShardBatch(self, pointer, stores, delta, copy)
+
+    def written_delta(self, shard: int) -> WrittenDelta:
+        """Return what this machine keeps of the last delta that it wrote for the shard."""
+        return WrittenDelta(self.local.shard(self.state_id, shard))
 
     @contextmanager
     def spill_space(self, shard: int) -> Iterator[SpillSpace]:
@@ -228,6 +232,7 @@ class ShardBatch:
             self.state.location.write_file(name, written.content)
         else:
             self.state.location.write(name, written.content)
+        self.state.written_delta(self.pointer.shard).keep(self.state.location, written.content, self.delta.space)
         return DurableFile(name, written.size_bytes, written.digest)
 
     def _check_spilled(self, path: Path, digest: str) -> None:

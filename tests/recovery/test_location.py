@@ -8,7 +8,6 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
-from pyarrow import fs
 
 from statestore.errors import LocalDirectoryError, LocalDiskFullError, LocationError, LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableLocation
@@ -16,16 +15,9 @@ from statestore.recovery.location.local_disk import LocalDisk, is_partial, parti
 from statestore.recovery.location.retrying import Retrying
 from tests.support.recovery.hdfs_like import HdfsLikeLocation
 from tests.support.recovery.power_loss import DiskThatLosesPower, PowerLost
+from tests.support.recovery.renaming import Renaming
 
 NAME = "shards/0001/deltas/x"
-
-
-class Renaming(DurableLocation):
-    """pyarrow's local filesystem, known to us as another."""
-
-    def open_filesystem(self) -> tuple[Any, str]:
-        local, root = super().open_filesystem()
-        return fs.SubTreeFileSystem("/", local), root
 
 
 @pytest.fixture(params=[DurableLocation, Renaming, HdfsLikeLocation])

@@ -48,7 +48,8 @@ class BatchDelta:
         self._info = info
         self._changelogs = changelogs
         self._stream_times_ms = stream_times_ms
-        self._space = space
+        self.space = space
+        """Its directory for what it can't hold in memory."""
         self._spilled: _SpilledDelta | None = None
         # Before the write sets: some changelogs are read from these.
         space.pending.add_first(self)
@@ -64,7 +65,7 @@ class BatchDelta:
         """
         if self._spilled is None:
             stores = logged_stores(self._changelogs, self._stream_times_ms)
-            path = self._space.make_directory() / "delta.arrow"
+            path = self.space.make_directory() / "delta.arrow"
             self._spilled = _SpilledDelta(path, self._info, stores)
         for name, changelog in self._changelogs.items():
             self._spilled.write(name, changelog)
@@ -76,7 +77,7 @@ class BatchDelta:
         To be called once, after the last write. Raises LocalDiskFullError and LocalDirectoryError, and again what a
         spill failed with.
         """
-        with self._space.pending.final():
+        with self.space.pending.final():
             return self._finish()
 
     def _finish(self) -> FinishedDelta | None:
@@ -91,12 +92,12 @@ class BatchDelta:
     @property
     def spilled_bytes(self) -> int:
         """What is on local disk of this batch, its write sets and its delta together."""
-        return self._space.size_bytes + (0 if self._spilled is None else self._spilled.size_bytes)
+        return self.space.size_bytes + (0 if self._spilled is None else self._spilled.size_bytes)
 
     @property
     def spill_figures(self) -> SpillFigures:
         """The batch's spills so far."""
-        spills = self._space.pending.spills
+        spills = self.space.pending.spills
         # What there is on disk is not looked at in vain.
         return SpillFigures(spills, self.spilled_bytes) if spills else SpillFigures()
 

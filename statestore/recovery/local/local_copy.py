@@ -52,6 +52,7 @@ from statestore.recovery.restore.from_snapshots import (
     ways_to_restore,
 )
 from statestore.recovery.restore.progress import RestoreProgress, StateRestoreListener
+from statestore.recovery.restore.written_delta import WrittenDelta
 
 _LOG = logging.getLogger(__name__)
 _MAX_COPIES = 16
@@ -307,7 +308,8 @@ def _catch_up(opening: _Opening, copy: LocalCopy) -> None:
             repeatable=not copy.is_upgrading and not any(LAYOUTS[spec.kind].keeps_versions for spec in opening.stores),
         )
         write_marker(copy.path, copy.intent, durably=True)
-        restore(opening.location, pointer, copy.applied, copy.stores, opening.space, copy.restoring)
+        written = WrittenDelta(copy.path.parent)
+        restore(opening.location, pointer, copy.applied, copy.stores, opening.space, copy.restoring, written)
     if copy.restoring is not None:
         copy.restoring.end()
 

@@ -18,8 +18,10 @@ from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.from_deltas import CommittedStore, restore
+from statestore.recovery.restore.written_delta import WrittenDelta
 
 _IMAGE_BYTES: Final = 4_096
 """What an image takes beside its entries, so that empty ones don't pile up without end."""
@@ -57,19 +59,20 @@ def open_memory_image(
     image: MemoryImage | None,
     copied: Mapping[str, CommittedStore],
     space: SpillSpace,
-    kept_bytes: int,
+    local: LocalDirectory,
 ) -> Iterator[dict[str, CommittedStore]]:
     """Hand out the in-memory stores of the shard at exactly the version of `pointer`.
 
     They are those of `image`, which is caught up, or those of `copied`, a local copy at that version. The process goes
-    on to keep images of `kept_bytes` together at most, the last used ones, as shards move between processes; always
-    the last one of all. Raises DurableFileMissingError or DurableFileCorruptedError if the durable location can't give
-    that version.
+    on to keep as many images as the memory budget of `local` has room for, the last used ones, as shards move between
+    processes; always the last one of all. Raises DurableFileMissingError or DurableFileCorruptedError if the durable
+    location can't give that version.
     """
     database = MemoryDatabase([spec.name for spec in stores]) if image is None else image.database
     committed = {spec.name: CommittedStore(spec, database.family(spec.name)) for spec in stores}
     if image is not None:
-        restore(location, pointer, pointer.chain.index(image.head), committed, space)
+        written = WrittenDelta(local.shard(pointer.state_id, pointer.shard))
+        restore(location, pointer, pointer.chain.index(image.head), committed, space, None, written)
     else:
         for name, store in committed.items():
             store.bytes.write(copied[name].bytes.range(None, None))
@@ -80,6 +83,6 @@ def open_memory_image(
         # A batch that fails has written to its write sets only: the image still is that version.
         _images[pointer.state_id, pointer.shard] = MemoryImage(tuple(stores), pointer.head, database)
         kept = sum(image.held_bytes for image in _images.values())
-        while kept > kept_bytes and len(_images) > 1:
+        while kept > local.memory.kept_images_bytes and len(_images) > 1:
             _, evicted = _images.popitem(last=False)
             kept -= evicted.held_bytes

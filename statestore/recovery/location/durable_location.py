@@ -68,6 +68,11 @@ class DurableLocation:
         filesystem, root = fs.FileSystem.from_uri(self.uri)
         return filesystem, root
 
+    @property
+    def is_local(self) -> bool:
+        """Whether its files are on a disk of this machine, or on what is mounted as one. Raises LocationError."""
+        return isinstance(self._open()[0], LocalFiles)
+
     def read(self, name: str) -> pa.Buffer | None:
         """Return the bytes of the file `name`, None if there is none. Raises LocationError on other failures."""
         files, path = self._at(name)

@@ -26,6 +26,7 @@ from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check
 from statestore.recovery.location.digests import digest, file_digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.progress import RestoreProgress
+from statestore.recovery.restore.written_delta import WrittenDelta
 
 _READ_AT_ONCE_BYTES: Final = 8 << 20
 """Larger deltas are copied to local disk and read from there."""
@@ -48,16 +49,18 @@ def restore(
     stores: Mapping[str, CommittedStore],
     space: SpillSpace,
     progress: RestoreProgress | None = None,
+    written: WrittenDelta | None = None,
 ) -> None:
     """Apply the deltas of the pointer after the first `applied` ones, oldest first, to `stores`, and let expire.
 
     Records of stores that are not among `stores` are left out: another engine holds them. A delta too large for memory
-    goes through `space`. Raises DurableFileMissingError, DurableFileCorruptedError.
+    goes through `space`; one that is `written` here is not fetched. Raises DurableFileMissingError,
+    DurableFileCorruptedError.
     """
     missing = pointer.deltas[applied:]
     first_version = pointer.version - len(missing) + 1
     for version, file in enumerate(missing, first_version):
-        with open_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version), space) as delta:
+        with open_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version), space, written) as delta:
             _apply(delta, stores, progress)
         if progress is not None:
             progress.count_read(file.size_bytes)
@@ -68,30 +71,46 @@ def restore(
 
 
 @contextmanager
-def open_delta(location: DurableLocation, file: DurableFile, expected: DeltaInfo, space: SpillSpace) -> Iterator[Delta]:
+def open_delta(
+    location: DurableLocation,
+    file: DurableFile,
+    expected: DeltaInfo,
+    space: SpillSpace,
+    written: WrittenDelta | None = None,
+) -> Iterator[Delta]:
     """Open a delta that a commit pointer names, checking size, checksum and what it says it is.
+
+    It is fetched unless it is the one that is `written` here.
 
     Raises DurableFileMissingError, DurableFileCorruptedError.
     """
     where = location.path(file.name)
     with ExitStack() as opened:
-        source: Any = None
-        if file.size_bytes <= _READ_AT_ONCE_BYTES:
-            source = location.read(file.name)
-            if source is not None:
-                check_content(where, file, source.size, digest(source))
-        else:
-            path = space.make_directory() / "fetched.arrow"
-            if location.fetch(file.name, path):
-                opened.callback(path.unlink)
-                check_content(where, file, path.stat().st_size, file_digest(path))
-                source = opened.enter_context(pa.memory_map(str(path)))
+        source = None if written is None else written.read(file)
+        if source is None:
+            source = _fetch(location, file, space, opened)
         if source is None:
             raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
         delta = Delta(source, where)
         if delta.info != expected:
             raise DurableFileCorruptedError(where, problem=f"is {delta.info}, wanted was {expected}")
         yield delta
+
+
+def _fetch(location: DurableLocation, file: DurableFile, space: SpillSpace, opened: ExitStack) -> Any:
+    """Return the content of a delta, which is there until `opened` ends, None if there is no such file."""
+    where = location.path(file.name)
+    if file.size_bytes <= _READ_AT_ONCE_BYTES:
+        content = location.read(file.name)
+        if content is not None:
+            check_content(where, file, content.size, digest(content))
+        return content
+    path = space.make_directory() / "fetched.arrow"
+    if not location.fetch(file.name, path):
+        return None
+    opened.callback(path.unlink)
+    check_content(where, file, path.stat().st_size, file_digest(path))
+    return opened.enter_context(pa.memory_map(str(path)))
 
 
 def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: RestoreProgress | None) -> None:
