@@ -19,10 +19,10 @@ import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+import count_query
 import workload
 from benchmarks.peers.process_figures import JAVA, PYTHON, SessionFigures
-from statestore.spark import stateful
-from workload import KAFKA_ROWS, PARTITIONS, CountAndKeepColumns, counting_topology, write_input
+from workload import CountAndKeepColumns, write_input
 
 EXECUTORS = (1, 2)
 SHARDS = 8
@@ -104,17 +104,9 @@ def run_query(executors: int, source: Path, scratch: Path) -> dict[str, float]:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    rows = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", PARTITIONS).parquet(str(source))
-    counted = stateful(
-        rows,
-        counting_topology(CountAndKeepColumns),
-        shards=SHARDS,
-        state_location=scratch / "state",
-        local_dir=str(scratch / "local"),
-    )
-    writer = counted.writeStream.format("noop").option("checkpointLocation", str(scratch / "checkpoint"))
     session, before = SessionFigures(os.getsid(0)), None
-    query = writer.trigger(availableNow=True).start()
+    operator = count_query.operator(shards=SHARDS, processor=CountAndKeepColumns)
+    query = count_query.start(spark, source, scratch, operator)
     while query.isActive:
         time.sleep(_WAIT_S)
         seen = sum(1 for batch in query.recentProgress if batch.numInputRows)
@@ -123,14 +115,14 @@ def run_query(executors: int, source: Path, scratch: Path) -> dict[str, float]:
             before = time.perf_counter(), cpu_s
     query.awaitTermination()
     ended_s, after = time.perf_counter(), session.cpu_s()
-    measured = [batch for batch in query.recentProgress if batch.numInputRows][WARM_UP_BATCHES:]
+    measured = count_query.measured(query, WARM_UP_BATCHES)
     spark.stop()
     if before is None or not measured:
         raise SystemExit("too few batches")
     records = sum(batch.numInputRows for batch in measured)
     spent_s = {kind: after[kind] - before[1][kind] for kind in (PYTHON, JAVA)}
     return {
-        "records_per_s": records / sum(batch.durationMs["triggerExecution"] for batch in measured) * 1e3,
+        "records_per_s": count_query.rows_per_s(measured),
         "python_us": spent_s[PYTHON] / records * 1e6,
         "java_us": spent_s[JAVA] / records * 1e6,
         "cores_in_use": sum(spent_s.values()) / (ended_s - before[0]),

@@ -26,7 +26,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import workload
-from statestore.spark import recommended_settings, stateful
+from benchmarks.peers.process_figures import pss_bytes
+from count_query import operator
+from statestore.spark import recommended_settings
 from statestore.testing.jars import connector_jars
 from statestore.testing.kafka_broker import KafkaBroker
 
@@ -99,14 +101,7 @@ def run_query(name: str, servers: str, home: Path, batch: int) -> dict[str, Any]
 def _operator(name: str, rows: DataFrame, home: Path) -> DataFrame:
     if name.startswith("pass"):
         return rows.select("key", "value", "headers")
-    return stateful(
-        rows,
-        workload.counting_topology(),
-        shards=workload.PARTITIONS,
-        state_location=home / "state",
-        local_dir=str(home / "local"),
-        via="apply_in_pandas_with_state",
-    )
+    return operator("apply_in_pandas_with_state")(rows, home)
 
 
 def _watch(run: Any, spark: SparkSession) -> dict[str, Any]:
@@ -176,11 +171,7 @@ def _pss_mib(process: int) -> float:
     named = _stat(Path(f"/proc/{process}/stat"))
     if named is None or not named[0].startswith(("java", "python")):
         return 0.0  # it has ended, or is a copy of the JVM that is about to become another program
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
+    return pss_bytes(process) / 1024**2
 
 
 def main() -> int:

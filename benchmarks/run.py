@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+import count_query
 import in_process
 import workload
+from count_query import Operator, operator
 from spark_native import native_operator
-from statestore.spark import stateful
-from workload import KAFKA_ROWS, PARTITIONS, counting_topology, write_input
+from workload import PARTITIONS, write_input
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
-SHARDS = 4
 ROUNDS = 2
 WARM_UP_BATCHES = 1
 FIXED_LIMIT_MS = 20
@@ -48,7 +48,7 @@ class Bench:
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.memory", "4g")
             .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.shuffle.partitions", str(SHARDS))
+            .config("spark.sql.shuffle.partitions", str(PARTITIONS))
             .config("spark.sql.execution.arrow.maxRecordsPerBatch", "20000")
             .config(
                 "spark.sql.streaming.stateStore.providerClass",
@@ -58,39 +58,14 @@ class Bench:
         )
         self.spark.sparkContext.setLogLevel("OFF")
 
-    def rows_per_s(self, source: Path, operator: Callable[[DataFrame, Path], DataFrame]) -> float:
+    def rows_per_s(self, source: Path, operator: Operator) -> float:
         """Run `operator` over the files of `source` into nothing; return rows per second after the warm-up."""
         self._queries += 1
         scratch = self.home / f"query-{self._queries}"
-        rows = self.spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", PARTITIONS).parquet(str(source))
-        query = (
-            operator(rows, scratch)
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(scratch / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
+        query = count_query.start(self.spark, source, scratch, operator)
         query.awaitTermination()
-        measured = [batch for batch in query.recentProgress if batch.numInputRows][WARM_UP_BATCHES:]
         shutil.rmtree(scratch)
-        rows_read = sum(batch.numInputRows for batch in measured)
-        return rows_read / (sum(batch.durationMs["triggerExecution"] for batch in measured) / 1e3)
-
-
-def operator(via: str) -> Callable[[DataFrame, Path], DataFrame]:
-    """Return this operator through one of Spark's entry points."""
-
-    def run(rows: DataFrame, scratch: Path) -> DataFrame:
-        return stateful(
-            rows,
-            counting_topology(),
-            shards=SHARDS,
-            state_location=scratch / "state",
-            local_dir=str(scratch / "local"),
-            via=via,
-        )
-
-    return run
+        return count_query.rows_per_s(count_query.measured(query, WARM_UP_BATCHES))
 
 
 def measure_queries(home: Path, batches: int, records_per_batch: int, native_records: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,12 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+import count_query
 import workload
-from statestore.spark import recommended_settings, stateful
+from count_query import Operator, operator
+from statestore.spark import recommended_settings
 from statestore.spark.figures import batch_figures
-from workload import KAFKA_ROWS, counting_topology, records
+from workload import records
 
 RESULTS = Path(__file__).parent / "results" / "tiny_batches.json"
 TARGET = 1.3
@@ -39,8 +41,6 @@ RECORDS = 100
 WARM_UP_BATCHES = 5
 SPARKS_COUNT = "Spark's count"
 PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-Query = Callable[[DataFrame, Path], tuple[DataFrame, str]]
-"""Makes of rows what is to run, with its output mode; the directory is the query's."""
 
 
 def spark_session(partitions: int, recommended: bool) -> SparkSession:
@@ -61,25 +61,12 @@ def spark_session(partitions: int, recommended: bool) -> SparkSession:
     return spark
 
 
-def sparks_count(rows: DataFrame, scratch: Path) -> tuple[DataFrame, str]:
+def sparks_count(rows: DataFrame, scratch: Path) -> DataFrame:
     """Spark's own state, without Python."""
-    return rows.groupBy("key").count(), "update"
+    return rows.groupBy("key").count()
 
 
-def statestore(rows: DataFrame, scratch: Path, *, partitions: int, via: str) -> tuple[DataFrame, str]:
-    """This library, with a shard for each state partition."""
-    counted = stateful(
-        rows,
-        counting_topology(),
-        shards=partitions,
-        state_location=scratch / "state",
-        local_dir=str(scratch / "local"),
-        via=via,
-    )
-    return counted, "append"
-
-
-def crossings(rows: DataFrame, scratch: Path, *, partitions: int) -> tuple[DataFrame, str]:
+def crossings(rows: DataFrame, scratch: Path, *, partitions: int) -> DataFrame:
     """Rows to Python and back where statestore has them go: before the shuffle, and twice after it."""
 
     def untouched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -87,21 +74,17 @@ def crossings(rows: DataFrame, scratch: Path, *, partitions: int) -> tuple[DataF
 
     schema = rows.schema
     before = rows.mapInArrow(untouched, schema).repartition(partitions, "key")
-    return before.mapInArrow(untouched, schema).mapInArrow(untouched, schema), "append"
+    return before.mapInArrow(untouched, schema).mapInArrow(untouched, schema)
 
 
-def run(spark: SparkSession, home: Path, query: Query) -> list[StreamingQueryProgress]:
+def run(spark: SparkSession, home: Path, operator: Operator) -> list[StreamingQueryProgress]:
     """Run a query over all files; return its batches after the warm-up."""
     scratch = home / "query"
-    rows = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1).parquet(str(home / "input"))
-    output, mode = query(rows, scratch)
-    writer = (
-        output.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(scratch / "checkpoint"))
-    )
-    started = writer.trigger(availableNow=True).start()
-    started.awaitTermination()
+    mode = "update" if operator is sparks_count else "append"
+    query = count_query.start(spark, home / "input", scratch, operator, files_per_batch=1, output_mode=mode)
+    query.awaitTermination()
     shutil.rmtree(scratch)
-    return [batch for batch in started.recentProgress if batch.numInputRows][WARM_UP_BATCHES:]
+    return count_query.measured(query, WARM_UP_BATCHES)
 
 
 def medians(batches: Sequence[StreamingQueryProgress]) -> dict[str, float]:
@@ -109,8 +92,8 @@ def medians(batches: Sequence[StreamingQueryProgress]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for batch in batches:
         parts: dict[str, float] = dict(batch.durationMs)
-        for operator in batch.stateOperators:
-            parts["Spark's state commit, sum of tasks"] = operator.commitTimeMs
+        for state in batch.stateOperators:
+            parts["Spark's state commit, sum of tasks"] = state.commitTimeMs
         for figures in batch_figures(batch):
             parts.update((f"shards: {part[:-3]}", ms) for part, ms in figures.times._asdict().items())
         for part, ms in parts.items():
@@ -121,14 +104,10 @@ def medians(batches: Sequence[StreamingQueryProgress]) -> dict[str, float]:
 def measure(home: Path, partitions: int, rounds: int, recommended: bool) -> dict[str, dict[str, float]]:
     """Return the parts of each query's batches, the median of all rounds."""
     spark = spark_session(partitions, recommended)
-    queries: dict[str, Query] = {
+    queries: dict[str, Operator] = {
         SPARKS_COUNT: sparks_count,
-        "statestore, applyInPandasWithState": partial(
-            statestore, partitions=partitions, via="apply_in_pandas_with_state"
-        ),
-        "statestore, transformWithStateInPandas": partial(
-            statestore, partitions=partitions, via="transform_with_state"
-        ),
+        "statestore, applyInPandasWithState": operator("apply_in_pandas_with_state", shards=partitions),
+        "statestore, transformWithStateInPandas": operator("transform_with_state", shards=partitions),
         "three crossings to Python, no state": partial(crossings, partitions=partitions),
     }
     found: dict[str, list[StreamingQueryProgress]] = {name: [] for name in queries}

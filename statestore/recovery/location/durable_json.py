@@ -28,8 +28,9 @@ def from_durable_json(data: bytes | pa.Buffer | None) -> dict[str, Any]:
     fields = dict(json.loads(b"" if data is None else bytes(data)))
     if _DIGEST in fields:
         recorded = fields.pop(_DIGEST)
-        if recorded != _digest_of(fields):
-            raise ValueError(f"its fields have the checksum {_digest_of(fields)}, {recorded!r} was written")
+        computed = _digest_of(fields)
+        if recorded != computed:
+            raise ValueError(f"its fields have the checksum {computed}, {recorded!r} was written")
     return fields
 
 
