@@ -1,4 +1,4 @@
-"""Record v2: round trips, and malformed bytes. Golden vectors: tests/headers/test_golden_record_headers.py."""
+"""Record v2: round trips. Golden vectors: tests/headers. Malformed bytes: test_malformed_bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
+from statestore.errors import FormatError, TruncatedError
 from statestore.format.record_v2 import BatchBase, RecordV2, decode_record, encode_record, position_of
+from tests.support.record_bytes import record_bytes
 
 BYTES = st.none() | st.binary(max_size=6) | st.sampled_from([b"x" * 63, b"x" * 64, b"x" * 9000])
 HEADERS = st.lists(st.tuples(st.text(max_size=4), BYTES), max_size=4).map(tuple)
@@ -50,54 +51,14 @@ def test_any_bytes_decode_or_raise_a_format_error(data: bytes) -> None:
         assert decode_record(encode_record(record))[0] == record
 
 
-def body(text: str) -> bytes:
-    data = bytes.fromhex(text)
-    return bytes([2 * len(data)]) + data
-
-
-@pytest.mark.parametrize(
-    ("data", "error", "what"),
-    [
-        (b"", TruncatedError, "record size"),
-        (b"\x80", TruncatedError, "record size"),
-        (b"\xff" * 5, VarintError, "record size"),
-        (b"\x01", NegativeLengthError, "record"),
-        (bytes.fromhex("feffffff0f00"), TruncatedError, "record"),
-        (b"\x00", TruncatedError, "record attributes"),
-        (body("00"), TruncatedError, "record timestamp delta"),
-        (body("00" + "ff" * 10 + "00"), VarintError, "record timestamp delta"),
-        (body("00" + "ff" * 9 + "02" + "00010100"), FormatError, "record timestamp delta"),
-        (body("0000"), TruncatedError, "record offset delta"),
-        (body("000000"), TruncatedError, "record key size"),
-        (body("0000000461"), TruncatedError, "record key"),
-        (body("000000feffffff0f61"), TruncatedError, "record key"),
-        (body("00000001"), TruncatedError, "record value size"),
-        (body("000000010461"), TruncatedError, "record value"),
-        (body("0000000101"), TruncatedError, "header count"),
-        (body("000000010101"), NegativeLengthError, "headers"),
-        (body("0000000101feffffff0f0001"), TruncatedError, "headers"),
-        (body("0000000101020101"), NegativeLengthError, "header key"),
-        (body("0000000101020461"), TruncatedError, "header key"),
-        (body("000000010102026180"), TruncatedError, "header value size"),
-        (body("00000001010202610462"), TruncatedError, "header value"),
-        (body("00000001010000"), FormatError, "record"),
-    ],
-)
-def test_malformed_bytes(data: bytes, error: type[FormatError], what: str) -> None:
-    with pytest.raises(FormatError) as caught:
-        decode_record(data)
-    assert type(caught.value) is error
-    assert caught.value.what == what
-
-
 def test_no_length_leads_into_the_next_record() -> None:
-    first = body("0000000104610000")  # its value claims a byte more than the record has
+    first = record_bytes("0000000104610000")  # its value claims a byte more than the record has
     with pytest.raises(FormatError):
         decode_record(first[:-1].replace(b"\x10", b"\x0c", 1) + encode_record(SOME))
 
 
 def test_attributes_are_signed() -> None:
-    data = body("80000001010000"[:-2])
+    data = record_bytes("80000001010000"[:-2])
     assert decode_record(data)[0].attributes == -128
     assert encode_record(decode_record(data)[0]) == data
 

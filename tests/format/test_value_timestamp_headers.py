@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
+from statestore.errors import FormatError
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.format.value_timestamp import encode_value_timestamp
 from statestore.format.value_timestamp_headers import (
@@ -81,33 +81,6 @@ def test_timestamp_must_be_a_64_bit_integer(timestamp_ms: int) -> None:
 
 
 READERS = [split_value_timestamp_headers, plain_value, timestamped_value]
-
-
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize(
-    ("data", "error", "what"),
-    [
-        ("", TruncatedError, "headers size"),
-        ("80", TruncatedError, "headers size"),
-        ("8080", TruncatedError, "headers size"),
-        ("ffffffffff" + "00" * 20, VarintError, "headers size"),
-        ("ffffffff1f" + "00" * 20, FormatError, "headers size"),
-        ("01" + "00" * 20, NegativeLengthError, "headers"),
-        ("8101" + "00" * 20, NegativeLengthError, "headers"),
-        ("04" + "00", TruncatedError, "headers"),
-        ("8001" + "00" * 63, TruncatedError, "headers"),
-        ("feffffff0f" + "00" * 20, TruncatedError, "headers"),
-        ("00" + "00" * 7, TruncatedError, "timestamp"),
-        ("04" + "00" * 9, TruncatedError, "timestamp"),
-        ("8001" + "00" * 71, TruncatedError, "timestamp"),
-    ],
-)
-def test_malformed_bytes(read: object, data: str, error: type[FormatError], what: str) -> None:
-    assert callable(read)
-    with pytest.raises(FormatError) as caught:
-        read(bytes.fromhex(data))
-    assert type(caught.value) is error
-    assert caught.value.what == what
 
 
 def test_longer_sizes_than_needed_are_read() -> None:

@@ -67,7 +67,8 @@ class StoreMachine(RuleBasedStateMachine):
             holder = self.stack.hold(value, timestamp_ms, Headers())
         return holder
 
-    def put_entry(self, entry: Entry) -> Any:
+    @rule(entry=st.runner().flatmap(lambda machine: machine.model_class.entries))
+    def put(self, entry: Entry) -> None:
         assert self.stack is not None
         wanted = self.model.put(entry, self.held(entry[1]))
         assert self.stack.put(*entry) == wanted

@@ -15,10 +15,6 @@ class KeyValueMachine(StoreMachine):
     model_class = KeyValueModel
     model: KeyValueModel
 
-    @rule(entry=KeyValueModel.entries)
-    def put(self, entry: Any) -> None:
-        self.put_entry(entry)
-
     @rule(key=keys, value=values)
     def put_if_absent(self, key: bytes, value: int | None) -> None:
         present = self.model.held.get(key)

@@ -1,7 +1,5 @@
 """A session store does what a dict of sessions does that forgets, whatever it is made of and whatever happens to it."""
 
-from typing import Any
-
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
@@ -15,10 +13,6 @@ class SessionMachine(StoreMachine):
     kind = SESSION
     model_class = SessionModel
     model: SessionModel
-
-    @rule(entry=SessionModel.entries)
-    def put(self, entry: Any) -> None:
-        self.put_entry(entry)
 
     @rule(data=st.data())
     def get(self, data: st.DataObject) -> None:

@@ -28,10 +28,6 @@ class VersionedMachine(StoreMachine):
             return None
         return (value, Headers() if legacy else HEADERS) if self.stack.case.has_headers else (value,)
 
-    @rule(entry=VersionedModel.entries)
-    def put(self, entry: Any) -> None:
-        self.put_entry(entry)
-
     @rule(key=VersionedModel.keys, time_ms=VersionedModel.times)
     def delete(self, key: bytes, time_ms: int) -> None:
         before = self.model.as_of(key, time_ms)

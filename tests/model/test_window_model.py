@@ -1,7 +1,5 @@
 """A window store does what a dict of windows does that forgets, whatever it is made of and whatever happens to it."""
 
-from typing import Any
-
 from hypothesis.stateful import rule
 
 from tests.conformance.stacks import WINDOW, WINDOW_WITH_DUPLICATES
@@ -13,10 +11,6 @@ class WindowMachine(StoreMachine):
     kind = WINDOW
     model_class = WindowModel
     model: WindowModel
-
-    @rule(entry=WindowModel.entries)
-    def put(self, entry: Any) -> None:
-        self.put_entry(entry)
 
     @rule(key=keys, start_ms=times)
     def get(self, key: bytes, start_ms: int) -> None:
@@ -45,10 +39,6 @@ class DuplicatesMachine(StoreMachine):
     kind = WINDOW_WITH_DUPLICATES
     model_class = DuplicatesModel
     model: DuplicatesModel
-
-    @rule(entry=DuplicatesModel.entries)
-    def put(self, entry: Any) -> None:
-        self.put_entry(entry)
 
     @rule(key=DuplicatesModel.keys, start_ms=times)
     def get(self, key: bytes, start_ms: int) -> None:

@@ -1,6 +1,6 @@
 """Lines of history, without databases: random runs from random checkpoints, and collections beside them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import Written, new_delta_name, parse_fence_name
 from statestore.recovery.snapshots.garbage import collect_garbage
 from tests.support.recovery.interleavings import Ended, Files, Interleavings, Operation, perform
+from tests.support.recovery.raced_fences import RacedFences
 
 
 class MemoryLocation(DurableLocation):
@@ -258,18 +259,8 @@ def test_runs_that_share_an_epoch_are_told_apart_by_what_each_went_on_from() -> 
     assert isinstance(histories.judge(Written(7, 2), deltas), Abandoned)
 
 
-class RacedLocation(MemoryLocation):
-    """Somebody else comes in before a fence is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.before_fence: Callable[[], object] | None = None
-
-    def write(self, name: str, data: bytes) -> None:
-        if parse_fence_name(name) is not None and self.before_fence is not None:
-            others, self.before_fence = self.before_fence, None
-            others()
-        super().write(name, data)
+class RacedLocation(RacedFences, MemoryLocation):
+    """A location in memory, whose fences are raced."""
 
 
 def committed(location: MemoryLocation, run: str, pointer: CommitPointer, **options: bool) -> CommitPointer:

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pytest
 
 from statestore.recovery.commit.figures import RestoreFigures
 from statestore.recovery.restore.progress import RestoreProgress
-
-
-class Told:
-    """A listener that remembers."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def on_restore_start(self, *arguments: Any) -> None:
-        self.calls.append(("start", *arguments))
-
-    def on_batch_restored(self, *arguments: Any) -> None:
-        self.calls.append(("batch", *arguments))
-
-    def on_restore_end(self, *arguments: Any) -> None:
-        self.calls.append(("end", *arguments))
+from tests.support.recovery.restore_calls import RestoreCalls
 
 
 def test_a_listener_is_told_of_each_store_from_start_to_end() -> None:
-    told = Told()
+    told = RestoreCalls()
     progress = RestoreProgress(3, ["a", "b"], 2, 5, told)
     progress.count_restored("a", 4, 10)
     progress.count_restored("a", 5, 1)

@@ -25,6 +25,7 @@ from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.planned import PlannedSnapshot
+from tests.support.recovery.restore_calls import RestoreCalls
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
 EVERY_3 = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, retained_versions=4)
@@ -265,24 +266,8 @@ def test_an_upload_cut_off_by_a_kill_is_taken_up_where_it_was(shard: Shard) -> N
     assert shard.content(pointer) == content_after(5)
 
 
-class Listener:
-    """Takes down what it is told."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def on_restore_start(self, *facts: Any) -> None:
-        self.calls.append(("start", *facts))
-
-    def on_batch_restored(self, *facts: Any) -> None:
-        self.calls.append(("batch", *facts))
-
-    def on_restore_end(self, *facts: Any) -> None:
-        self.calls.append(("end", *facts))
-
-
 def test_a_listener_is_told_of_restores_and_not_of_single_deltas(tmp_path: Path) -> None:
-    listener = Listener()
+    listener = RestoreCalls()
     options = RecoveryOptions(snapshot_every_deltas=3, snapshot_budget_ms=60_000, restore_listener=listener)
     shard = Shard(tmp_path, recovery=options)
     pointer = run_batches(shard, shard.start(), range(1, 6))

@@ -2,6 +2,7 @@
 
 import tempfile
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,19 +45,12 @@ def record(timestamp_ms: int) -> WrittenRow:
     return WrittenRow(timestamp_ms, encode_headers([("at", b"%d" % timestamp_ms)]))
 
 
+@dataclass
 class Context:
     """The record that is being processed."""
 
-    def __init__(self) -> None:
-        self.current = record(0)
-
-    @property
-    def timestamp_ms(self) -> int:
-        return self.current.timestamp_ms
-
-    @property
-    def header_bytes(self) -> bytes:
-        return self.current.header_bytes
+    timestamp_ms: int = -1
+    header_bytes: bytes = b""
 
 
 def last_records(
@@ -70,7 +64,7 @@ def last_records(
         layer = ChangeLoggingLayer(written, spec, changelog, context)
         with closing(BatchDelta(INFO, {"s": changelog}, {}, space)) as delta:
             for operation, changes, timestamp_ms in steps:
-                context.current = record(timestamp_ms)
+                context.timestamp_ms, context.header_bytes = record(timestamp_ms)
                 whole = [
                     (key, None if value is None else join_stored(spec.format, value, timestamp_ms, b"\x00"))
                     for key, value in changes

@@ -23,6 +23,7 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.spark import shard_call as shard_call_module
 from statestore.spark.blobs import INPUT, decode_blob, encode_blob
 from statestore.spark.shard_call import ShardCall, ShardResult
+from tests.support.processors import HoldingBack
 from tests.support.recovery.spilling import run_on_small_disk
 
 BYTES = Serdes.bytes()
@@ -135,22 +136,6 @@ class Ticking(Processor):
 
     def close(self) -> None:
         self.schedule.cancel()
-
-
-class HoldingBack(Processor):
-    """Forwards what it got when the batch ends."""
-
-    def init(self, context: ProcessorContext) -> None:
-        self.context = context
-        self.held: list[Record[bytes, bytes]] = []
-
-    def process(self, record: Record[bytes, bytes]) -> None:
-        self.held.append(record)
-
-    def finish_batch(self) -> None:
-        held, self.held = self.held, []
-        for record in held:
-            self.context.forward(record)
 
 
 def ticking(*, holding_back: bool) -> Topology:

@@ -33,6 +33,7 @@ from tests.support.driver_topologies import (
     storing,
     with_global_store,
 )
+from tests.support.processors import HoldingBack
 
 HEADERS = Headers([("h", b"1")])
 STREAM, WALL = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
@@ -228,25 +229,10 @@ def test_what_is_written_to_a_global_topic_is_seen_by_the_next_record() -> None:
         assert output_of(driver, "global").read_values_to_list() == ["1", "2", "3"]
 
 
-class Holding(Processor):
-    """Holds records back until the batch is finished."""
-
-    def init(self, context: ProcessorContext) -> None:
-        self.context = context
-        self.held: list[Record[Any, Any]] = []
-
-    def process(self, record: Record[Any, Any]) -> None:
-        self.held.append(record)
-
-    def finish_batch(self) -> None:
-        while self.held:
-            self.context.forward(self.held.pop())
-
-
 def test_what_is_held_back_until_the_batch_is_done_comes_after_each_record() -> None:
     topology = Topology()
     topology.add_source("in", "in", key_serde=TEXT, value_serde=TEXT)
-    topology.add_processor("p", Holding, ["in"])
+    topology.add_processor("p", HoldingBack, ["in"])
     topology.add_sink("out", "out", ["p"])
     with TopologyTestDriver(topology) as driver:
         input_of(driver).pipe_value_list(["1", "2"])

@@ -11,11 +11,9 @@ two runs of one epoch, and deltas whose names say which of them has written:
 
 import json
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from statestore import (
     AggregationWithHeaders,
@@ -34,10 +32,11 @@ from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.location.shard_files import new_collection_name, parse_fence_name
+from statestore.recovery.location.shard_files import new_collection_name
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery.raced_fences import RacedFences
 
 STRING = Serdes.string()
 BUILDERS = (
@@ -163,18 +162,8 @@ def write_lines(home: Path) -> None:
     (home / "pointers.json").write_text(json.dumps(recorded, indent=1) + "\n")
 
 
-class RacedLocation(DurableLocation):
-    """Somebody else comes in before a fence is written."""
-
-    def __init__(self, uri: Path) -> None:
-        super().__init__(uri)
-        self.before_fence: Callable[[], object] | None = None
-
-    def write(self, name: str, data: Any) -> None:
-        if parse_fence_name(name) is not None and self.before_fence is not None:
-            others, self.before_fence = self.before_fence, None
-            others()
-        super().write(name, data)
+class RacedLocation(RacedFences, DurableLocation):
+    """A location whose fences are raced."""
 
 
 def write_writers(home: Path) -> None:

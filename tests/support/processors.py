@@ -1,0 +1,26 @@
+"""Processors that tests of several packages put into their topologies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from statestore import Processor, ProcessorContext, Record
+
+
+class HoldingBack(Processor):
+    """Forwards what it got when the batch ends."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Begin with nothing."""
+        self.context = context
+        self.held: list[Record[Any, Any]] = []
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Hold the record back."""
+        self.held.append(record)
+
+    def finish_batch(self) -> None:
+        """Forward the records, in order."""
+        held, self.held = self.held, []
+        for record in held:
+            self.context.forward(record)
