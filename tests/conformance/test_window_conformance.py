@@ -10,10 +10,15 @@ import pytest
 
 from statestore import Headers, StoreIterator, Windowed
 from statestore.bytestore.kinds.segments import segment_of
-from statestore.errors import StoreClosedError
 from statestore.format.header_bytes import parse_count
 from statestore.format.window_key import encode_window_key
-from tests.conformance.iterators import check_closed_ones_refuse, check_closing_ends
+from tests.conformance.checks import (
+    check_closed_ones_refuse,
+    check_closed_store_refuses,
+    check_closing_ends,
+    check_null_keys_are_refused,
+    key_ranges,
+)
 from tests.conformance.stacks import (
     HEADERS,
     PLAIN,
@@ -95,20 +100,7 @@ def test_fetch_of_a_key_is_inclusive_and_of_that_key_alone(stack: Stack) -> None
         assert values_of(store.backward_fetch(key, first, last)) == wanted[::-1]
 
 
-@pytest.mark.parametrize(
-    ("from_key", "to_key"),
-    [
-        (None, None),
-        (b"k", b"k"),
-        (b"k", b"k\x00"),
-        (None, b"k\x00\x00\x00\x00\x00\x00\x00\x14"),
-        (b"k\x00", None),
-        (b"", b""),
-        (None, b"\xff"),
-        (b"l", b"k"),
-        (b"x", b"y"),
-    ],
-)
+@pytest.mark.parametrize(("from_key", "to_key"), key_ranges(b"k\x00\x00\x00\x00\x00\x00\x00\x14"))
 def test_fetch_of_a_range_of_keys(stack: Stack, from_key: bytes | None, to_key: bytes | None) -> None:
     store = stack.open(*CONTENT)
     keys = [key for key in KEYS if (from_key or b"") <= key and (to_key is None or key <= to_key)]
@@ -260,31 +252,25 @@ def test_closing_the_store_ends_its_iterators_with_an_error(stack: Stack) -> Non
 
 def test_a_closed_store_refuses_everything(stack: Stack) -> None:
     store = stack.open((b"k", 1, 0))
-    store.close()
-    store.close()
-    assert not store.is_open
-    for use in (
+    check_closed_store_refuses(
+        store,
         lambda: store.fetch(b"k", 0),
         lambda: store.put(b"k", stack.hold(1), 0),
         lambda: store.put(b"k", None, 0),
         lambda: iterators_of(stack),
         lambda: store.fetch(b"k", 0, 99),
         lambda: store.all(),
-    ):
-        with pytest.raises(StoreClosedError, match="store"):
-            use()
+    )
 
 
 def test_a_key_of_none_is_a_type_error(stack: Stack) -> None:
     store = stack.open()
-    for use in (
+    check_null_keys_are_refused(
         lambda: store.fetch(None, 0),
         lambda: store.fetch(None, 0, 99),
         lambda: store.backward_fetch(None, 0, 99),
         lambda: store.put(None, stack.hold(1), 0),
-    ):
-        with pytest.raises(TypeError, match="store"):
-            use()
+    )
 
 
 def test_a_read_only_view_reads_the_same_and_cannot_write(stack: Stack) -> None:

@@ -53,11 +53,16 @@ def all_files(shard: Shard) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
 
-def test_every_retained_version_can_be_restored_and_nothing_older_is_left(shard: Shard) -> None:
+def collected_after(shard: Shard, versions: int) -> tuple[list[CommitPointer], Shard]:
+    """Make so many versions and collect garbage; return all pointers, and who restores them on a disk "other"."""
     pointers = [shard.start()]
-    run_batches(shard, pointers, 40)
+    run_batches(shard, pointers, versions)
     collect_garbage(shard.state.location, pointers[-1], 1, RETAINED)
-    reader = on_a_new_disk(shard, "other")
+    return pointers, on_a_new_disk(shard, "other")
+
+
+def test_every_retained_version_can_be_restored_and_nothing_older_is_left(shard: Shard) -> None:
+    pointers, reader = collected_after(shard, 40)
     for pointer in pointers[-RETAINED - 1 :]:
         shutil.rmtree(shard.home / "other", ignore_errors=True)
         assert reader.content(pointer) == content_after(pointer.version)
@@ -89,10 +94,7 @@ def test_what_is_no_longer_needed_goes_with_the_next_batch(tmp_path: Path) -> No
 
 
 def test_the_other_way_to_restore_stays_for_every_retained_version(shard: Shard) -> None:
-    pointers = [shard.start()]
-    run_batches(shard, pointers, 30)
-    collect_garbage(shard.state.location, pointers[-1], 1, RETAINED)
-    reader = on_a_new_disk(shard, "other")
+    pointers, reader = collected_after(shard, 30)
     for pointer in pointers[-RETAINED - 1 :]:
         newest = shard.home / "state" / pointer.snapshots[-1].manifest.name
         kept = newest.read_bytes()

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,11 @@ from statestore.recovery.location.shard_files import (
     writer_of,
 )
 from statestore.recovery.metadata.state_metadata import read_metadata
+from statestore.recovery.shard_batch import ShardedState
 from tests.support.golden.state import LENIENT, sharded_state
 from tests.support.recovery.shards import Shard, stored
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "state-1"
+GOLDEN = Path(__file__).parents[1] / "golden"
 FIRST = {
     b"": stored(b"empty key"),
     b"a": stored(b"1", 5, encode_headers([("trace", b"\x00\xff"), ("trace", None), ("ä", b"")])),
@@ -34,15 +36,40 @@ SECOND = {**FIRST, b"a": stored(b"2", 6, encode_headers([("n", b"%d" % n) for n 
 THIRD = {key: value for key, value in SECOND.items() if key != b"b"}
 
 
+def recorded_pointers(number: int) -> list[dict[str, Any]]:
+    """Return the pointers of a golden state, one for each version, as Spark's state had them."""
+    found: list[dict[str, Any]] = json.loads((GOLDEN / f"state-{number}" / "pointers.json").read_text())
+    return found
+
+
+def copy_state(number: int, home: Path) -> None:
+    shutil.copytree(GOLDEN / f"state-{number}" / "state", home / "state")
+
+
+def opened_copy(number: int, home: Path) -> tuple[ShardedState, list[CommitPointer]]:
+    """Return a copy of a golden state with stores of every kind, and its pointers."""
+    copy_state(number, home)
+    state = sharded_state(home)
+    return state, [state.pointer(0, json.dumps(recorded)) for recorded in recorded_pointers(number)]
+
+
+def entries_of(state: ShardedState, pointer: CommitPointer) -> dict[str, set[Any]]:
+    with state.open(pointer) as batch:
+        return {
+            name: {tuple(entry) for entry in stored_entries(store.spec, store.bytes)}
+            for name, store in batch.stores.items()
+        }
+
+
 @pytest.fixture
 def golden(tmp_path: Path) -> Shard:
-    shutil.copytree(GOLDEN / "state", tmp_path / "state")
+    copy_state(1, tmp_path)
     return Shard(tmp_path)
 
 
 @pytest.mark.parametrize(("version", "content"), [(1, FIRST), (2, SECOND), (3, THIRD)])
 def test_every_version_is_restored_entry_for_entry(golden: Shard, version: int, content: dict[bytes, bytes]) -> None:
-    recorded = json.loads((GOLDEN / "pointers.json").read_text())[version - 1]
+    recorded = recorded_pointers(1)[version - 1]
     pointer = golden.state.pointer(0, json.dumps(recorded))
     assert pointer.version == version
     assert golden.content(pointer) == content
@@ -50,7 +77,7 @@ def test_every_version_is_restored_entry_for_entry(golden: Shard, version: int, 
 
 
 def test_the_last_pointer_counts_skips_and_stream_time() -> None:
-    pointer = CommitPointer.from_json(json.dumps(json.loads((GOLDEN / "pointers.json").read_text())[-1]))
+    pointer = CommitPointer.from_json(json.dumps(recorded_pointers(1)[-1]))
     assert (pointer.skipped_records, pointer.stream_time_ms) == (2, 7)
 
 
@@ -62,7 +89,6 @@ def test_metadata(golden: Shard) -> None:
     assert [node["name"] for node in metadata.topology] == ["in", "p"]
 
 
-GOLDEN_2 = GOLDEN.with_name("state-2")
 KEPT = encode_headers([("trace", b"\x00\xff"), ("trace", None), ("ä", b"")])
 CONTENTS_2: list[dict[str, set]] = [
     {
@@ -115,30 +141,22 @@ CONTENTS_2: list[dict[str, set]] = [
 
 @pytest.mark.parametrize("versions", [(1,), (2,), (1, 2), (2, 1)], ids=str)
 def test_every_kind_of_store_is_restored(tmp_path: Path, versions: tuple[int, ...]) -> None:
-    shutil.copytree(GOLDEN_2 / "state", tmp_path / "state")
-    state = sharded_state(tmp_path)
+    state, pointers = opened_copy(2, tmp_path)
     for version in versions:
-        recorded = json.loads((GOLDEN_2 / "pointers.json").read_text())[version - 1]
-        pointer = state.pointer(0, json.dumps(recorded))
+        recorded, pointer = recorded_pointers(2)[version - 1], pointers[version - 1]
         assert json.loads(pointer.to_json()) == {**recorded, "format": 4, "snapshots": [], "punctuations": {}}
-        with state.open(pointer) as batch:
-            contents = {
-                name: {tuple(entry) for entry in stored_entries(store.spec, store.bytes)}
-                for name, store in batch.stores.items()
-            }
-        assert contents == CONTENTS_2[version - 1]
+        assert entries_of(state, pointer) == CONTENTS_2[version - 1]
 
 
 def test_the_specs_of_every_kind_of_store_are_recorded(tmp_path: Path) -> None:
-    shutil.copytree(GOLDEN_2 / "state", tmp_path / "state")
-    state = sharded_state(tmp_path)
+    state, _ = opened_copy(2, tmp_path)
     metadata = read_metadata(state.location)
     assert metadata is not None
     assert metadata.stores == state.stores
 
 
 def test_schedules_are_read_back_as_they_were_written() -> None:
-    (recorded,) = json.loads((GOLDEN.with_name("state-3") / "pointers.json").read_text())
+    (recorded,) = recorded_pointers(3)
     pointer = CommitPointer.from_json(json.dumps(recorded))
     assert pointer.punctuations == {
         "ticking": (
@@ -165,45 +183,28 @@ def test_schedules_are_read_back_as_they_were_written() -> None:
     ],
 )
 def test_schedules_that_are_none_are_refused(wrong: object) -> None:
-    (recorded,) = json.loads((GOLDEN.with_name("state-3") / "pointers.json").read_text())
+    (recorded,) = recorded_pointers(3)
     with pytest.raises(CommitPointerError, match="is not one of ours"):
         CommitPointer.from_json(json.dumps({**recorded, "punctuations": wrong}))
-
-
-GOLDEN_4 = GOLDEN.with_name("state-4")
 
 
 @pytest.mark.parametrize("version", range(2, 7))
 @pytest.mark.parametrize("without", ["deltas of snapshots", "newest snapshot"])
 def test_every_kind_of_store_is_restored_from_snapshots_and_without(tmp_path: Path, version: int, without: str) -> None:
-    shutil.copytree(GOLDEN_4 / "state", tmp_path / "state")
-    state = sharded_state(tmp_path)
-    recorded = json.loads((GOLDEN_4 / "pointers.json").read_text())[version - 1]
-    pointer = state.pointer(0, json.dumps(recorded))
-    assert json.loads(pointer.to_json()) == recorded
+    state, pointers = opened_copy(4, tmp_path)
+    pointer = pointers[version - 1]
+    assert json.loads(pointer.to_json()) == recorded_pointers(4)[version - 1]
     assert [made.version for made in pointer.snapshots] == [made for made in (2, 4) if made + 2 <= version]
     if without == "newest snapshot" and pointer.snapshots:
         (tmp_path / "state" / pointer.snapshots[-1].manifest.name).unlink()
     else:
         for delta in set(pointer.deltas) - set(pointer.deltas_since_snapshot):
             (tmp_path / "state" / delta.name).unlink()
-    with state.open(pointer) as batch:
-        contents = {
-            name: {tuple(entry) for entry in stored_entries(store.spec, store.bytes)}
-            for name, store in batch.stores.items()
-        }
-    assert contents == CONTENTS_2[1]
-
-
-GOLDEN_5 = GOLDEN.with_name("state-5")
+    assert entries_of(state, pointer) == CONTENTS_2[1]
 
 
 def test_fences_say_which_line_each_pointer_is_on(tmp_path: Path) -> None:
-    shutil.copytree(GOLDEN_5 / "state", tmp_path / "state")
-    state = sharded_state(tmp_path)
-    pointers = [
-        state.pointer(0, json.dumps(recorded)) for recorded in json.loads((GOLDEN_5 / "pointers.json").read_text())
-    ]
+    state, pointers = opened_copy(5, tmp_path)
     names = state.location.names(delta_directory(0))
     fences = read_fences(state.location, names)
     assert [(fence.run, fence.from_version, fence.head, fence.went_back) for fence in fences] == [
@@ -216,14 +217,9 @@ def test_fences_say_which_line_each_pointer_is_on(tmp_path: Path) -> None:
     assert [up_to for name in names if (up_to := parse_collection_name(name))] == [(1, 1)]
 
 
-GOLDEN_6 = GOLDEN.with_name("state-6")
-
-
 def test_the_bytes_of_headers_come_back_as_they_were_put(tmp_path: Path) -> None:
-    shutil.copytree(GOLDEN_6 / "state", tmp_path / "state")
-    state = sharded_state(tmp_path)
-    pointer = state.pointer(0, json.dumps(json.loads((GOLDEN_6 / "pointers.json").read_text())[-1]))
-    with state.open(pointer) as batch:
+    state, pointers = opened_copy(6, tmp_path)
+    with state.open(pointers[-1]) as batch:
         found = {
             name: {
                 entry.key: entry.header_bytes
@@ -240,15 +236,8 @@ def test_the_bytes_of_headers_come_back_as_they_were_put(tmp_path: Path) -> None
     }
 
 
-GOLDEN_7 = GOLDEN.with_name("state-7")
-
-
 def test_deltas_say_which_of_two_runs_of_one_epoch_has_written(tmp_path: Path) -> None:
-    shutil.copytree(GOLDEN_7 / "state", tmp_path / "state")
-    state = sharded_state(tmp_path)
-    pointers = [
-        state.pointer(0, json.dumps(recorded)) for recorded in json.loads((GOLDEN_7 / "pointers.json").read_text())
-    ]
+    state, pointers = opened_copy(7, tmp_path)
     names = state.location.names(delta_directory(0))
     fences = read_fences(state.location, names)
     assert [(fence.epoch, fence.run, fence.from_version) for fence in fences] == [
@@ -263,11 +252,8 @@ def test_deltas_say_which_of_two_runs_of_one_epoch_has_written(tmp_path: Path) -
     assert RunFences(state.location, "next").hold(pointers[1]) == 3, "what the slow one came from gives up nothing"
 
 
-GOLDEN_8 = GOLDEN.with_name("state-8")
-
-
 def test_metadata_and_fences_have_checksums(tmp_path: Path) -> None:
-    shutil.copytree(GOLDEN_8 / "state", tmp_path / "state")
+    copy_state(8, tmp_path)
     state = sharded_state(tmp_path)
     metadata = read_metadata(state.location)
     assert metadata is not None

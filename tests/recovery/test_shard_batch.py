@@ -104,35 +104,37 @@ def test_the_copy_is_reused_not_rebuilt(shard: Shard) -> None:
     assert shard.content(pointer) == EXPECTED, "a copy at this version needs no delta"
 
 
+def check_damage_is_found(shard: Shard, pointer: CommitPointer, file: Path, damaged: list[bytes | None]) -> None:
+    """Check that a restore stops at a delta that holds any of these instead, or is not there, until it is as it was."""
+    content = file.read_bytes()
+    for wrong in damaged:
+        shutil.rmtree(shard.home / "local", ignore_errors=True)
+        if wrong is None:
+            file.unlink()
+        else:
+            file.write_bytes(wrong)
+        with pytest.raises(DurableFileMissingError if wrong is None else DurableFileCorruptedError, match=file.name):
+            shard.content(pointer)
+    file.write_bytes(content)
+    assert shard.content(pointer) == EXPECTED
+
+
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_missing_delta_is_named(shard: Shard, index: int) -> None:
     pointer = three_batches(shard)
-    shutil.rmtree(shard.home / "local")
-    lost = shard.delta_file(pointer, index)
-    content = lost.read_bytes()
-    lost.unlink()
-    with pytest.raises(DurableFileMissingError, match=lost.name):
-        shard.content(pointer)
-    lost.write_bytes(content)
-    assert shard.content(pointer) == EXPECTED
+    check_damage_is_found(shard, pointer, shard.delta_file(pointer, index), [None])
 
 
 def test_every_flipped_bit_and_cut_of_a_delta_is_found(shard: Shard) -> None:
     pointer = three_batches(shard)
     file = shard.delta_file(pointer)
     content = file.read_bytes()
-    damaged = [content[:-1], content[: len(content) // 2], b"", content + b"\0"]
+    damaged: list[bytes | None] = [content[:-1], content[: len(content) // 2], b"", content + b"\0"]
     for position in range(0, len(content), 97):
         flipped = bytearray(content)
         flipped[position] ^= 1 << (position % 8)
         damaged.append(bytes(flipped))
-    for wrong in damaged:
-        shutil.rmtree(shard.home / "local", ignore_errors=True)
-        file.write_bytes(wrong)
-        with pytest.raises(DurableFileCorruptedError, match=file.name):
-            shard.content(pointer)
-    file.write_bytes(content)
-    assert shard.content(pointer) == EXPECTED
+    check_damage_is_found(shard, pointer, file, damaged)
 
 
 def test_a_damaged_local_copy_is_rebuilt_at_the_next_open(shard: Shard) -> None:

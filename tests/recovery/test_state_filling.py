@@ -45,6 +45,12 @@ def metadata() -> StateMetadata:
     return metadata_of_stores(STORES, 3, "key")
 
 
+@pytest.fixture
+def made(location: DurableLocation, metadata: StateMetadata) -> NewState:
+    """The state, claimed for a test."""
+    return NewState.claim(location, metadata, "a test")
+
+
 def contents(
     location: DurableLocation, metadata: StateMetadata, shard: int, home: Path
 ) -> dict[str, list[LogicalWrite]]:
@@ -62,8 +68,9 @@ def contents(
         }
 
 
-def test_what_was_filled_is_the_state(location: DurableLocation, metadata: StateMetadata, tmp_path: Path) -> None:
-    made = NewState.claim(location, metadata, "a test")
+def test_what_was_filled_is_the_state(
+    made: NewState, location: DurableLocation, metadata: StateMetadata, tmp_path: Path
+) -> None:
     filled = filling_of(made).shards()
     assert [shard.entries for shard in filled] == [6, 6, 6]
     for shard in filled:
@@ -94,9 +101,8 @@ def test_a_tool_made_state_of_format_1_is_read(tmp_path: Path) -> None:
 
 
 def test_shards_that_got_nothing_begin_empty(
-    location: DurableLocation, metadata: StateMetadata, tmp_path: Path
+    made: NewState, location: DurableLocation, metadata: StateMetadata, tmp_path: Path
 ) -> None:
-    made = NewState.claim(location, metadata, "a test")
     filling = made.filling()
     filling.put(1, "totals", writes_of(1)["totals"])
     filling.put(2, "totals", [])
@@ -105,9 +111,8 @@ def test_shards_that_got_nothing_begin_empty(
 
 
 def test_a_stream_time_stays_whose_entry_is_gone(
-    location: DurableLocation, metadata: StateMetadata, tmp_path: Path
+    made: NewState, location: DurableLocation, metadata: StateMetadata, tmp_path: Path
 ) -> None:
-    made = NewState.claim(location, metadata, "a test")
     filling = made.filling()
     filling.put(1, "windows", writes_of(1)["windows"])
     filling.advance_stream_time(1, "windows", 70_000)

@@ -113,8 +113,7 @@ def late(spark: SparkSession, tmp_path: Path, via: str) -> OrderQueryThatFailsLa
 
 @pytest.mark.parametrize("via", ["transform_with_state"])
 def test_a_retried_task_after_its_delta_was_written(late: OrderQueryThatFailsLate) -> None:
-    for batch in BATCHES[:3]:
-        late.add(batch)
+    late.add(*BATCHES[:3])
     late.run_failing(times=1)
     assert orphans(late) > 0, "the fault did not strike after a delta"
     assert late.totals() == expected_totals(ORDERS[:90])
@@ -122,8 +121,7 @@ def test_a_retried_task_after_its_delta_was_written(late: OrderQueryThatFailsLat
 
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_restarted_query_after_deltas_were_written(late: OrderQueryThatFailsLate) -> None:
-    for batch in BATCHES[:2]:
-        late.add(batch)
+    late.add(*BATCHES[:2])
     late.run()
     late.add(BATCHES[2])
     with pytest.raises(StreamingQueryException, match="failed after the delta was written"):
@@ -136,8 +134,7 @@ def test_a_restarted_query_after_deltas_were_written(late: OrderQueryThatFailsLa
 
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_worker_killed_in_mid_batch_and_retried(order_query: OrderQuery) -> None:
-    for batch in BATCHES[:3]:
-        order_query.add(batch)
+    order_query.add(*BATCHES[:3])
     order_query.run(killing_topology(order_query.home / "strikes", times=1))
     assert len(list((order_query.home / "strikes").iterdir())) == 1
     assert order_query.totals() == expected_totals(ORDERS[:90])
@@ -147,24 +144,26 @@ def test_a_worker_killed_in_mid_batch_and_retried(order_query: OrderQuery) -> No
 def test_a_worker_killed_until_the_query_fails_and_is_restarted(order_query: OrderQuery) -> None:
     order_query.add(BATCHES[0])
     order_query.run()
-    for batch in BATCHES[1:3]:
-        order_query.add(batch)
+    order_query.add(*BATCHES[1:3])
     with pytest.raises(StreamingQueryException):
         order_query.run(killing_topology(order_query.home / "strikes", times=1000))
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS[:90])
 
 
+def run_on_from(order_query: OrderQuery, kept: str) -> None:
+    """Run two batches, keep the checkpoint they came to under another name, and run two more."""
+    order_query.add(*BATCHES[:2])
+    order_query.run()
+    shutil.copytree(order_query.home / "checkpoint", order_query.home / kept)
+    order_query.add(*BATCHES[2:4])
+    order_query.run()
+
+
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_restart_from_an_older_checkpoint(order_query: OrderQuery) -> None:
     home = order_query.home
-    for batch in BATCHES[:2]:
-        order_query.add(batch)
-    order_query.run()
-    shutil.copytree(home / "checkpoint", home / "older")
-    for batch in BATCHES[2:4]:
-        order_query.add(batch)
-    order_query.run()
+    run_on_from(order_query, "older")
     assert order_query.totals() == expected_totals(ORDERS[:120])
 
     shutil.rmtree(home / "checkpoint")
@@ -181,14 +180,7 @@ def test_a_restart_from_an_older_checkpoint(order_query: OrderQuery) -> None:
 
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_query_that_is_started_twice_from_copies_of_a_checkpoint(order_query: OrderQuery) -> None:
-    home = order_query.home
-    for batch in BATCHES[:2]:
-        order_query.add(batch)
-    order_query.run()
-    shutil.copytree(home / "checkpoint", home / "copy")
-    order_query.add(BATCHES[2])
-    order_query.add(BATCHES[3])
-    order_query.run()
+    run_on_from(order_query, "copy")
     with pytest.raises(StreamingQueryException, match="CheckpointBehindError"):
         order_query.run(checkpoint="copy")
     order_query.add(BATCHES[4])

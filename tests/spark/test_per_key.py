@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import customer_totals
 import customer_totals_in_spark
 from orders import START_MS, Order, seeded_orders
-from statestore import ExpiredTimer, KeyContext, Serdes, StatefulProcessorHandle
+from statestore import ExpiredTimer, KeyContext, Serdes, StatefulProcessorHandle, Topology
 from statestore.spark import HeaderStatefulProcessor, per_key_topology, stateful
 from tests.support.spark.queries import OrderQuery
 
@@ -25,12 +25,23 @@ FILES = [ORDERS[:25], ORDERS[25:50], ORDERS[50:]]
 Results = list[tuple[str, Any]]
 
 
+def json_topology(processor: type[HeaderStatefulProcessor], output_topic: str, **options: Any) -> Topology:
+    """Return the topology of a processor that takes orders, and puts out JSON."""
+    return per_key_topology(
+        processor,
+        key_serde=Serdes.string(),
+        value_serde=Serdes.json(),
+        output_value_serde=Serdes.json(),
+        output_topic=output_topic,
+        **options,
+    )
+
+
 @pytest.fixture(scope="module")
 def results_of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What the processor puts out before it is moved, in the order of micro-batches."""
     query = OrderQuery(spark, tmp_path_factory.mktemp("before"), "none")
-    for orders in FILES:
-        query.add(orders)
+    query.add(*FILES)
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.stateStore.providerClass": (
@@ -112,14 +123,7 @@ class Reminding(HeaderStatefulProcessor):
 
 @pytest.mark.parametrize("via", ["transform_with_state"])
 def test_timers_and_expiry_go_on_after_a_restart(order_query: OrderQuery, tmp_path: Path) -> None:
-    topology = per_key_topology(
-        Reminding,
-        key_serde=Serdes.string(),
-        value_serde=Serdes.json(),
-        output_topic="reminders",
-        output_value_serde=Serdes.json(),
-        time_mode="event_time",
-    )
+    topology = json_topology(Reminding, "reminders", time_mode="event_time")
 
     def order(offset: int, second: int) -> Order:
         return Order("ada", second, 0, offset, START_MS + second * 1000, [("n", b"%d" % second)])
@@ -159,15 +163,7 @@ class Late(HeaderStatefulProcessor):
 @pytest.mark.parametrize("via", ["transform_with_state"])
 @pytest.mark.slow
 def test_timers_by_the_wall_clock_fire_once_without_more_records(order_query: OrderQuery) -> None:
-    topology = per_key_topology(
-        Late,
-        key_serde=Serdes.string(),
-        value_serde=Serdes.json(),
-        output_topic="late",
-        output_value_serde=Serdes.json(),
-        time_mode="processing_time",
-        timer_resolution_ms=50,
-    )
+    topology = json_topology(Late, "late", time_mode="processing_time", timer_resolution_ms=50)
     order_query.add([Order("ada", 1, 0, offset, START_MS, []) for offset in range(2)])
     rows = stateful(
         order_query.records(),

@@ -63,8 +63,7 @@ def test_a_query_makes_snapshots_collects_garbage_and_is_restored_from_them(orde
         retained_versions=1,
         restore_listener=ListenerToFiles(heard),
     )
-    for batch in BATCHES[:-1]:
-        order_query.add(batch)
+    order_query.add(*BATCHES[:-1])
     order_query.run(recovery=options)
     assert list(heard.iterdir()) == [], "nothing was lost yet"
     pointers = pointers_of(order_query)
@@ -88,12 +87,10 @@ def test_in_memory_stores_are_restored_from_snapshots_too(order_query: OrderQuer
     options = RecoveryOptions(snapshot_every_deltas=2, snapshot_budget_ms=60_000, retained_versions=2)
     topology = in_memory_topology()
     assert topology.in_memory_stores() == {"totals"}
-    for batch in BATCHES[:5]:
-        order_query.add(batch)
+    order_query.add(*BATCHES[:5])
     order_query.run(topology, recovery=options)
     assert all(pointer.snapshots for pointer in pointers_of(order_query))
     (order_query.home / "local").rename(order_query.home / "lost")  # a worker may still be uploading from it
-    for batch in BATCHES[5:7]:
-        order_query.add(batch)
+    order_query.add(*BATCHES[5:7])
     order_query.run(topology, recovery=options)
     assert order_query.totals() == expected_totals(ORDERS[: 7 * 12])

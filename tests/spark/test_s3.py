@@ -25,13 +25,11 @@ def s3_query(s3: S3, order_query: OrderQuery) -> OrderQuery:
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_state_on_s3_is_exact_whatever_the_connection_does(s3: S3, s3_query: OrderQuery) -> None:
     s3.faults = at_rate(0.2, seed=11)
-    for batch in BATCHES[:2]:
-        s3_query.add(batch)
+    s3_query.add(*BATCHES[:2])
     s3_query.run()
 
     shutil.rmtree(s3_query.home / "local")
-    for batch in BATCHES[2:]:
-        s3_query.add(batch)
+    s3_query.add(*BATCHES[2:])
     s3_query.run()
     assert s3_query.totals() == expected_totals(ORDERS)
     assert len(s3_query.outputs) == len(ORDERS)

@@ -61,8 +61,7 @@ def test_a_worker_is_killed_with_its_executors(
     job.add(BATCHES)
     fault = job.add_fault(PROCESS, "before", "hold", first_batch=2)
     application = shared.running()
-    application.start(job)
-    struck = application.struck(fault)
+    struck = application.run_until_struck(job, fault)
     worker_of(cluster, struck["jvm_pid"]).kill()
     result = application.result(job)
     assert result.contents == expected_contents(ORDERS)
@@ -81,8 +80,7 @@ def test_a_stopped_worker_comes_back_as_a_zombie(
     job.settings = SECOND_CHECKPOINT_FORMAT
     fault = job.add_fault(DELTA, "before", "hold", first_batch=1)
     application = shared.running()
-    application.start(job)
-    struck = application.struck(fault)
+    struck = application.run_until_struck(job, fault)
     worker = worker_of(cluster, struck["jvm_pid"])
     worker.signal(signal.SIGSTOP)
     assert application.result(job).contents == expected_contents(ORDERS[:60])
@@ -108,8 +106,7 @@ def test_the_driver_is_killed_in_the_middle_of_a_batch_and_restarted(
     job.add(BATCHES)
     fault = job.add_fault(DELTA, "after", "hold", first_batch=2)
     first = shared.running()
-    first.start(job)
-    struck = first.struck(fault)
+    struck = first.run_until_struck(job, fault)
     first.processes.kill()
     assert not (job.home / "checkpoint" / "commits" / str(struck["batch"])).exists(), "the batch was to be under way"
 

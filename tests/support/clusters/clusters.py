@@ -195,8 +195,9 @@ class Application:
         self.start(job)
         return self.result(job)
 
-    def struck(self, fault: Fault) -> dict[str, Any]:
-        """Wait until the fault has struck, and return where and when. Raises ClusterFailure."""
+    def run_until_struck(self, job: OrderJob, fault: Fault) -> dict[str, Any]:
+        """Start the job, wait until the fault has struck, and return where and when. Raises ClusterFailure."""
+        self.start(job)
         self.wait_until(fault.struck, f"the query does not come to {fault.moment} in batch {fault.first_batch}")
         struck = fault.struck()
         assert struck is not None

@@ -64,10 +64,11 @@ class OrderQuery:
         self.state_location: Any = home / "state"
         self._files = 0
 
-    def add(self, orders: Sequence[Order]) -> None:
-        """Add one file, the next micro-batch."""
-        write_orders(orders, self.home / "input" / f"orders-{self._files:04d}.parquet")
-        self._files += 1
+    def add(self, *files: Sequence[Order]) -> None:
+        """Add files, each the next micro-batch."""
+        for orders in files:
+            write_orders(orders, self.home / "input" / f"orders-{self._files:04d}.parquet")
+            self._files += 1
 
     def records(self) -> DataFrame:
         """Return the stream of orders."""
