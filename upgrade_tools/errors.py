@@ -77,11 +77,17 @@ class UnknownLayoutError(StateDirectoryError):
 class StoreNotFoundError(StateDirectoryError):
     """There is no such store at `path`, or several and none was named; `known` are those that are there."""
 
-    def __init__(self, path: str, *, store: str | None, known: Sequence[str]) -> None:
-        asked = "several stores" if store is None else f"no store {store!r}"
-        super().__init__(path, f"has {asked}: name one of {sorted(known)} with --store")
-        self.store = store
-        self.known = known
+    store: str | None
+    known: Sequence[str]
+    problem: str = text("has {_asked}: name one of {_listed} with --store")
+
+    @property
+    def _asked(self) -> str:
+        return "several stores" if self.store is None else f"no store {self.store!r}"
+
+    @property
+    def _listed(self) -> list[str]:
+        return sorted(self.known)
 
 
 class UnknownKindError(StateDirectoryError):
@@ -95,14 +101,16 @@ class UnknownKindError(StateDirectoryError):
 class StoreUndecodableError(StateDirectoryError):
     """There are entries at `path` that are none of the `stores`, each with the kind that it was read as."""
 
-    def __init__(self, path: str, *, stores: Sequence[str], cause: str) -> None:
-        super().__init__(
-            path,
-            f"has an entry that is none of {', '.join(stores)} ({cause}). If a store is of another kind, say it with "
-            "--kind; if not it is damaged, and verify names all that is",
-        )
-        self.stores = stores
-        self.cause = cause
+    stores: Sequence[str]
+    cause: str
+    problem: str = text(
+        "has an entry that is none of {_listed} ({cause}). If a store is of another kind, say it with --kind; if not "
+        "it is damaged, and verify names all that is"
+    )
+
+    @property
+    def _listed(self) -> str:
+        return ", ".join(self.stores)
 
 
 class MigrationRefusedError(StateDirectoryError):
@@ -127,29 +135,28 @@ class MigrationCheckError(StateDirectoryError):
 class NoRoomError(StateDirectoryError):
     """There is not the room at `path` that a tool needs; `needed_bytes` of None is more than there was."""
 
-    def __init__(self, path: str, *, needed_bytes: int | None, free_bytes: int) -> None:
-        needed = "more bytes" if needed_bytes is None else f"about {needed_bytes:,} bytes"
-        super().__init__(
-            path,
-            f"has no room: {needed} are needed, and {free_bytes:,} are free. Make room and run this again, or name a "
-            "target on another disk",
-        )
-        self.needed_bytes = needed_bytes
-        self.free_bytes = free_bytes
+    needed_bytes: int | None
+    free_bytes: int
+    problem: str = text(
+        "has no room: {_needed} are needed, and {free_bytes:,} are free. Make room and run this again, or name a "
+        "target on another disk"
+    )
+
+    @property
+    def _needed(self) -> str:
+        return "more bytes" if self.needed_bytes is None else f"about {self.needed_bytes:,} bytes"
 
 
 class PointersOutdatedError(LocationError):
     """Commit pointers are not those of the run that went on; nothing of the shard was removed."""
 
-    def __init__(self, location: str, *, shard: int, version: int, problem: str) -> None:
-        super().__init__(
-            location,
-            f"the pointer of shard {shard}, at version {version}, is not to be judged by: {problem}. Nothing of the "
-            "shard was removed. Print the pointers of the Spark checkpoint that the query goes on with, after its next "
-            "batch",
-        )
-        self.shard = shard
-        self.version = version
+    shard: int
+    version: int
+    cause: str
+    problem: str = text(
+        "the pointer of shard {shard}, at version {version}, is not to be judged by: {cause}. Nothing of the shard was "
+        "removed. Print the pointers of the Spark checkpoint that the query goes on with, after its next batch"
+    )
 
 
 class RowFileError(StateStoreError):
@@ -197,14 +204,16 @@ class ApplicationRunningError(ChangelogError):
 class ChangelogMissingError(ChangelogError):
     """There is no such topic; `known` are the changelog topics that there are."""
 
-    def __init__(self, topic: str, *, known: list[str]) -> None:
-        there = f"There are {', '.join(sorted(known))}" if known else "There is no changelog topic at all"
-        super().__init__(
-            f"there is no topic {topic}. {there}: the name is APPLICATION_ID-STORE-changelog, so check "
-            "--application-id and --store"
-        )
-        self.topic = topic
-        self.known = known
+    topic: str = field(kw_only=False)
+    known: list[str]
+    message: str = text(
+        "there is no topic {topic}. {_there}: the name is APPLICATION_ID-STORE-changelog, so check --application-id "
+        "and --store"
+    )
+
+    @property
+    def _there(self) -> str:
+        return f"There are {', '.join(sorted(self.known))}" if self.known else "There is no changelog topic at all"
 
 
 class ChangelogPartitionsError(ChangelogError):

@@ -85,7 +85,9 @@ class LossyHeadersError(StateStoreError):
 class UnknownHeaderError(StateStoreError):
     """A header's key has no id, or an id no key."""
 
-    def __init__(self, header: str | int) -> None:
-        kind = "key" if isinstance(header, str) else "id"
-        super().__init__(f"no header is registered under the {kind} {header!r}. Add it to the registry of both sides")
-        self.header = header
+    header: str | int = field(kw_only=False)
+    message: str = text("no header is registered under the {_part} {header!r}. Add it to the registry of both sides")
+
+    @property
+    def _part(self) -> str:
+        return "key" if isinstance(self.header, str) else "id"

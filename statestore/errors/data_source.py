@@ -33,9 +33,9 @@ class DataFrameReusedError(StateStoreError):
 class ChangesUnavailableError(RecoveryError):
     """The changes of a shard between two batches are not all there; `where` is the state location."""
 
-    def __init__(self, where: str, *, shard: int, problem: str) -> None:
-        super().__init__(where, f"the changes of shard {shard} can't be read: {problem}")
-        self.shard = shard
+    shard: int
+    cause: str
+    problem: str = text("the changes of shard {shard} can't be read: {cause}")
 
 
 class ShardOverlapError(NewStateError):
@@ -53,10 +53,12 @@ class ShardOverlapError(NewStateError):
 class StateRowError(InputError):
     """A row can't be an entry of the store that it is meant for; `key` is its key as hex, None if that is null."""
 
-    def __init__(self, store: str, *, column: str, key: str | None, problem: str) -> None:
-        of_key = "a row without a key" if key is None else f"the row with key 0x{key}"
-        super().__init__(f"store {store!r}: {of_key} {problem} (column {column!r}). No state was made")
-        self.store = store
-        self.column = column
-        self.key = key
-        self.problem = problem
+    store: str = field(kw_only=False)
+    column: str
+    key: str | None
+    problem: str
+    message: str = text("store {store!r}: {_row} {problem} (column {column!r}). No state was made")
+
+    @property
+    def _row(self) -> str:
+        return "a row without a key" if self.key is None else f"the row with key 0x{self.key}"

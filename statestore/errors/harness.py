@@ -31,18 +31,25 @@ class JarsUnavailableError(HarnessError):
 class JarChecksumError(HarnessError):
     """A jar is not the recorded one, is missing, or is too many; `expected` and `found` are SHA-256, or None."""
 
-    def __init__(self, jar: str, *, jar_set: str, directory: str, expected: str | None, found: str | None) -> None:
-        super().__init__(
-            f"{jar} of {jar_set} in {directory}: its recorded SHA-256 is {expected or 'none'}, found was "
-            f"{found or 'no such jar'}. It is not what this release was tested with, and is not run. If the directory "
-            "was kept from before, delete it: the set is resolved again. If the registry hands it out, find out why. "
-            "Who moved a version records the new jars: python -m statestore.testing.jars --record"
-        )
-        self.jar = jar
-        self.jar_set = jar_set
-        self.directory = directory
-        self.expected = expected
-        self.found = found
+    jar: str = field(kw_only=False)
+    jar_set: str
+    directory: str
+    expected: str | None
+    found: str | None
+    message: str = text(
+        "{jar} of {jar_set} in {directory}: its recorded SHA-256 is {_expected}, found was {_found}. It is not what "
+        "this release was tested with, and is not run. If the directory was kept from before, delete it: the set is "
+        "resolved again. If the registry hands it out, find out why. Who moved a version records the new jars: "
+        "python -m statestore.testing.jars --record"
+    )
+
+    @property
+    def _expected(self) -> str:
+        return self.expected or "none"
+
+    @property
+    def _found(self) -> str:
+        return self.found or "no such jar"
 
 
 class KafkaBrokerError(HarnessError):

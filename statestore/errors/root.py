@@ -7,7 +7,7 @@
     RunFencedError("s3://bucket/state", run="a1")
 
 A field is an argument, by keyword where it does not say otherwise. A text is none: it is made of the fields, and is one
-itself. An error whose text takes more than that has an `__init__`.
+itself. Where a field takes words that depend on its value, a property has them, and the text names that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TEMPLATE = "template"
 
 
 def text(template: str, *, init: Literal[False] = False) -> Any:
-    """Return a field that is `template`, with other fields in braces."""
+    """Return a field that is `template`, with other fields, and properties, in braces."""
     return field(init=init, metadata={_TEMPLATE: template})
 
 
@@ -51,11 +51,21 @@ class StateStoreError(Exception):
 
     def __post_init__(self) -> None:
         for name, template in self._templates.items():
-            setattr(self, name, template.format_map(vars(self)))
+            setattr(self, name, template.format_map(_Named(self)))
         self.args = (self.message,)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (type(self), self.args, self.__dict__)
+
+
+class _Named:
+    """What a template may name of an error."""
+
+    def __init__(self, error: StateStoreError) -> None:
+        self._error = error
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self._error, name)
 
 
 def _unpickled(kind: type[StateStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> StateStoreError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import InitVar, field
 
 from statestore.errors.root import StateStoreError, text
 
@@ -14,12 +14,14 @@ class TopologyError(StateStoreError):
 class TopologyChangedError(TopologyError):
     """The topology is not the one that the state was made with."""
 
-    def __init__(self, location: str, *, differences: list[str], remedy: str) -> None:
-        super().__init__(
-            f"the topology differs from the one recorded in {location}: " + "; ".join(differences) + f". {remedy}"
-        )
-        self.location = location
-        self.differences = differences
+    location: str = field(kw_only=False)
+    differences: list[str]
+    remedy: str
+    message: str = text("the topology differs from the one recorded in {location}: {_listed}. {remedy}")
+
+    @property
+    def _listed(self) -> str:
+        return "; ".join(self.differences)
 
 
 class ShardCountChangedError(TopologyError):
@@ -88,44 +90,44 @@ class InvalidTimestampError(InputError):
 class UnknownTopicError(InputError):
     """A record comes from a topic that no source of the topology reads."""
 
-    def __init__(self, *, topic: str, sources: list[str]) -> None:
-        super().__init__(
-            f"no source of the topology reads topic {topic!r}; the sources read {', '.join(sources)}. Add the topic to "
-            "a source or filter its records out"
-        )
-        self.topic = topic
+    topic: str
+    sources: list[str]
+    message: str = text(
+        "no source of the topology reads topic {topic!r}; the sources read {_known}. Add the topic to a source or "
+        "filter its records out"
+    )
+
+    @property
+    def _known(self) -> str:
+        return ", ".join(self.sources)
 
 
 class ProcessorError(StateStoreError):
-    """User code in node `node` raised; the cause is chained.
+    """User code in node `node` raised; the cause is chained, and `raised` is its type and text.
 
     Topic, partition and offset are None if it was not called for a record. `doing` says what it was called for, and is
     empty where that is a record alone; `key` is the key it was called for, as Python writes it, empty if for none.
     """
 
-    def __init__(
-        self,
-        *,
-        node: str,
-        cause: BaseException,
-        topic: str | None = None,
-        partition: int | None = None,
-        offset: int | None = None,
-        doing: str = "",
-        key: str = "",
-    ) -> None:
-        of_key = f"of key {key}" if key else ""
-        on_record = f"on record {topic}-{partition} at offset {offset}" if topic else ""
-        where = " ".join(part for part in (doing, of_key, on_record) if part)
-        super().__init__(
-            f"node {node!r} failed {where}: {type(cause).__name__}: {cause}. Nothing of the batch was committed"
-        )
-        self.node = node
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.doing = doing
-        self.key = key
+    node: str
+    cause: InitVar[BaseException]
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    doing: str = ""
+    key: str = ""
+    raised: str = field(init=False)
+    message: str = text("node {node!r} failed {_where}: {raised}. Nothing of the batch was committed")
+
+    def __post_init__(self, cause: BaseException) -> None:
+        self.raised = f"{type(cause).__name__}: {cause}"
+        super().__post_init__()
+
+    @property
+    def _where(self) -> str:
+        of_key = f"of key {self.key}" if self.key else ""
+        on_record = f"on record {self.topic}-{self.partition} at offset {self.offset}" if self.topic else ""
+        return " ".join(part for part in (self.doing, of_key, on_record) if part)
 
 
 class StateHandleError(StateStoreError):

@@ -48,13 +48,12 @@ class UnknownColumnFamilyError(StoreError):
 class UnknownEntryError(StoreError):
     """`path` stands among the segments of the store, and is not one of them; nothing was changed."""
 
-    def __init__(self, store: str, *, path: str, problem: str) -> None:
-        super().__init__(
-            store,
-            f"{path} {problem}, and nothing else may be there: Kafka Streams would not open the store either. Move it "
-            "away, or open the store with the segment interval that it was made with",
-        )
-        self.path = path
+    path: str
+    found: str
+    problem: str = text(
+        "{path} {found}, and nothing else may be there: Kafka Streams would not open the store either. Move it "
+        "away, or open the store with the segment interval that it was made with"
+    )
 
 
 class LocalStateLockedError(StoreError):
@@ -197,22 +196,22 @@ class RunFencedError(LocationError):
 class SnapshotOverdueError(LocationError):
     """A shard has had no snapshot for too long; nothing of the batch was committed."""
 
-    def __init__(
-        self, location: str, *, shard: int, deltas: int, size_bytes: int, limit: int, since: str, last_failure: str
-    ) -> None:
-        super().__init__(
-            location,
-            f"shard {shard} has {deltas} deltas of {size_bytes / 1e6:.1f} MB without a snapshot, since {since}, and "
-            f"stop_after_deltas allows {limit}. The last failure: {last_failure}. Nothing of this batch was committed. "
-            "Mend what keeps the snapshot from being made, and start the query again: it goes on as soon as one is "
-            "complete. To go on without, give RecoveryOptions a larger stop_after_deltas, or 0 for no limit",
-        )
-        self.shard = shard
-        self.deltas = deltas
-        self.size_bytes = size_bytes
-        self.limit = limit
-        self.since = since
-        self.last_failure = last_failure
+    shard: int
+    deltas: int
+    size_bytes: int
+    limit: int
+    since: str
+    last_failure: str
+    problem: str = text(
+        "shard {shard} has {deltas} deltas of {_size_mb:.1f} MB without a snapshot, since {since}, and "
+        "stop_after_deltas allows {limit}. The last failure: {last_failure}. Nothing of this batch was committed. "
+        "Mend what keeps the snapshot from being made, and start the query again: it goes on as soon as one is "
+        "complete. To go on without, give RecoveryOptions a larger stop_after_deltas, or 0 for no limit"
+    )
+
+    @property
+    def _size_mb(self) -> float:
+        return self.size_bytes / 1e6
 
 
 class AttemptOutdatedError(LocationError):
@@ -267,22 +266,23 @@ class VersionCollectedError(LocationError):
     `file` is missing, cut, or covered by the announcement `announced` of a collection, which is None otherwise.
     """
 
-    def __init__(self, location: str, *, shard: int, version: int, file: str, announced: str | None = None) -> None:
-        found = (
-            "is not there as it was written"
-            if announced is None
-            else f"may be removed at any moment by the garbage collection that {announced} announces. If what wrote "
+    shard: int
+    version: int
+    file: str
+    announced: str | None = None
+    problem: str = text(
+        "shard {shard} can't go back to version {version}: {file}, which that needs, {_what_of_it}. Bring back missing "
+        "files from a backup of the state location, or start from a checkpoint that does not need them"
+    )
+
+    @property
+    def _what_of_it(self) -> str:
+        if self.announced is None:
+            return "is not there as it was written"
+        return (
+            f"may be removed at any moment by the garbage collection that {self.announced} announces. If what wrote "
             "that is dead for sure, remove the announcement and start again"
         )
-        super().__init__(
-            location,
-            f"shard {shard} can't go back to version {version}: {file}, which that needs, {found}. Bring back missing "
-            "files from a backup of the state location, or start from a checkpoint that does not need them",
-        )
-        self.shard = shard
-        self.version = version
-        self.file = file
-        self.announced = announced
 
 
 class RecoveryError(StateStoreError):
@@ -306,12 +306,11 @@ class DurableFileMissingError(RecoveryError):
 class DurableFileCorruptedError(RecoveryError):
     """A durable file does not have the size or checksum that was recorded when it was written."""
 
-    def __init__(self, where: str, *, problem: str) -> None:
-        super().__init__(
-            where,
-            f"{problem}. It was changed after it was written: bring it back from a backup of the state location; the "
-            "query changed nothing",
-        )
+    cause: str
+    problem: str = text(
+        "{cause}. It was changed after it was written: bring it back from a backup of the state location; the query "
+        "changed nothing"
+    )
 
 
 class SnapshotFormatError(RecoveryError):
@@ -328,20 +327,18 @@ class SnapshotFormatError(RecoveryError):
 class CommitPointerError(RecoveryError):
     """The commit pointer in Spark's state can't be read. `field` is the one that is wrong, None if it is not one."""
 
-    def __init__(self, where: str, problem: str, *, field: str | None = None) -> None:
-        super().__init__(where, problem)
-        self.field = field
+    field: str | None = None
 
 
 class UnreadableCommitError(RecoveryError):
     """What a batch would have committed could not be read by the next one. Nothing was committed."""
 
-    def __init__(self, *, shard: int, version: int, field: str | None, problem: str) -> None:
-        super().__init__(
-            f"shard {shard}",
-            f"version {version} was not committed, because its commit pointer could not be read back: {problem}. Look "
-            "for where a time, a count or a name like this comes from: a timestamp, schedule() or the call of commit()",
-        )
-        self.shard = shard
-        self.version = version
-        self.field = field
+    shard: int
+    version: int
+    field: str | None
+    cause: str
+    where: str = text("shard {shard}")
+    problem: str = text(
+        "version {version} was not committed, because its commit pointer could not be read back: {cause}. Look "
+        "for where a time, a count or a name like this comes from: a timestamp, schedule() or the call of commit()"
+    )

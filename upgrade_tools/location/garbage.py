@@ -87,7 +87,7 @@ class _Collection:
         problem = _problem_of_later_runs(head, fences, line) or _problem_of_later_commits(head, found, line)
         if problem is not None:
             raise PointersOutdatedError(
-                str(self.location), shard=self.pointer.shard, version=self.pointer.version, problem=problem
+                str(self.location), shard=self.pointer.shard, version=self.pointer.version, cause=problem
             )
         recorded = [fence.retained_versions or 0 for fence in fences if fence.epoch >= head.epoch]
         return max([self.retained_versions, *recorded])

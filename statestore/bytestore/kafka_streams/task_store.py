@@ -130,7 +130,7 @@ class TaskStore:
             else:
                 found[start_ms // interval_ms] = path
                 continue
-            raise UnknownEntryError(self._spec.name, path=str(path), problem=problem)
+            raise UnknownEntryError(self._spec.name, path=str(path), found=problem)
         return found
 
     def _open(self, checked: Mapping[int, tuple[Path, list[str]]]) -> None:

@@ -270,7 +270,7 @@ class Delta:
         try:
             yield
         except (pa.ArrowException, OSError, FormatError, *MALFORMED) as cause:
-            raise DurableFileCorruptedError(self.where, problem=f"is not a readable delta file ({cause})") from cause
+            raise DurableFileCorruptedError(self.where, cause=f"is not a readable delta file ({cause})") from cause
 
 
 def changelog_records(batch: pa.RecordBatch) -> Sequence[ChangelogRecord]:

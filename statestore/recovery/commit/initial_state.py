@@ -48,11 +48,11 @@ def initial_pointer(location: DurableLocation, state_id: str, shard: int) -> Com
             raise ValueError(f"its pointer has the checksum {digest(text.encode())}, {fields['digest']} was written")
         pointer = CommitPointer.from_json(text)
     except (*MALFORMED, CommitPointerError) as cause:
-        raise DurableFileCorruptedError(where, problem=f"is not a readable initial pointer ({cause})") from cause
+        raise DurableFileCorruptedError(where, cause=f"is not a readable initial pointer ({cause})") from cause
     if (pointer.state_id, pointer.shard) != (state_id, shard):
         raise DurableFileCorruptedError(
             where,
-            problem=f"is that of shard {pointer.shard} of state {pointer.state_id}, wanted was that of shard {shard} "
+            cause=f"is that of shard {pointer.shard} of state {pointer.state_id}, wanted was that of shard {shard} "
             f"of state {state_id}",
         )
     return pointer

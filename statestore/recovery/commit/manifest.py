@@ -95,7 +95,7 @@ class Manifest:
                 files,
             )
         except MALFORMED as cause:
-            raise DurableFileCorruptedError(where, problem=f"is not a snapshot's manifest ({cause!r})") from cause
+            raise DurableFileCorruptedError(where, cause=f"is not a snapshot's manifest ({cause!r})") from cause
 
 
 def _file(local_name: str, name: str, size_bytes: int, check: str) -> SnapshotFile:
@@ -117,5 +117,5 @@ def read_manifest(location: DurableLocation, pointer: CommitPointer, snapshot: S
     expected = (pointer.state_id, pointer.shard, snapshot.version, snapshot.delta)
     found = (manifest.state_id, manifest.shard, manifest.version, manifest.delta)
     if found != expected:
-        raise DurableFileCorruptedError(where, problem=f"is the manifest of {found}, wanted was {expected}")
+        raise DurableFileCorruptedError(where, cause=f"is the manifest of {found}, wanted was {expected}")
     return replace(manifest, name=file.name)

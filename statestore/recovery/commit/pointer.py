@@ -43,9 +43,9 @@ class DurableFile(NamedTuple):
 def check_content(where: str, file: DurableFile, size_bytes: int, found: str) -> None:
     """Raise DurableFileCorruptedError unless a file, with the digest `found`, is the one that was recorded."""
     if size_bytes != file.size_bytes:
-        raise DurableFileCorruptedError(where, problem=f"has {size_bytes} bytes, {file.size_bytes} were written")
+        raise DurableFileCorruptedError(where, cause=f"has {size_bytes} bytes, {file.size_bytes} were written")
     if found != file.digest:
-        raise DurableFileCorruptedError(where, problem=f"has the checksum {found}, {file.digest} was written")
+        raise DurableFileCorruptedError(where, cause=f"has the checksum {found}, {file.digest} was written")
 
 
 class SnapshotRef(NamedTuple):
@@ -162,7 +162,7 @@ class CommitPointer:
             for name, value in self._record().items():
                 if not _is_json(value):
                     field_name, problem = name, f"{name}: {cause}"
-        raise UnreadableCommitError(shard=self.shard, version=self.version, field=field_name, problem=problem)
+        raise UnreadableCommitError(shard=self.shard, version=self.version, field=field_name, cause=problem)
 
     def _record(self) -> dict[str, Any]:
         return {

@@ -291,5 +291,5 @@ def _read_mark(location: DurableLocation) -> _Unfinished | None:
         )
     except MALFORMED as cause:
         raise DurableFileCorruptedError(
-            location.path(MARKER_NAME), problem=f"does not say what was begun ({cause!r})"
+            location.path(MARKER_NAME), cause=f"does not say what was begun ({cause!r})"
         ) from cause

@@ -122,7 +122,7 @@ class StateMetadata:
                 whole_number(fields.get("generation", 0), 0),
             )
         except (*MALFORMED, FormatError) as cause:
-            raise DurableFileCorruptedError(where, problem=f"is not readable state metadata ({cause!r})") from cause
+            raise DurableFileCorruptedError(where, cause=f"is not readable state metadata ({cause!r})") from cause
 
 
 def _node(fields: Any) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _entries(
     except FormatError as cause:
         raise DurableFileCorruptedError(
             location.path(pointer.deltas[-1].name),
-            problem=f"or a delta before it, has a record that can't be one of store {spec.name!r}: {cause}",
+            cause=f"or a delta before it, has a record that can't be one of store {spec.name!r}: {cause}",
         ) from cause
     order = _in_store_order(layout, pointer, keys, dict(zip(("start_ms", "end_ms"), places[1:], strict=True)))
     rows = rows.take(order)

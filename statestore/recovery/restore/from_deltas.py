@@ -93,7 +93,7 @@ def open_delta(
             raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
         delta = Delta(source, where)
         if delta.info != expected:
-            raise DurableFileCorruptedError(where, problem=f"is {delta.info}, wanted was {expected}")
+            raise DurableFileCorruptedError(where, cause=f"is {delta.info}, wanted was {expected}")
         yield delta
 
 
@@ -128,7 +128,7 @@ def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: Restore
                 store.bytes.write(delta.changes(store.spec, batch))
         except FormatError as cause:
             raise DurableFileCorruptedError(
-                delta.where, problem=f"has a record that can't be one of store {name!r}: {cause}"
+                delta.where, cause=f"has a record that can't be one of store {name!r}: {cause}"
             ) from cause
         store.restored_records += batch.num_rows
         if progress is not None:

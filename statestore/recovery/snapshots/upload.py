@@ -153,7 +153,7 @@ class SnapshotUpload:
         self._location.write(file.name, data)
         found = self._location.read(file.name)
         if found is None or digest(found) != file.digest:
-            raise DurableFileCorruptedError(self._location.path(file.name), problem="is not what was just written")
+            raise DurableFileCorruptedError(self._location.path(file.name), cause="is not what was just written")
         return file
 
     def _find_files_to_reuse(self, plan: UploadPlan, pointer: CommitPointer) -> dict[str, DurableFile]:

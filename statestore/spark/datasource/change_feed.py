@@ -65,14 +65,14 @@ def shard_changes(
         raise ChangesUnavailableError(
             str(location),
             shard=shard,
-            problem=f"the deltas up to version {newer.base_version} were given up for snapshots, and they begin after "
+            cause=f"the deltas up to version {newer.base_version} were given up for snapshots, and they begin after "
             f"version {older.version}. Begin with a later batch, or read the feed in steps of fewer batches",
         )
     if older.version > newer.version or newer.chain[behind] != older.head:
         raise ChangesUnavailableError(
             str(location),
             shard=shard,
-            problem=f"version {older.version}, where they begin, is not one that version {newer.version} was made "
+            cause=f"version {older.version}, where they begin, is not one that version {newer.version} was made "
             "from: the query went on from an older copy of its checkpoint, or on another state, in between",
         )
     deltas = newer.deltas[behind:]
@@ -113,7 +113,7 @@ class ChangeScan:
                                 yield self._rows(info, batch_id, position, records)
                             except FormatError as cause:
                                 problem = f"has a record that can't be one of store {store!r}: {cause}"
-                                raise DurableFileCorruptedError(delta.where, problem=problem) from cause
+                                raise DurableFileCorruptedError(delta.where, cause=problem) from cause
                         position += records.num_rows
 
     def _rows(self, info: DeltaInfo, batch_id: int | None, position: int, records: pa.RecordBatch) -> pa.RecordBatch:
