@@ -9,7 +9,6 @@ import pytest
 
 from orders import Order, seeded_orders
 from statestore import (
-    AggregationWithHeaders,
     Headers,
     Processor,
     ProcessorContext,
@@ -19,66 +18,35 @@ from statestore import (
     Topology,
     ValueAndTimestamp,
     ValueTimestampHeaders,
-    Windowed,
 )
 from statestore.errors import StoreFormatError, TopologyError
-from statestore.spark import read_store
+from tests.support.spark.every_kind import GAP_MS, WINDOW_MS, EveryKind, every_kind_topology
 from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(120)
 BATCHES = [ORDERS[start : start + 40] for start in range(0, 120, 40)]
-HOUR_MS = 3_600_000
-WINDOW_MS = 10_000
-GAP_MS = 8_000
-FOREVER_MS = 10_000 * HOUR_MS
-
 KEY, INT = Serdes.string(), Serdes.int64()
 
 
-class Everything(Processor):
-    """Counts orders by window, sums them up by session, keeps every amount as a version, and counts in memory."""
+class EveryKindAndCounts(EveryKind):
+    """Counts orders in memory, too."""
 
     def init(self, context: ProcessorContext) -> None:
-        self.windows, self.sessions = context.state_store("windows"), context.state_store("sessions")
-        self.versions, self.counts = context.state_store("versions"), context.state_store("counts")
+        super().init(context)
+        self.counts = context.state_store("counts")
 
     def process(self, record: Record[str, dict[str, Any]]) -> None:
-        key, time_ms, amount = record.key, record.timestamp_ms, record.value["amount"]
-        start_ms = time_ms - time_ms % WINDOW_MS
-        seen = self.windows.fetch(key, start_ms)
-        count = 1 if seen is None else seen.value + 1
-        self.windows.put(key, ValueTimestampHeaders(count, time_ms, record.headers), start_ms)
-
-        first_ms, last_ms, total = time_ms, time_ms, amount
-        with self.sessions.find_sessions(key, time_ms - GAP_MS, time_ms + GAP_MS) as overlapping:
-            merged = list(overlapping)
-        for session, held in merged:
-            first_ms, last_ms = min(first_ms, session.start_ms), max(last_ms, session.end_ms)
-            total += held.aggregation
-            self.sessions.remove(session)
-        self.sessions.put(Windowed(key, first_ms, last_ms), AggregationWithHeaders(total, record.headers))
-
-        self.versions.put(key, amount, time_ms, record.headers)
-        self.counts.put(key, ValueAndTimestamp((self.counts.get(key) or ValueAndTimestamp(0, 0)).value + 1, time_ms))
+        super().process(record)
+        seen = self.counts.get(record.key)
+        self.counts.put(record.key, ValueAndTimestamp((seen.value if seen else 0) + 1, record.timestamp_ms))
 
 
 def topology() -> Topology:
-    made = Topology()
-    made.add_source("orders", key_serde=KEY, value_serde=Serdes.json())
-    made.add_processor("everything", Everything, ["orders"])
-    for builder in (
-        Stores.timestamped_window_store_with_headers_builder(
-            Stores.persistent_timestamped_window_store_with_headers("windows", FOREVER_MS, WINDOW_MS), KEY, INT
-        ).with_caching_enabled(),
-        Stores.session_store_with_headers_builder(
-            Stores.persistent_session_store_with_headers("sessions", FOREVER_MS), KEY, INT
-        ),
-        Stores.versioned_key_value_store_with_headers_builder(
-            Stores.persistent_versioned_key_value_store_with_headers("versions", FOREVER_MS, HOUR_MS), KEY, INT
-        ).with_metrics_enabled(),
-        Stores.timestamped_key_value_store_builder(Stores.in_memory_key_value_store("counts"), KEY, INT),
-    ):
-        made.add_state_store(builder, "everything")
+    """Return every kind of store; windows are cached, and versions measured."""
+    counts = Stores.timestamped_key_value_store_builder(Stores.in_memory_key_value_store("counts"), KEY, INT)
+    made = every_kind_topology(EveryKindAndCounts, counts)
+    made.store_builders["windows"] = made.store_builders["windows"].with_caching_enabled()
+    made.store_builders["versions"] = made.store_builders["versions"].with_metrics_enabled()
     return made
 
 
@@ -88,6 +56,7 @@ Content = dict[Key, tuple[int, "list[tuple[str, bytes | None]]"]]
 
 def expected() -> dict[str, Content]:
     """Return what the stores must hold, found without any store. Within a shard orders come in their own order."""
+    totals: Content = {}
     windows: Content = {}
     counts: Content = {}
     versions: dict[str, dict[int, Order]] = {}
@@ -96,17 +65,21 @@ def expected() -> dict[str, Content]:
         key, time_ms = order.customer, order.timestamp_ms
         start_ms = time_ms - time_ms % WINDOW_MS
         window = (key, start_ms, start_ms + WINDOW_MS)
-        windows[window] = (windows.get(window, (0, []))[0] + 1, order.headers)
-        counts[key, None, None] = (counts.get((key, None, None), (0, []))[0] + 1, [])
+        windows[window] = (windows.get(window, (0, []))[0] + order.amount, order.headers)
+        of_key = (key, None, None)
+        totals[of_key] = (totals.get(of_key, (0, []))[0] + order.amount, order.headers)
+        counts[of_key] = (counts.get(of_key, (0, []))[0] + 1, [])
         versions.setdefault(key, {})[time_ms] = order
         by_customer.setdefault(key, []).append(order)
     return {
+        "totals": totals,
         "windows": windows,
         "counts": counts,
         "versions": {
             (key, time_ms, later): (found[time_ms].amount, found[time_ms].headers)
             for key, found in versions.items()
             for time_ms, later in zip(sorted(found), [*sorted(found)[1:], None], strict=True)
+            if found[time_ms].amount % 5
         },
         "sessions": {
             session: content for key, orders in by_customer.items() for session, content in sessions(key, orders)
@@ -133,9 +106,7 @@ def sessions(key: str, orders: list[Order]) -> list[tuple[Key, Any]]:
 
 
 def content(query: OrderQuery, store: str) -> Content:
-    rows = read_store(
-        query.spark, store, checkpoint_location=query.home / "checkpoint", state_location=query.home / "state"
-    ).collect()
+    rows = query.rows_of(store)
     found = {
         (row.key.decode(), row.start_ms, row.end_ms): (
             INT.deserialize(bytes(row.value)),

@@ -42,13 +42,14 @@ class EveryKind(Processor):
         counted = self.windows.fetch(key, start_ms)
         total = (counted.value if counted else 0) + amount
         self.windows.put(key, ValueTimestampHeaders(total, time_ms, headers), start_ms)
-        first_ms, total = time_ms, amount
+        first_ms, last_ms, total = time_ms, time_ms, amount
         with self.sessions.find_sessions(key, time_ms - GAP_MS, time_ms + GAP_MS) as overlapping:
             merged = list(overlapping)
         for session, held in merged:
-            first_ms, total = min(first_ms, session.start_ms), total + held.aggregation
+            first_ms, last_ms = min(first_ms, session.start_ms), max(last_ms, session.end_ms)
+            total += held.aggregation
             self.sessions.remove(session)
-        self.sessions.put(Windowed(key, first_ms, time_ms), AggregationWithHeaders(total, headers))
+        self.sessions.put(Windowed(key, first_ms, last_ms), AggregationWithHeaders(total, headers))
         # Some versions end without another.
         self.versions.put(key, amount if amount % 5 else None, time_ms, headers)
 
@@ -73,12 +74,12 @@ def builders() -> list[Any]:
     ]
 
 
-def every_kind_topology() -> Topology:
-    """Return orders -> every kind, with the stores in STORES."""
+def every_kind_topology(processor: type[EveryKind] = EveryKind, *more: Any) -> Topology:
+    """Return orders -> every kind, with the stores in STORES, and those of more builders."""
     topology = Topology()
     topology.add_source("orders", key_serde=_KEY, value_serde=Serdes.json())
-    topology.add_processor("every-kind", EveryKind, ["orders"])
-    for builder in builders():
+    topology.add_processor("every-kind", processor, ["orders"])
+    for builder in (*builders(), *more):
         topology.add_state_store(builder, "every-kind")
     return topology
 
