@@ -18,11 +18,10 @@ import pyarrow as pa
 
 from statestore.format.header_bytes import decode_headers, encode_headers
 from statestore.format.header_columns import decode_header_column, encode_header_column
+from statestore.format.stored_columns import join_columns, split_columns
 from statestore.format.value_timestamp_headers import (
     encode_value_timestamp_headers,
-    join_columns,
     plain_value,
-    split_columns,
     split_value_timestamp_headers,
     timestamped_value,
 )

@@ -1,4 +1,4 @@
-"""Value, timestamp and headers: the layout of the header-aware stores. This module alone knows it.
+"""Value, timestamp and headers: the layout of the header-aware stores. Of columns: `stored_columns`.
 
     value_timestamp_headers := headers_size:varint headers:u8[headers_size] timestamp_ms:i64_be value:u8[..]
 
@@ -16,25 +16,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NoReturn, TypeAlias, cast
 
-import numpy as np
-import pyarrow as pa
-
-from statestore.errors import FormatError, NegativeLengthError, TruncatedError
-from statestore.format.binary_columns import (
-    Flags,
-    as_binary_array,
-    as_one_array,
-    binary_array,
-    interleave,
-    is_valid,
-    numbers_at_each_byte,
-    positions_and_bytes,
-    positions_of,
-    read_varints,
-    refuse_row,
-    row_sizes,
-    varint_array,
-)
+from statestore.errors import TruncatedError
+from statestore.format.value_headers import split_value_headers
 from statestore.format.value_timestamp import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP_MS, encode_timestamp
 from statestore.format.varint import decode_varint, encode_varint
 
@@ -196,89 +179,8 @@ def _headers_span(data: bytes) -> tuple[int, int]:
 
 
 def _checked_headers_span(data: bytes) -> tuple[int, int]:
-    size, start = decode_varint(data, 0, "headers size")
-    if size < 0:
-        raise NegativeLengthError("headers", length=size)
-    end = start + size
-    if end > len(data):
-        raise TruncatedError("headers", wanted=size, got=len(data) - start)
-    if end + TIMESTAMP_SIZE > len(data):
-        raise TruncatedError("timestamp", wanted=TIMESTAMP_SIZE, got=len(data) - end)
-    return start, end
-
-
-def join_columns(
-    values: pa.BinaryArray | pa.ChunkedArray,
-    timestamps_ms: pa.Int64Array | pa.ChunkedArray,
-    header_bytes: pa.BinaryArray | pa.ChunkedArray,
-) -> pa.BinaryArray:
-    """Return `encode_value_timestamp_headers` of each row; a null value gives null, whatever stands beside it.
-
-    Raises TypeError if a column is of another type, ValueError if their lengths differ or the result would exceed
-    2^31 - 1 bytes, and FormatError naming the row if a value has no timestamp or no header bytes.
-    """
-    values = as_binary_array(values, "values")
-    header_bytes = as_binary_array(header_bytes, "header bytes")
-    if not pa.types.is_int64(timestamps_ms.type):
-        raise TypeError(f"timestamps must be an int64 column, got {timestamps_ms.type}")
-    timestamps_ms = as_one_array(timestamps_ms, "timestamps")
-    lengths = len(values), len(timestamps_ms), len(header_bytes)
-    if len(set(lengths)) > 1:
-        raise ValueError("columns differ in length: {} values, {} timestamps, {} header bytes".format(*lengths))
-    valid = is_valid(values)
-    _refuse_null(timestamps_ms, valid, "timestamp")
-    _refuse_null(header_bytes, valid, "header bytes")
-    if not valid.all():
-        values, timestamps_ms, header_bytes = (
-            column.filter(pa.array(valid)) for column in (values, timestamps_ms, header_bytes)
-        )
-
-    timestamp_positions = np.arange(len(values) + 1) * TIMESTAMP_SIZE
-    parts = [
-        varint_array(row_sizes(header_bytes)),
-        header_bytes,
-        binary_array(timestamp_positions, timestamps_ms.to_numpy().astype(">i8")),
-        values,
-    ]
-    positions, data = interleave(parts, "values with timestamps and headers")
-    sizes = np.zeros(len(valid), np.int64)
-    sizes[valid] = np.diff(positions[:: len(parts)])
-    return binary_array(positions_of(sizes), data, valid)
-
-
-def _refuse_null(column: pa.Array, needed: Flags, what: str) -> None:
-    missing = needed & ~is_valid(column)
-    if missing.any():
-        raise FormatError(f"row {int(np.argmax(missing))}: {what}", "is null, but the value is not")
-
-
-def split_columns(
-    stored: pa.BinaryArray | pa.ChunkedArray,
-) -> tuple[pa.BinaryArray, pa.Int64Array, pa.BinaryArray]:
-    """Return values, timestamps in ms and header bytes; a null row is null in all three. Headers are not parsed.
-
-    Raises TypeError if the column is not binary, and what `split_value_timestamp_headers` raises for the first row that
-    it would refuse, naming the row.
-    """
-    stored = as_binary_array(stored, "stored values")
-    positions, data = positions_and_bytes(stored)
-    valid = is_valid(stored)
-    starts, ends = positions[:-1], positions[1:]
-    sizes, header_starts, sound = read_varints(data, starts, ends)
-    timestamp_starts = header_starts + sizes
-    value_starts = timestamp_starts + TIMESTAMP_SIZE
-    sound &= (sizes >= 0) & (value_starts <= ends)
-    sound |= ~valid
-    if not sound.all():
-        refuse_row(split_value_timestamp_headers, stored, int(np.argmin(sound)))
-
-    timestamps = np.zeros(len(stored), np.int64)
-    timestamps[valid] = numbers_at_each_byte(data, ">i8")[timestamp_starts[valid]]
-    cuts = np.empty((len(stored), 4), np.int32)
-    for column, cut in enumerate((starts, header_starts, timestamp_starts, value_starts)):
-        cuts[:, column] = cut if valid.all() else np.where(valid, cut, starts)
-    pieces = binary_array(np.append(cuts, positions[-1]), data)
-    header_pieces = np.arange(1, 4 * len(stored), 4)
-    values = pieces.take(pa.array(header_pieces + 2, mask=~valid))
-    header_bytes = pieces.take(pa.array(header_pieces, mask=~valid))
-    return values, pa.array(timestamps, mask=~valid), header_bytes
+    header_bytes, behind = split_value_headers(data)
+    if len(behind) < TIMESTAMP_SIZE:
+        raise TruncatedError("timestamp", wanted=TIMESTAMP_SIZE, got=len(behind))
+    end = len(data) - len(behind)
+    return end - len(header_bytes), end

@@ -12,6 +12,7 @@ import pytest
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
 from statestore.format.header_bytes import decode_headers, encode_headers
 from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
+from statestore.format.stored_columns import join_columns, split_columns
 from statestore.format.value_timestamp import (
     convert_to_timestamped_format,
     encode_value_timestamp,
@@ -21,9 +22,7 @@ from statestore.format.value_timestamp_headers import (
     convert_from_plain_to_header_format,
     convert_to_header_format,
     encode_value_timestamp_headers,
-    join_columns,
     plain_value,
-    split_columns,
     split_value_timestamp_headers,
     timestamped_value,
 )

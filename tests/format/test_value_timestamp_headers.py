@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from statestore.errors import FormatError
 from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.format.stored_columns import join_columns, split_columns
 from statestore.format.value_timestamp import encode_value_timestamp
 from statestore.format.value_timestamp_headers import (
     convert_from_plain_to_header_format,
     convert_to_header_format,
     encode_value_timestamp_headers,
-    join_columns,
     plain_value,
-    split_columns,
     split_value_timestamp_headers,
     timestamped_value,
 )

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.format.store_format import StoreFormat
+from statestore.format.stored_columns import split_columns
 from statestore.format.stored_value import split_stored
-from statestore.format.value_timestamp_headers import split_columns
 
 KEY_FIELD: Final = pa.field("key", pa.binary())
 VALUE_FIELD: Final = pa.field("value", pa.binary())

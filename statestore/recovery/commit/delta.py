@@ -36,7 +36,7 @@ from statestore.errors import DurableFileCorruptedError, FormatError
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.format.store_format import StoreFormat
-from statestore.format.value_timestamp_headers import join_columns, split_columns
+from statestore.format.stored_columns import join_columns, split_columns
 from statestore.recovery.commit.changelog import (
     BatchChangelog,
     ChangelogRecord,

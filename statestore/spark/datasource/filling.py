@@ -14,8 +14,8 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StateRowError
 from statestore.format.store_format import StoreFormat
+from statestore.format.stored_columns import join_columns
 from statestore.format.stored_value import join_stored
-from statestore.format.value_timestamp_headers import join_columns
 from statestore.format.window_key import MAX_SEQUENCE
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_write
 from statestore.recovery.making.new_state import NewState
