@@ -10,24 +10,15 @@ are made of it in Python, because every aggregate costs Spark milliseconds of pl
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from statestore.recovery.commit.figures import (
-    CommitFigures,
-    DeltaFigures,
-    RestoreFigures,
-    SnapshotFigures,
-    SpillFigures,
-    StoreFigures,
-    UpgradeFigures,
-    total,
-)
+from statestore.recovery.commit.figures import CommitFigures, StoreFigures, total
 
 FIGURES: Final = "figures"
 """The column that has the figures of a shard as JSON, once for each shard call, else null."""
@@ -62,51 +53,34 @@ class TimeFigures(NamedTuple):
     close_ms: float = 0.0
 
 
-_KINDS: Final[Mapping[str, Any]] = {
-    "records": RecordFigures,
-    "times": TimeFigures,
-    "delta": DeltaFigures,
-    "restore": RestoreFigures,
-    "spill": SpillFigures,
-    "snapshot": SnapshotFigures,
-    "upgrade": UpgradeFigures,
+@dataclass(frozen=True, kw_only=True)
+class CallFigures(CommitFigures):
+    """The figures of shard calls: of one, or the sums of several."""
+
+    records: RecordFigures = field(default_factory=RecordFigures)
+    times: TimeFigures = field(default_factory=TimeFigures)
+
+
+_TOPICS: Final[Mapping[str, Any]] = {
+    topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name != "stores"
 }
+"""The figures of a call by the names that they have there, without those of its stores."""
 
 
-@dataclass(frozen=True)
-class ShardFigures:
+@dataclass(frozen=True, kw_only=True)
+class ShardFigures(CallFigures):
     """The figures of one shard in one batch."""
 
     shard: int
     version: int
     """The version of the shard that the batch commits; it grows by one with each batch that changes the shard."""
-    records: RecordFigures
-    times: TimeFigures
-    delta: DeltaFigures
-    restore: RestoreFigures
-    spill: SpillFigures
-    snapshot: SnapshotFigures
-    upgrade: UpgradeFigures
-    stores: Mapping[str, StoreFigures]
-    """Of the stores that were written to, by name."""
 
     @classmethod
     def of(
         cls, shard: int, version: int, records: RecordFigures, times: TimeFigures, commit: CommitFigures
     ) -> ShardFigures:
         """Return what was counted of a shard's batch at its different places, together."""
-        return cls(
-            shard,
-            version,
-            records,
-            times,
-            commit.delta,
-            commit.restore,
-            commit.spill,
-            commit.snapshot,
-            commit.upgrade,
-            commit.stores,
-        )
+        return cls(shard=shard, version=version, records=records, times=times, **vars(commit))
 
     @property
     def elapsed_ms(self) -> float:
@@ -115,22 +89,22 @@ class ShardFigures:
 
     def to_json(self) -> str:
         """Return them as a JSON object of objects; what is zero is left out."""
-        fields: dict[str, Any] = {"shard": self.shard, "version": self.version}
-        fields.update((name, _not_zero(getattr(self, name))) for name in _KINDS if any(getattr(self, name)))
-        fields["stores"] = {name: _not_zero(store) for name, store in self.stores.items() if any(store)}
-        return json.dumps(fields, separators=(",", ":"))
+        found: dict[str, Any] = {"shard": self.shard, "version": self.version}
+        found.update((name, _not_zero(getattr(self, name))) for name in _TOPICS if any(getattr(self, name)))
+        found["stores"] = {name: _not_zero(store) for name, store in self.stores.items() if any(store)}
+        return json.dumps(found, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> ShardFigures:
         """Return the figures that `to_json` gave."""
-        fields = json.loads(text)
-        topics = {name: kind(**fields.get(name, {})) for name, kind in _KINDS.items()}
-        stores = {name: StoreFigures(**store) for name, store in fields["stores"].items()}
-        return cls(fields["shard"], fields["version"], **topics, stores=stores)
+        found = json.loads(text)
+        topics = {name: kind(**found.get(name, {})) for name, kind in _TOPICS.items()}
+        stores = {name: StoreFigures(**store) for name, store in found["stores"].items()}
+        return cls(shard=found["shard"], version=found["version"], **topics, stores=stores)
 
 
-@dataclass(frozen=True)
-class BatchFigures:
+@dataclass(frozen=True, kw_only=True)
+class BatchFigures(CallFigures):
     """The figures of one `stateful()` operator in one micro-batch; those of all shards are sums."""
 
     query_id: str
@@ -146,6 +120,10 @@ class BatchFigures:
     shards: tuple[ShardFigures, ...]
     """Of each shard that was called: because of records, or of a punctuation by the wall clock that was due."""
 
+    def __post_init__(self) -> None:
+        # The class is frozen for who has one; whatever else it was given, its sums are those of its shards.
+        vars(self).update(_sums(self.shards))
+
     @property
     def version(self) -> int:
         """The highest version of a shard that was called, 0 if none was."""
@@ -155,50 +133,6 @@ class BatchFigures:
     def slowest(self) -> ShardFigures | None:
         """The shard whose call took the longest, None if none was called."""
         return max(self.shards, key=lambda figures: figures.elapsed_ms, default=None)
-
-    @property
-    def records(self) -> RecordFigures:
-        """What went through the topology."""
-        return total(RecordFigures, (figures.records for figures in self.shards))
-
-    @property
-    def times(self) -> TimeFigures:
-        """Where the time of the shard calls went."""
-        return total(TimeFigures, (figures.times for figures in self.shards))
-
-    @property
-    def delta(self) -> DeltaFigures:
-        """The deltas that were written."""
-        return total(DeltaFigures, (figures.delta for figures in self.shards))
-
-    @property
-    def restore(self) -> RestoreFigures:
-        """The shards that were restored."""
-        return total(RestoreFigures, (figures.restore for figures in self.shards))
-
-    @property
-    def spill(self) -> SpillFigures:
-        """What went to local disk because it was too much for memory."""
-        return total(SpillFigures, (figures.spill for figures in self.shards))
-
-    @property
-    def snapshot(self) -> SnapshotFigures:
-        """The snapshots that were begun, finished, and failed."""
-        return total(SnapshotFigures, (figures.snapshot for figures in self.shards))
-
-    @property
-    def upgrade(self) -> UpgradeFigures:
-        """How upgrades of stores come on, in the shards that were called."""
-        return total(UpgradeFigures, (figures.upgrade for figures in self.shards))
-
-    @property
-    def stores(self) -> dict[str, StoreFigures]:
-        """What was written to each store, by name; stores that nothing was written to are left out."""
-        names = sorted({name for figures in self.shards for name in figures.stores})
-        return {
-            name: total(StoreFigures, (figures.stores[name] for figures in self.shards if name in figures.stores))
-            for name in names
-        }
 
 
 def observe_figures(output: DataFrame, state_id: str, state_location: str) -> DataFrame:
@@ -237,6 +171,16 @@ def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Row
         state_location=metrics["state_location"],
         shards=tuple(sorted(shards, key=lambda figures: figures.shard)),
     )
+
+
+def _sums(calls: Collection[CallFigures]) -> dict[str, Any]:
+    """Return the fields of the CallFigures of all; stores that nothing was written to are left out."""
+    stores: dict[str, list[StoreFigures]] = {}
+    for call in calls:
+        for name, written in call.stores.items():
+            stores.setdefault(name, []).append(written)
+    sums = {name: total(kind, (getattr(call, name) for call in calls)) for name, kind in _TOPICS.items()}
+    return {**sums, "stores": {name: total(StoreFigures, written) for name, written in sorted(stores.items())}}
 
 
 def _not_zero(figures: Any) -> dict[str, int | float]:
