@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import rocksdict
@@ -73,15 +74,20 @@ def bare_get_put_s(home: Path, clock: Clock = time.perf_counter) -> float:
     store = rocksdict.Rdict(str(home), options)
     store.set_write_options(write)
     keys = [key_bytes(number) for number in random.Random(1).choices(range(KEYS), k=OPERATIONS)]
+    elapsed = get_put_s(store, keys, value, clock)
+    store.close()
+    shutil.rmtree(home)
+    return elapsed
+
+
+def get_put_s(store: Any, keys: Sequence[bytes], held: Any, clock: Clock) -> float:
+    """Return seconds for a get and a put of `held` of each key."""
     get, put = store.get, store.put
     started = clock()
     for key in keys:
         get(key)
-        put(key, value)
-    elapsed = clock() - started
-    store.close()
-    shutil.rmtree(home)
-    return elapsed
+        put(key, held)
+    return clock() - started
 
 
 class Shard:
@@ -116,12 +122,7 @@ def store_get_put_s(shard: Shard, clock: Clock = time.perf_counter) -> tuple[flo
         pass  # what is committed is applied: the batch below starts level
     opened = clock()
     with shard.store() as store:
-        get, put = store.get, store.put
-        started = clock()
-        for key in keys:
-            get(key)
-            put(key, kept)
-        elapsed = clock() - started
+        elapsed = get_put_s(store, keys, kept, clock)
     with shard.store():
         pass
     return elapsed, clock() - opened

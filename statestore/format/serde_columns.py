@@ -76,13 +76,15 @@ _RELATED: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 
 
 @dataclass(frozen=True)
-class _WriteNumbers:
-    """Writes numbers that all take the same bytes, in a layout of numpy's."""
+class _Numbers:
+    """Numbers that all take the same bytes, in a layout of numpy's."""
 
     name: str
     type: pa.DataType
     layout: str
 
+
+class _WriteNumbers(_Numbers):
     def __call__(self, column: pa.Array) -> pa.BinaryArray:
         numbers, layout = cast_column(self.name, self.type, column), np.dtype(self.layout)
         valid = is_valid(numbers)
@@ -90,14 +92,7 @@ class _WriteNumbers:
         return binary_array(positions_of(np.where(valid, layout.itemsize, 0)), written, valid)
 
 
-@dataclass(frozen=True)
-class _ReadNumbers:
-    """Reads what _WriteNumbers writes."""
-
-    name: str
-    type: pa.DataType
-    layout: str
-
+class _ReadNumbers(_Numbers):
     def __call__(self, column: pa.BinaryArray) -> pa.Array:
         column, layout = as_binary_array(column, self.name), np.dtype(self.layout)
         positions, data = positions_and_bytes(column)

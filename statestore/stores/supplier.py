@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, check_store_name, require_milliseconds
 from statestore.format.store_format import StoreFormat
 
 Duration = timedelta | int
 """A time span; an int is milliseconds."""
+
+S = TypeVar("S", bound="BytesStoreSupplier")
 
 _MIN_SEGMENT_INTERVAL_MS = 60_000
 _MILLISECOND = timedelta(milliseconds=1)
@@ -90,8 +92,7 @@ def versioned_supplier(
 ) -> VersionedBytesStoreSupplier:
     """Return a supplier of a versioned store; persistent if the format is given."""
     history_ms = milliseconds("history_retention", history_retention)
-    interval_ms = _interval_ms(StoreKind.VERSIONED, history_ms, segment_interval)
-    return VersionedBytesStoreSupplier(name, store_format, store_format is not None, history_ms, interval_ms)
+    return _segmented(VersionedBytesStoreSupplier, name, store_format, history_ms, segment_interval)
 
 
 def window_supplier(
@@ -110,16 +111,8 @@ def window_supplier(
             f"retention_period ({retention_ms} ms) must not be shorter than window_size ({window_size_ms} ms): store "
             f"{name!r} would forget a window before it ends"
         )
-    interval_ms = _interval_ms(StoreKind.WINDOW, retention_ms, segment_interval)
-    return WindowBytesStoreSupplier(
-        name,
-        store_format,
-        store_format is not None,
-        retention_ms,
-        interval_ms,
-        window_size_ms,
-        bool(retain_duplicates),
-    )
+    sizes = window_size_ms, bool(retain_duplicates)
+    return _segmented(WindowBytesStoreSupplier, name, store_format, retention_ms, segment_interval, *sizes)
 
 
 def session_supplier(
@@ -127,8 +120,20 @@ def session_supplier(
 ) -> SessionBytesStoreSupplier:
     """Return a supplier of a session store; persistent if the format is given."""
     retention_ms = milliseconds("retention_period", retention_period)
-    interval_ms = _interval_ms(StoreKind.SESSION, retention_ms, segment_interval)
-    return SessionBytesStoreSupplier(name, store_format, store_format is not None, retention_ms, interval_ms)
+    return _segmented(SessionBytesStoreSupplier, name, store_format, retention_ms, segment_interval)
+
+
+def _segmented(
+    supplier_class: type[S],
+    name: str,
+    store_format: StoreFormat | None,
+    retention_ms: int,
+    segment_interval: Duration | None,
+    *more: Any,
+) -> S:
+    """Return the supplier; persistent if the format is given."""
+    interval_ms = _interval_ms(supplier_class.kind, retention_ms, segment_interval)
+    return supplier_class(name, store_format, store_format is not None, retention_ms, interval_ms, *more)
 
 
 def default_segment_interval_ms(kind: StoreKind, retention_ms: int) -> int:

@@ -32,7 +32,7 @@ from statestore.stores.retaining import RetainingLayer
 from statestore.testing.faults import FaultPlan, FaultyLocalDirectory
 from statestore.testing.faults.injector import Injector
 from statestore.testing.faults.journal import FaultJournal
-from tests.support.byte_store_model import pairs_between
+from tests.support.byte_store_model import pairs_between, write_to
 
 FAMILY = "store:family"
 
@@ -287,9 +287,7 @@ class ByteStoreModel(RuleBasedStateMachine):
     @rule(key=KEYS, value=st.one_of(st.none(), st.binary(max_size=3)))
     def put(self, key: bytes, value: bytes | None) -> None:
         self.store.put(key, value)
-        self.model.pop(key, None)
-        if value is not None:
-            self.model[key] = value
+        write_to(self.model, [(key, value)])
 
     @rule(key=KEYS)
     def get(self, key: bytes) -> None:
@@ -302,10 +300,7 @@ class ByteStoreModel(RuleBasedStateMachine):
     @rule(changes=st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=3))), max_size=4))
     def write(self, changes: list[Change]) -> None:
         self.store.write(changes)
-        for key, value in changes:
-            self.model.pop(key, None)
-            if value is not None:
-                self.model[key] = value
+        write_to(self.model, changes)
 
     @rule(end=KEYS)
     def delete_below(self, end: bytes) -> None:

@@ -18,6 +18,7 @@ from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.segments import segment_prefix
 from statestore.bytestore.protocol import Pair
 from statestore.errors import StoreClosedError, StoreError
+from tests.support.byte_store_model import write_to
 from tests.support.golden.task_directories import APPLICATION, SEGMENT_MS, families, spec_of
 
 SPEC = spec_of("session")
@@ -227,10 +228,7 @@ class SegmentDirectoriesModel(RuleBasedStateMachine):
     @rule(changes=st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=2)), min_size=1, max_size=4))
     def write(self, changes: list[tuple[bytes, bytes | None]]) -> None:
         self.store.write(changes)
-        for changed, value in changes:
-            self.model.pop(changed, None)
-            if value is not None:
-                self.model[changed] = value
+        write_to(self.model, changes)
 
     @rule(wanted=KEYS)
     def get(self, wanted: bytes) -> None:

@@ -10,7 +10,7 @@ import pytest
 from statestore.errors import StoreClosedError, StoreError
 
 
-def check_closed_ones_refuse(iterators: Iterable[Any]) -> None:
+def closed_iterators_refuse(iterators: Iterable[Any]) -> None:
     """Check that each of them, which has entries, refuses to go on once it is closed."""
     for iterator in iterators:
         with iterator:
@@ -20,7 +20,7 @@ def check_closed_ones_refuse(iterators: Iterable[Any]) -> None:
             next(iterator)
 
 
-def check_closing_ends(store: Any, begun: list[Any], untouched: list[Any]) -> None:
+def closing_ends_iterators(store: Any, begun: list[Any], untouched: list[Any]) -> None:
     """Check that closing the store ends iterators with an error, those that have begun and those that have not."""
     for iterator in begun:
         next(iterator)
@@ -30,7 +30,7 @@ def check_closing_ends(store: Any, begun: list[Any], untouched: list[Any]) -> No
             list(iterator)
 
 
-def check_closed_store_refuses(store: Any, *uses: Callable[[], Any]) -> None:
+def closed_store_refuses(store: Any, *uses: Callable[[], Any]) -> None:
     """Check that a store can be closed, twice too, and that each of these uses is refused from then on."""
     store.close()
     store.close()
@@ -40,7 +40,7 @@ def check_closed_store_refuses(store: Any, *uses: Callable[[], Any]) -> None:
             use()
 
 
-def check_null_keys_are_refused(*uses: Callable[[], Any]) -> None:
+def null_keys_are_refused(*uses: Callable[[], Any]) -> None:
     """Check that each of these uses, of a key of None, is a TypeError that names the store."""
     for use in uses:
         with pytest.raises(TypeError, match="store"):

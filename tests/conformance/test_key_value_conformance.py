@@ -9,7 +9,7 @@ from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.errors import SerializationError, StoreError
 from statestore.format.header_bytes import parse_count
 from statestore.recovery.commit.changelog import ChangelogRecord
-from tests.conformance.checks import check_closed_store_refuses, check_closing_ends, check_null_keys_are_refused
+from tests.conformance import checks
 from tests.conformance.stacks import (
     HEADERS,
     KEY_VALUE,
@@ -214,13 +214,13 @@ def iterators_of(stack: Stack) -> list[StoreIterator]:
 
 def test_closing_the_store_ends_its_iterators_with_an_error(stack: Stack) -> None:
     store = stack.open(*CONTENT)
-    check_closing_ends(store, iterators_of(stack), iterators_of(stack))
+    checks.closing_ends_iterators(store, iterators_of(stack), iterators_of(stack))
 
 
 def test_a_closed_store_refuses_everything(stack: Stack) -> None:
     store = stack.open((b"a", 1))
     assert store.is_open
-    check_closed_store_refuses(
+    checks.closed_store_refuses(
         store,
         lambda: store.get(b"a"),
         lambda: store.put(b"a", stack.hold(1)),
@@ -240,7 +240,7 @@ def test_a_closed_store_refuses_everything(stack: Stack) -> None:
 
 def test_a_key_of_none_is_a_type_error(stack: Stack) -> None:
     store = stack.open((b"a", 1))
-    check_null_keys_are_refused(
+    checks.null_keys_are_refused(
         lambda: store.get(None),
         lambda: store.put(None, stack.hold(1)),
         lambda: store.put_if_absent(None, stack.hold(1)),

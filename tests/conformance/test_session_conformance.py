@@ -11,13 +11,7 @@ from statestore import AggregationWithHeaders, Headers, StoreIterator, Windowed
 from statestore.bytestore.kinds.segments import segment_of
 from statestore.format.header_bytes import parse_count
 from statestore.format.session_key import encode_session_key
-from tests.conformance.checks import (
-    check_closed_ones_refuse,
-    check_closed_store_refuses,
-    check_closing_ends,
-    check_null_keys_are_refused,
-    key_ranges,
-)
+from tests.conformance import checks
 from tests.conformance.stacks import HEADERS, RECORD_HEADERS, SEGMENT_MS, SESSION, Stack, value_of
 
 KIND = SESSION
@@ -88,7 +82,7 @@ def test_fetch_of_a_key_yields_its_sessions_alone(stack: Stack) -> None:
         assert sessions(store.backward_fetch(key)) == wanted[::-1]
 
 
-RANGES = key_ranges(b"k\x00\x00\x00\x00\x00\x00\x00\x1e")
+RANGES = checks.key_ranges(b"k\x00\x00\x00\x00\x00\x00\x00\x1e")
 OVERLAPS = [(0, MAX_MS), (30, 20), (11, 19), (31, 39), (60, 0), (10, 0), (99, 45), (100, 200), (-5, 5), (61, 44)]
 
 
@@ -234,17 +228,17 @@ def test_an_iterator_peeks_without_moving(stack: Stack) -> None:
 
 def test_a_closed_iterator_refuses_to_go_on(stack: Stack) -> None:
     stack.open((b"k", 1, 0, 10), (b"k", 2, 0, 60))
-    check_closed_ones_refuse(iterators_of(stack))
+    checks.closed_iterators_refuse(iterators_of(stack))
 
 
 def test_closing_the_store_ends_its_iterators_with_an_error(stack: Stack) -> None:
     store = stack.open(*CONTENT)
-    check_closing_ends(store, iterators_of(stack), iterators_of(stack))
+    checks.closing_ends_iterators(store, iterators_of(stack), iterators_of(stack))
 
 
 def test_a_closed_store_refuses_everything(stack: Stack) -> None:
     store = stack.open((b"k", 1, 0, 150))
-    check_closed_store_refuses(
+    checks.closed_store_refuses(
         store,
         lambda: store.fetch_session(b"k", 0, 150),
         lambda: store.fetch_session(b"k", 0, 10),
@@ -261,7 +255,7 @@ def test_a_closed_store_refuses_everything(stack: Stack) -> None:
 
 def test_a_key_of_none_is_a_type_error(stack: Stack) -> None:
     store = stack.open()
-    check_null_keys_are_refused(
+    checks.null_keys_are_refused(
         lambda: store.fetch_session(None, 0, 10),
         lambda: store.fetch(None),
         lambda: store.backward_find_sessions(None, 0, 10),

@@ -12,7 +12,7 @@ from statestore.bytestore.kinds.segments import LATEST_SEGMENT, segment_of
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT
 from statestore.errors import StoreClosedError, StoreError
 from statestore.format.header_bytes import parse_count
-from tests.conformance.checks import check_closed_store_refuses, check_null_keys_are_refused
+from tests.conformance import checks
 from tests.conformance.stacks import HEADERS, RECORD_HEADERS, VERSIONED, Stack, cases, stack_of
 
 KIND = VERSIONED
@@ -249,7 +249,7 @@ def test_closing_the_store_ends_its_iterators_with_an_error(stack: Stack) -> Non
 
 def test_a_closed_store_refuses_everything(stack: Stack) -> None:
     store = stack.open((b"k", 1, 200))
-    check_closed_store_refuses(
+    checks.closed_store_refuses(
         store,
         lambda: store.get(b"k"),
         lambda: store.get(b"k", 200),
@@ -264,7 +264,7 @@ def test_a_closed_store_refuses_everything(stack: Stack) -> None:
 
 def test_a_key_of_none_is_a_type_error(stack: Stack) -> None:
     store = stack.open()
-    check_null_keys_are_refused(
+    checks.null_keys_are_refused(
         lambda: store.get(None),
         lambda: store.get(None, 0),
         lambda: store.get(None, 0, 99),

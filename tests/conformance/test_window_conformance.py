@@ -12,13 +12,7 @@ from statestore import Headers, StoreIterator, Windowed
 from statestore.bytestore.kinds.segments import segment_of
 from statestore.format.header_bytes import parse_count
 from statestore.format.window_key import encode_window_key
-from tests.conformance.checks import (
-    check_closed_ones_refuse,
-    check_closed_store_refuses,
-    check_closing_ends,
-    check_null_keys_are_refused,
-    key_ranges,
-)
+from tests.conformance import checks
 from tests.conformance.stacks import (
     HEADERS,
     PLAIN,
@@ -100,7 +94,7 @@ def test_fetch_of_a_key_is_inclusive_and_of_that_key_alone(stack: Stack) -> None
         assert values_of(store.backward_fetch(key, first, last)) == wanted[::-1]
 
 
-@pytest.mark.parametrize(("from_key", "to_key"), key_ranges(b"k\x00\x00\x00\x00\x00\x00\x00\x14"))
+@pytest.mark.parametrize(("from_key", "to_key"), checks.key_ranges(b"k\x00\x00\x00\x00\x00\x00\x00\x14"))
 def test_fetch_of_a_range_of_keys(stack: Stack, from_key: bytes | None, to_key: bytes | None) -> None:
     store = stack.open(*CONTENT)
     keys = [key for key in KEYS if (from_key or b"") <= key and (to_key is None or key <= to_key)]
@@ -242,17 +236,17 @@ def test_an_iterator_peeks_without_moving(stack: Stack) -> None:
 
 def test_a_closed_iterator_refuses_to_go_on(stack: Stack) -> None:
     stack.open((b"k", 1, 0), (b"k", 2, 50))
-    check_closed_ones_refuse(iterators_of(stack))
+    checks.closed_iterators_refuse(iterators_of(stack))
 
 
 def test_closing_the_store_ends_its_iterators_with_an_error(stack: Stack) -> None:
     store = stack.open(*CONTENT)
-    check_closing_ends(store, iterators_of(stack), iterators_of(stack))
+    checks.closing_ends_iterators(store, iterators_of(stack), iterators_of(stack))
 
 
 def test_a_closed_store_refuses_everything(stack: Stack) -> None:
     store = stack.open((b"k", 1, 0))
-    check_closed_store_refuses(
+    checks.closed_store_refuses(
         store,
         lambda: store.fetch(b"k", 0),
         lambda: store.put(b"k", stack.hold(1), 0),
@@ -265,7 +259,7 @@ def test_a_closed_store_refuses_everything(stack: Stack) -> None:
 
 def test_a_key_of_none_is_a_type_error(stack: Stack) -> None:
     store = stack.open()
-    check_null_keys_are_refused(
+    checks.null_keys_are_refused(
         lambda: store.fetch(None, 0),
         lambda: store.fetch(None, 0, 99),
         lambda: store.backward_fetch(None, 0, 99),

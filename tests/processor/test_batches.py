@@ -36,6 +36,7 @@ from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topic_columns import source_batch
 from statestore.recovery.commit.changelog import batch_changelog
+from tests.support.processors import Passing
 
 STORE = "values"
 STEP_MS = 30_000
@@ -159,14 +160,6 @@ class Notes(Processor):
         self.context.forward(record.with_value(str(known)))
 
 
-class Passes(Processor):
-    def init(self, context: ProcessorContext) -> None:
-        self.context = context
-
-    def process(self, record: Record[Any, Any]) -> None:
-        self.context.forward(record)
-
-
 FORMATS: dict[str, Callable[..., StoreBuilder[Any]]] = {
     "plain": lambda serde: Stores.key_value_store_builder(
         Stores.persistent_key_value_store(STORE), Serdes.string(), serde
@@ -237,7 +230,7 @@ class Case:
         topology = Topology()
         topology.add_source("in", ["a", "b"], key_serde=Serdes.string(), value_serde=serde)
         if self.shape == "below a scalar node":
-            topology.add_processor("before", Passes, ["in"])
+            topology.add_processor("before", Passing, ["in"])
         topology.add_processor("twin", twin, ["before" if self.shape == "below a scalar node" else "in"])
         builder = FORMATS[self.format](serde) if self.kind == "key-value" else timed(self.kind, serde)
         topology.add_state_store(STACKS[self.stack](builder), "twin")
@@ -257,7 +250,7 @@ class Case:
         if self.shape == "beside others":
             topology.add_sink("copy", "copy", ["in"])
             topology.add_source("scalar", ["c"], key_serde=Serdes.string(), value_serde=serde)
-            topology.add_processor("passes", Passes, ["scalar"])
+            topology.add_processor("passes", Passing, ["scalar"])
             topology.add_sink("passed", "passed", ["passes"])
         return topology
 

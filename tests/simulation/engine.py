@@ -140,48 +140,39 @@ class SimulatedDatabase(RocksDBDatabase):
             self.found = tuple(sorted(self._tables)) if manifest["exists"] else ()
             for name in ("default", *families):
                 self._tables.setdefault(name, [])
-            self._families: dict[str, SimulatedFamily] = {}
+            self._stores: dict[str, SimulatedFamily] = {}  # type: ignore[assignment]
             for name, tables in self._tables.items():
-                family = self._families[name] = SimulatedFamily(self, name)
+                family = self._stores[name] = SimulatedFamily(self, name)
                 for table in tables:
                     family.replay(read_table(Path(path, table)))
             self._write_manifest()
         self._open_here[path] = process
         self._is_open = True
 
-    @property
-    def families(self) -> tuple[str, ...]:
-        return tuple(sorted(self._families))
-
-    def family(self, name: str, store: str | None = None) -> Any:
-        family = self._families[name]
-        family.name = store or family.name
-        return family
-
     def write(self, changes: Mapping[str, Iterable[Change]]) -> None:
         for name, pairs in changes.items():
-            self._families[name].write(pairs)
+            self._stores[name].write(pairs)
 
     def delete_below(self, families: Sequence[str], end: bytes) -> None:
         for name in families:
-            self._families[name].delete_below(end)
+            self._stores[name].delete_below(end)
 
     def drop_family(self, name: str) -> None:
         self._require_open()
-        self._families.pop(name)
+        self._stores.pop(name)
         self._tables.pop(name)
         with self.faults.scheduler.silence():
             self._write_manifest()
 
     def flush(self) -> None:
         self._require_open()
-        for name in sorted(self._families):
-            if self._families[name].unflushed:
+        for name in sorted(self._stores):
+            if self._stores[name].unflushed:
                 self.flush_family(name)
 
     def flush_largest(self) -> None:
         """Flush the family that has most to flush, as RocksDB does when its memory is full."""
-        name = max(sorted(self._families), key=lambda name: len(self._families[name].unflushed))
+        name = max(sorted(self._stores), key=lambda name: len(self._stores[name].unflushed))
         self._write_table(name)
 
     def flush_family(self, name: str) -> None:
@@ -213,7 +204,7 @@ class SimulatedDatabase(RocksDBDatabase):
     def _forget(self) -> None:
         self._is_open = False
         self._open_here.pop(self.path, None)
-        for family in self._families.values():
+        for family in self._stores.values():
             family.abandon()
 
     def ingest(self, family: str, table: str) -> None:
@@ -224,7 +215,7 @@ class SimulatedDatabase(RocksDBDatabase):
             raise StoreClosedError(self.path)
 
     def _write_table(self, name: str) -> None:
-        family = self._families[name]
+        family = self._stores[name]
         if not family.unflushed:
             return
         with self.faults.scheduler.silence():

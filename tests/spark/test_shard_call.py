@@ -23,7 +23,7 @@ from statestore.recovery.shard_batch import ShardedState
 from statestore.spark import shard_call as shard_call_module
 from statestore.spark.blobs import INPUT, decode_blob, encode_blob
 from statestore.spark.shard_call import ShardCall, ShardResult
-from tests.support.processors import HoldingBack
+from tests.support.processors import HoldingBack, Passing
 from tests.support.recovery.spilling import run_on_small_disk
 
 BYTES = Serdes.bytes()
@@ -145,14 +145,6 @@ def ticking(*, holding_back: bool) -> Topology:
     topology.add_processor("below", HoldingBack if holding_back else Passing, ["tick"])
     topology.add_sink("out", "out", ["below"])
     return topology
-
-
-class Passing(Processor):
-    def init(self, context: ProcessorContext) -> None:
-        self.context = context
-
-    def process(self, record: Record[bytes, bytes]) -> None:
-        self.context.forward(record)
 
 
 @pytest.mark.parametrize("holding_back", [False, True])

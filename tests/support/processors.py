@@ -7,6 +7,18 @@ from typing import Any
 from statestore import Processor, ProcessorContext, Record
 
 
+class Passing(Processor):
+    """Forwards what it got."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Take the context."""
+        self.context = context
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Forward the record."""
+        self.context.forward(record)
+
+
 class HoldingBack(Processor):
     """Forwards what it got when the batch ends."""
 
