@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
 from statestore.format.header_bytes import decode_headers, encode_headers
 from statestore.format.message_v0_v1 import decode_message
+from statestore.format.offset_checkpoint import decode_offset_checkpoint
 from statestore.format.position import decode_position
 from statestore.format.record_v2 import decode_record
 from statestore.format.value_timestamp_headers import plain_value, split_value_timestamp_headers, timestamped_value
@@ -139,6 +140,21 @@ MALFORMED = [
             "position",
             "needs 12 bytes, only 4",
         ),
+    ),
+    *malformed(
+        [decode_offset_checkpoint],
+        (b"", FormatError, "offset checkpoint", "has 0 lines"),
+        (b"0\n", FormatError, "offset checkpoint", "has 1 lines"),
+        (b"1\n0\n", FormatError, "offset checkpoint", "version 1 is unknown"),
+        (b"x\n0\n", FormatError, "offset checkpoint", "version or count is not an integer of 32 bits: 'x'"),
+        (b"0\n 1\n", FormatError, "offset checkpoint", "not an integer of 32 bits: ' 1'"),
+        (b"0\n2\na 0 1\n", FormatError, "offset checkpoint", "has 1 offsets, and says that it has 2"),
+        (b"0\n2\na 0 1\na 0 2\n", FormatError, "offset checkpoint", "has 1 offsets"),
+        (b"0\n1\na 0\n", FormatError, "offset checkpoint", "not a line of topic, partition and offset: 'a 0'"),
+        (b"0\n1\n a 0 1\n", FormatError, "offset checkpoint", "not a line"),
+        (b"0\n1\na 2147483648 1\n", FormatError, "offset checkpoint", "partition is not an integer of 32 bits"),
+        (b"0\n1\na 0 9223372036854775808\n", FormatError, "offset checkpoint", "offset is not an integer of 64 bits"),
+        (b"0\n0\n\n", FormatError, "offset checkpoint", "not a line"),
     ),
     *malformed(
         [decode_early_headers],

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import ChecksumError, TruncatedError
+from statestore.errors import ChecksumError
 from statestore.format.message_v0_v1 import NO_TIMESTAMP, OVERHEAD_BYTES, MessageV0V1, decode_message, encode_message
 from statestore.testing.jars import java_command, kafka_streams_jars
+from tests.support.cuts import check_cut_is_noticed
 from tests.support.record_bytes import message_bytes
 
 PROGRAM = Path(__file__).parents[1] / "java" / "WriteMessages.java"
@@ -70,10 +71,7 @@ def test_round_trip_inside_other_bytes(message: MessageV0V1, before: bytes, afte
 
 @given(MESSAGES, st.data())
 def test_cut_anywhere_it_is_truncated(message: MessageV0V1, data: st.DataObject) -> None:
-    encoded = encode_message(message)
-    cut = data.draw(st.integers(0, len(encoded) - 1))
-    with pytest.raises(TruncatedError):
-        decode_message(encoded[:cut])
+    check_cut_is_noticed(decode_message, encode_message(message), data)
 
 
 @pytest.mark.parametrize("message", [V0, V1])

@@ -55,28 +55,6 @@ def test_lines_end_and_words_are_apart_as_in_java() -> None:
     assert read == {TopicPartition("a", 1): -4, TopicPartition("b", 0): 7}
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "has 0 lines"),
-        ("0\n", "has 1 lines"),
-        ("1\n0\n", "version 1 is unknown"),
-        ("x\n0\n", "version or count is not an integer of 32 bits: 'x'"),
-        ("0\n 1\n", "not an integer of 32 bits: ' 1'"),
-        ("0\n2\na 0 1\n", "has 1 offsets, and says that it has 2"),
-        ("0\n2\na 0 1\na 0 2\n", "has 1 offsets"),
-        ("0\n1\na 0\n", "not a line of topic, partition and offset: 'a 0'"),
-        ("0\n1\n a 0 1\n", "not a line"),
-        ("0\n1\na 2147483648 1\n", "partition is not an integer of 32 bits"),
-        ("0\n1\na 0 9223372036854775808\n", "offset is not an integer of 64 bits"),
-        ("0\n0\n\n", "not a line"),
-    ],
-)
-def test_damage_is_named(text: str, problem: str) -> None:
-    with pytest.raises(FormatError, match=f"offset checkpoint: .*{problem}"):
-        decode_offset_checkpoint(text.encode())
-
-
 def test_bytes_that_are_not_text_are_damage() -> None:
     with pytest.raises(FormatError, match="is not UTF-8"):
         decode_offset_checkpoint(b"0\n1\n\xff 0 1\n")

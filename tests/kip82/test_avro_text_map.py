@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import TruncatedError
 from statestore.kip82.avro_text_map import decode_text_map, encode_text_map
 from statestore.kip82.text_headers import from_text_map
+from tests.support.cuts import check_cut_is_noticed
 
 MAPS = st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=5)
 FOO = "06666f6f"  # a string is its length as a long, and its UTF-8: 'foo' is 06 66 6f 6f in the specification
@@ -44,10 +44,7 @@ def test_round_trip_in_order(texts: dict[str, str]) -> None:
 
 @given(MAPS, st.data())
 def test_cut_anywhere_it_is_truncated(texts: dict[str, str], data: st.DataObject) -> None:
-    encoded = encode_text_map(texts)
-    cut = data.draw(st.integers(0, len(encoded) - 1))
-    with pytest.raises(TruncatedError):
-        decode_text_map(encoded[:cut])
+    check_cut_is_noticed(decode_text_map, encode_text_map(texts), data)
 
 
 @pytest.mark.parametrize("write", [encode_text_map, from_text_map])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statestore.errors import TruncatedError
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
+from tests.support.cuts import check_cut_is_noticed
 
 Pairs = list[tuple[int, bytes | None]]
 
@@ -31,10 +33,9 @@ def test_round_trip(pairs: Pairs, form: IdForm) -> None:
 
 @given(PAIRS, FORMS, st.data())
 def test_cut_anywhere_it_is_truncated(pairs: Pairs, form: IdForm, data: st.DataObject) -> None:
-    encoded = encode_id_headers([*pairs, (70, b"value")], form)
-    cut = data.draw(st.integers(1, len(encoded) - 1))
-    with pytest.raises(TruncatedError):
-        decode_id_headers(encoded[:cut], form)
+    check_cut_is_noticed(
+        partial(decode_id_headers, form=form), encode_id_headers([*pairs, (70, b"value")], form), data, least=1
+    )
 
 
 @pytest.mark.parametrize("form", IdForm)
