@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -20,8 +22,35 @@ from upgrade_tools.cli.output import errors, print_json, results, say
 from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.location.deltas import read_delta
 from upgrade_tools.rows.selection import Selection
+from upgrade_tools.states.state import State
 
 _GROUP = "Look"
+
+
+@dataclass(frozen=True)
+class EntriesGroup(o.CommittedGroup, o.TaskGroup, o.StoreGroup):
+    """Of which store entries are printed, what its files do not tell, what is committed, and how they are printed."""
+
+    work_dir: o.WorkDirOption = None
+    headers: sel.HeadersOption = True
+    as_json: o.JsonOption = False
+
+    def state(self, where: str) -> State:
+        """Return the state at a path or URI."""
+        return o.state_at(
+            where,
+            self,
+            store=self.store,
+            kind=self.kind,
+            window_size_ms=self.window_size_ms,
+            subtopology=self.subtopology,
+            application_id=self.application_id,
+            work_dir=self.work_dir,
+        )
+
+    def print(self, state: State, selection: Selection, parts: Sequence[int]) -> int:
+        """Print the entries of these parts that are selected; return how many that were."""
+        return print_entries(state, selection, parts, with_headers=self.headers, as_json=self.as_json)
 
 
 def register(app: typer.Typer) -> None:
@@ -75,18 +104,13 @@ def scan(
     header: sel.HeaderOption = None,
     part: sel.PartOption = None,
     limit: sel.LimitOption = None,
-    of_store: o.StoreGroup,
-    tasks: o.TaskGroup,
-    committed: o.CommittedGroup,
-    work_dir: o.WorkDirOption = None,
-    headers: sel.HeadersOption = True,
-    as_json: o.JsonOption = False,
+    of_entries: EntriesGroup,
 ) -> None:
     """Print the entries of a store, all or those that are asked for.
 
     With --json it is one document: kind, store, and entries with keys, values and header values in hex.
     """
-    state = o.state_at(where, committed, of_store, tasks, work_dir=work_dir)
+    state = of_entries.state(where)
     selection = Selection(
         sel.key_of(key, "--key"),
         sel.key_of(prefix, "--prefix"),
@@ -97,7 +121,7 @@ def scan(
         sel.conditions_of(header),
         limit,
     )
-    print_entries(state, selection, sel.parts_of(state, part), with_headers=headers, as_json=as_json)
+    of_entries.print(state, selection, sel.parts_of(state, part))
 
 
 def get(
@@ -107,18 +131,13 @@ def get(
     every_part: Annotated[
         bool, typer.Option("--all-parts", help="Look into all shards, not only into that of the key's records.")
     ] = False,
-    of_store: o.StoreGroup,
-    tasks: o.TaskGroup,
-    committed: o.CommittedGroup,
-    work_dir: o.WorkDirOption = None,
-    headers: sel.HeadersOption = True,
-    as_json: o.JsonOption = False,
+    of_entries: EntriesGroup,
 ) -> int:
     """Print what a store holds of a key: its value, or its windows, sessions or versions. Ends with 1 if nothing."""
-    state = o.state_at(where, committed, of_store, tasks, work_dir=work_dir)
+    state = of_entries.state(where)
     selection = Selection(sel.key_of(key, "KEY"))
     parts = state.parts if every_part else sel.parts_with(state, selection)
-    if print_entries(state, selection, parts, with_headers=headers, as_json=as_json):
+    if of_entries.print(state, selection, parts):
         return ExitCode.OK
     advice = "; other shards were not looked into, --all-parts does" if len(parts) < len(state.parts) else ""
     say(errors(), f"nothing of this key is there{advice}")
