@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -45,8 +45,7 @@ class StoreBuilder(Derivable, Generic[S]):
     """
 
     supplier: BytesStoreSupplier
-    format: StoreFormat
-    store_class: Callable[..., S]
+    store_class: type[S]
     key_serde: Serde[Any]
     value_serde: Serde[Any]
     logging_enabled: bool = True
@@ -66,6 +65,11 @@ class StoreBuilder(Derivable, Generic[S]):
         return self.supplier.name
 
     @property
+    def format(self) -> StoreFormat:
+        """How values are laid out."""
+        return self.store_class.value_format
+
+    @property
     def persistent(self) -> bool:
         """Whether the store is kept in RocksDB; else it is in memory."""
         return self.supplier.persistent
@@ -83,7 +87,6 @@ class StoreBuilder(Derivable, Generic[S]):
             return None
         return StoreBuilder(
             KeyValueBytesStoreSupplier(f"{self.name}{EXPIRY_SUFFIX}", StoreFormat.PLAIN, self.persistent),
-            StoreFormat.PLAIN,
             KeyValueStore,
             Serdes.bytes(),
             Serdes.bytes(),

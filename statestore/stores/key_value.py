@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Change, Pair
 from statestore.bytestore.record_context import WrittenRow
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
+from statestore.format.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.stores.entry_columns import HeldColumns
@@ -125,6 +127,9 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
 class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
     """A map of keys to values."""
 
+    kind = StoreKind.KEY_VALUE
+    value_format = StoreFormat.PLAIN
+
     def put(self, key: K, value: V | None) -> None:
         """Set what the store holds of `key`; None, or a holder of None, deletes it with its headers."""
         if self._keys is not None:
@@ -189,6 +194,8 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
 class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
     """A map of keys to values, each with the timestamp it was written with."""
 
+    value_format = StoreFormat.TIMESTAMPED
+
     def put_value(self, key: K, value: V | None, *, timestamp_ms: int | None = None) -> None:
         """Put a value with the timestamp of the record that is being processed, unless one is given; None deletes."""
         self.put(key, ValueAndTimestamp.make(value, self._timestamp_to_put(timestamp_ms)))
@@ -199,6 +206,8 @@ class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders
 
     Headers are not parsed on the way in or out: only who looks into `headers` of a result pays for it.
     """
+
+    value_format = StoreFormat.TIMESTAMPED_WITH_HEADERS
 
     def put_value(
         self, key: K, value: V | None, *, timestamp_ms: int | None = None, headers: Headers | None = None

@@ -13,8 +13,10 @@ from typing import Any, Generic, TypeVar, overload
 import pyarrow as pa
 
 from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.binary_columns import Integers
 from statestore.format.session_key import encode_session_key, split_session_key
+from statestore.format.store_format import StoreFormat
 from statestore.format.time_key_columns import encode_session_keys
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers import Headers
@@ -214,6 +216,9 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
 class SessionStore(ReadOnlySessionStore[K, A], TypedStore):
     """Aggregates by key and session."""
 
+    kind = StoreKind.SESSION
+    value_format = StoreFormat.PLAIN
+
     def put(self, session: Windowed, aggregate: A | None) -> None:
         """Set the aggregate of a session; None removes it.
 
@@ -263,6 +268,8 @@ class SessionStoreWithHeaders(
     SessionStore[K, AggregationWithHeaders[A]], ReadOnlySessionStoreWithHeaders[K, A], HeadersBytesStore
 ):
     """Aggregates by key and session, each with the headers it was written with."""
+
+    value_format = StoreFormat.WITH_HEADERS
 
     def put_value(self, session: Windowed, aggregate: A | None, *, headers: Headers | None = None) -> None:
         """Put an aggregate with the headers of the record that is being processed, unless they are given.

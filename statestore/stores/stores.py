@@ -8,8 +8,7 @@ and loses headers or writes values that can't be read back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from statestore.format.serde import Serde
 from statestore.format.store_format import StoreFormat
@@ -34,6 +33,16 @@ from statestore.stores.window import TimestampedWindowStore, TimestampedWindowSt
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S", bound=TypedStore)
+
+_SUPPLIERS: Final = {
+    supplier_class.kind: supplier_class
+    for supplier_class in (
+        KeyValueBytesStoreSupplier,
+        VersionedBytesStoreSupplier,
+        WindowBytesStoreSupplier,
+        SessionBytesStoreSupplier,
+    )
+}
 
 
 class Stores:
@@ -161,58 +170,35 @@ class Stores:
         supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[KeyValueStore[K, V]]:
         """Return a builder of a key-value store of plain values."""
-        return _builder(supplier, KeyValueBytesStoreSupplier, StoreFormat.PLAIN, KeyValueStore, key_serde, value_serde)
+        return _builder(supplier, KeyValueStore, key_serde, value_serde)
 
     @staticmethod
     def timestamped_key_value_store_builder(
         supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[TimestampedKeyValueStore[K, V]]:
         """Return a builder of a timestamped key-value store."""
-        return _builder(
-            supplier,
-            KeyValueBytesStoreSupplier,
-            StoreFormat.TIMESTAMPED,
-            TimestampedKeyValueStore,
-            key_serde,
-            value_serde,
-        )
+        return _builder(supplier, TimestampedKeyValueStore, key_serde, value_serde)
 
     @staticmethod
     def timestamped_key_value_store_with_headers_builder(
         supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[TimestampedKeyValueStoreWithHeaders[K, V]]:
         """Return a builder of a timestamped key-value store with headers."""
-        return _builder(
-            supplier,
-            KeyValueBytesStoreSupplier,
-            StoreFormat.TIMESTAMPED_WITH_HEADERS,
-            TimestampedKeyValueStoreWithHeaders,
-            key_serde,
-            value_serde,
-        )
+        return _builder(supplier, TimestampedKeyValueStoreWithHeaders, key_serde, value_serde)
 
     @staticmethod
     def versioned_key_value_store_builder(
         supplier: VersionedBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[VersionedKeyValueStore[K, V]]:
         """Return a builder of a versioned key-value store."""
-        return _builder(
-            supplier, VersionedBytesStoreSupplier, StoreFormat.PLAIN, VersionedKeyValueStore, key_serde, value_serde
-        )
+        return _builder(supplier, VersionedKeyValueStore, key_serde, value_serde)
 
     @staticmethod
     def versioned_key_value_store_with_headers_builder(
         supplier: VersionedBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[VersionedKeyValueStoreWithHeaders[K, V]]:
         """Return a builder of a versioned key-value store with headers. The name is KIP-1271's."""
-        return _builder(
-            supplier,
-            VersionedBytesStoreSupplier,
-            StoreFormat.WITH_HEADERS,
-            VersionedKeyValueStoreWithHeaders,
-            key_serde,
-            value_serde,
-        )
+        return _builder(supplier, VersionedKeyValueStoreWithHeaders, key_serde, value_serde)
 
     versioned_key_value_store_builder_with_headers = versioned_key_value_store_with_headers_builder
     """The name that Kafka's trunk gives it."""
@@ -222,62 +208,42 @@ class Stores:
         supplier: WindowBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[WindowStore[K, V]]:
         """Return a builder of a window store of plain values."""
-        return _builder(supplier, WindowBytesStoreSupplier, StoreFormat.PLAIN, WindowStore, key_serde, value_serde)
+        return _builder(supplier, WindowStore, key_serde, value_serde)
 
     @staticmethod
     def timestamped_window_store_builder(
         supplier: WindowBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[TimestampedWindowStore[K, V]]:
         """Return a builder of a timestamped window store."""
-        return _builder(
-            supplier, WindowBytesStoreSupplier, StoreFormat.TIMESTAMPED, TimestampedWindowStore, key_serde, value_serde
-        )
+        return _builder(supplier, TimestampedWindowStore, key_serde, value_serde)
 
     @staticmethod
     def timestamped_window_store_with_headers_builder(
         supplier: WindowBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[TimestampedWindowStoreWithHeaders[K, V]]:
         """Return a builder of a timestamped window store with headers."""
-        return _builder(
-            supplier,
-            WindowBytesStoreSupplier,
-            StoreFormat.TIMESTAMPED_WITH_HEADERS,
-            TimestampedWindowStoreWithHeaders,
-            key_serde,
-            value_serde,
-        )
+        return _builder(supplier, TimestampedWindowStoreWithHeaders, key_serde, value_serde)
 
     @staticmethod
     def session_store_builder(
         supplier: SessionBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[SessionStore[K, V]]:
         """Return a builder of a session store of plain aggregates."""
-        return _builder(supplier, SessionBytesStoreSupplier, StoreFormat.PLAIN, SessionStore, key_serde, value_serde)
+        return _builder(supplier, SessionStore, key_serde, value_serde)
 
     @staticmethod
     def session_store_with_headers_builder(
         supplier: SessionBytesStoreSupplier, key_serde: Serde[K], value_serde: Serde[V]
     ) -> StoreBuilder[SessionStoreWithHeaders[K, V]]:
         """Return a builder of a session store with headers."""
-        return _builder(
-            supplier,
-            SessionBytesStoreSupplier,
-            StoreFormat.WITH_HEADERS,
-            SessionStoreWithHeaders,
-            key_serde,
-            value_serde,
-        )
+        return _builder(supplier, SessionStoreWithHeaders, key_serde, value_serde)
 
 
 def _builder(
-    supplier: BytesStoreSupplier,
-    kind: type[BytesStoreSupplier],
-    store_format: StoreFormat,
-    store_class: Callable[..., S],
-    key_serde: Serde[Any],
-    value_serde: Serde[Any],
+    supplier: BytesStoreSupplier, store_class: type[S], key_serde: Serde[Any], value_serde: Serde[Any]
 ) -> StoreBuilder[S]:
-    _require("supplier", supplier, kind)
+    store_format = store_class.value_format
+    _require("supplier", supplier, _SUPPLIERS[store_class.kind])
     _require("key_serde", key_serde, Serde)
     _require("value_serde", value_serde, Serde)
     if supplier.format not in (None, store_format):
@@ -285,7 +251,7 @@ def _builder(
             f"supplier of store {supplier.name!r} is of format {supplier.format.describe()}, the builder's is "
             f"{store_format.describe()}: take the supplier and the builder of the same kind of store"
         )
-    return StoreBuilder(supplier, store_format, store_class, key_serde, value_serde)
+    return StoreBuilder(supplier, store_class, key_serde, value_serde)
 
 
 def _require(parameter: str, value: Any, kind: type) -> None:

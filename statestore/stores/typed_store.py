@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.record_context import ProcessingContext
 from statestore.bytestore.upgrades.upgrading import UpgradeProgress, upgradable
+from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp import UNKNOWN_TIMESTAMP_MS
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
@@ -26,6 +28,10 @@ T = TypeVar("T")
 class TypedStore(ReadableStore):
     """A store of typed keys and values over bytes. Every method raises StoreClosedError once it is closed."""
 
+    kind: ClassVar[StoreKind]
+    """What the keys look like."""
+    value_format: ClassVar[StoreFormat]
+    """What users hold of a value: what its format has room for."""
     metrics: StoreMetrics | None = None
     """Where the operations are measured; None if they are not."""
 

@@ -10,7 +10,9 @@ from collections.abc import Generator, Iterator
 from enum import Enum
 from typing import Any, Generic, TypeVar, overload
 
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, FoundVersion, VersionedRows
+from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import MAX_TIME_MS, check_time
 from statestore.headers import Headers
 from statestore.stores.headers_bytes_store import HeadersBytesStore
@@ -109,6 +111,9 @@ class ReadOnlyVersionedKeyValueStore(ReadableStore, Generic[K, V]):
 class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
     """The versions of keys."""
 
+    kind = StoreKind.VERSIONED
+    value_format = StoreFormat.PLAIN
+
     def __init__(self, parts: VersionedParts) -> None:
         super().__init__(parts)
         self._changelog = parts.changelog
@@ -150,6 +155,8 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
 
 class VersionedKeyValueStoreWithHeaders(VersionedKeyValueStore[K, V], HeadersBytesStore):
     """The versions of keys, each with the headers it was written with."""
+
+    value_format = StoreFormat.WITH_HEADERS
 
     def put(self, key: K, value: V | None, timestamp_ms: int, headers: Headers | None = None) -> int:
         """Do what VersionedKeyValueStore.put does, with headers; None means none. A delete keeps no headers.

@@ -13,6 +13,8 @@ from typing import Any, Generic, TypeVar, overload
 import pyarrow as pa
 
 from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.format.store_format import StoreFormat
 from statestore.format.time_key_columns import encode_window_keys
 from statestore.format.window_key import MAX_SEQUENCE, MAX_TIME_MS, check_time, encode_window_key, split_window_key
 from statestore.headers import Headers
@@ -211,6 +213,9 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
 class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
     """Values by key and window."""
 
+    kind = StoreKind.WINDOW
+    value_format = StoreFormat.PLAIN
+
     _sequence = 0
 
     def put(self, key: K, value: V | None, window_start_ms: int) -> None:
@@ -269,6 +274,8 @@ class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
 class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
     """Values by key and window, each with the timestamp it was written with."""
 
+    value_format = StoreFormat.TIMESTAMPED
+
     def put_value(self, key: K, value: V | None, window_start_ms: int, *, timestamp_ms: int | None = None) -> None:
         """Put a value with the timestamp of the record that is being processed, unless one is given; None deletes."""
         self.put(key, ValueAndTimestamp.make(value, self._timestamp_to_put(timestamp_ms)), window_start_ms)
@@ -276,6 +283,8 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
 
 class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]], HeadersBytesStore):
     """Values by key and window, each with the timestamp and headers it was written with."""
+
+    value_format = StoreFormat.TIMESTAMPED_WITH_HEADERS
 
     def put_value(
         self,

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.store_format import StoreFormat
 from statestore.headers import Headers
 from statestore.stores.codec import ValueCodec
@@ -65,60 +65,60 @@ class StoreAccess(ABC):
 
     def get_key_value_store(self, name: str) -> KeyValueStore[Any, Any] | None:
         """Return a key-value store of plain values; of a timestamped one a facade, which puts the timestamp -1."""
-        return self._as(name, StoreKind.KEY_VALUE, _PLAIN, KeyValueStore)
+        return self._as(name, KeyValueStore)
 
     def get_timestamped_key_value_store(self, name: str) -> TimestampedKeyValueStore[Any, Any] | None:
         """Return a key-value store of ValueAndTimestamp; of one with headers a facade, which puts no headers."""
-        return self._as(name, StoreKind.KEY_VALUE, _TIMED, TimestampedKeyValueStore)
+        return self._as(name, TimestampedKeyValueStore)
 
     def get_timestamped_key_value_store_with_headers(
         self, name: str
     ) -> TimestampedKeyValueStoreWithHeaders[Any, Any] | None:
         """Return a key-value store of ValueTimestampHeaders."""
-        return self._as(name, StoreKind.KEY_VALUE, _TIMED_HEADERS, TimestampedKeyValueStoreWithHeaders)
+        return self._as(name, TimestampedKeyValueStoreWithHeaders)
 
     def get_versioned_key_value_store(self, name: str) -> VersionedKeyValueStore[Any, Any] | None:
         """Return a versioned store of VersionedRecord; of one with headers a facade, which puts no headers."""
-        return self._as(name, StoreKind.VERSIONED, _PLAIN, VersionedKeyValueStore)
+        return self._as(name, VersionedKeyValueStore)
 
     def get_versioned_key_value_store_with_headers(
         self, name: str
     ) -> VersionedKeyValueStoreWithHeaders[Any, Any] | None:
         """Return a versioned store of VersionedRecordWithHeaders."""
-        return self._as(name, StoreKind.VERSIONED, _HEADERS, VersionedKeyValueStoreWithHeaders)
+        return self._as(name, VersionedKeyValueStoreWithHeaders)
 
     def get_window_store(self, name: str) -> WindowStore[Any, Any] | None:
         """Return a window store of plain values; of a timestamped one a facade, which puts the timestamp -1."""
-        return self._as(name, StoreKind.WINDOW, _PLAIN, WindowStore)
+        return self._as(name, WindowStore)
 
     def get_timestamped_window_store(self, name: str) -> TimestampedWindowStore[Any, Any] | None:
         """Return a window store of ValueAndTimestamp; of one with headers a facade, which puts no headers."""
-        return self._as(name, StoreKind.WINDOW, _TIMED, TimestampedWindowStore)
+        return self._as(name, TimestampedWindowStore)
 
     def get_timestamped_window_store_with_headers(
         self, name: str
     ) -> TimestampedWindowStoreWithHeaders[Any, Any] | None:
         """Return a window store of ValueTimestampHeaders."""
-        return self._as(name, StoreKind.WINDOW, _TIMED_HEADERS, TimestampedWindowStoreWithHeaders)
+        return self._as(name, TimestampedWindowStoreWithHeaders)
 
     def get_session_store(self, name: str) -> SessionStore[Any, Any] | None:
         """Return a session store of plain aggregates; of one with headers a facade, which puts no headers."""
-        return self._as(name, StoreKind.SESSION, _PLAIN, SessionStore)
+        return self._as(name, SessionStore)
 
     def get_session_store_with_headers(self, name: str) -> SessionStoreWithHeaders[Any, Any] | None:
         """Return a session store of AggregationWithHeaders."""
-        return self._as(name, StoreKind.SESSION, _HEADERS, SessionStoreWithHeaders)
+        return self._as(name, SessionStoreWithHeaders)
 
-    def _as(self, name: str, kind: StoreKind, store_format: StoreFormat, store_class: type[S]) -> S | None:
-        """Return a store of this kind and format, None if there is none: the store itself, or a facade."""
+    def _as(self, name: str, store_class: type[S]) -> S | None:
+        """Return a store as one of this class, None if it can't be: the store itself, or a facade."""
         found = self._store(name)
-        if found is None or found[1].kind is not kind:
+        if found is None or found[1].kind is not store_class.kind:
             return None
         store, spec = found
-        if spec.format is store_format:
+        if spec.format is store_class.value_format:
             assert isinstance(store, store_class)
             return store
-        mapping = _MAPPINGS.get((spec.format, store_format))
+        mapping = _MAPPINGS.get((spec.format, store_class.value_format))
         return None if mapping is None else store.with_codec(store_class, lambda codec: _map_codec(codec, mapping))
 
 

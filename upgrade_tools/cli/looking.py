@@ -37,16 +37,7 @@ class EntriesGroup(o.CommittedGroup, o.TaskGroup, o.StoreGroup):
 
     def state(self, where: str) -> State:
         """Return the state at a path or URI."""
-        return o.state_at(
-            where,
-            self,
-            store=self.store,
-            kind=self.kind,
-            window_size_ms=self.window_size_ms,
-            subtopology=self.subtopology,
-            application_id=self.application_id,
-            work_dir=self.work_dir,
-        )
+        return o.state_at(where, self, work_dir=self.work_dir, **self.chosen(o.StoreGroup, o.TaskGroup))
 
     def print(self, state: State, selection: Selection, parts: Sequence[int]) -> int:
         """Print the entries of these parts that are selected; return how many that were."""

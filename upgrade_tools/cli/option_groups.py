@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, get_type_hints
 
@@ -19,9 +19,11 @@ import typer
 class OptionGroup:
     """Options that several commands have together. Each has a default."""
 
-    def chosen(self) -> dict[str, Any]:
-        """Return what was given of each, by name."""
-        return asdict(self)
+    def chosen(self, *groups: type[OptionGroup]) -> dict[str, Any]:
+        """Return what was given of each, by name; with groups that this one is made of, of theirs."""
+        return {
+            option.name: getattr(self, option.name) for group in groups or (type(self),) for option in fields(group)
+        }
 
 
 def add_command(app: typer.Typer, name: str, panel: str | None, command: Callable[..., Any]) -> None:
