@@ -19,6 +19,8 @@ TOPIC = "orders"
 PARTITIONS = 4
 CUSTOMERS = ["ada", "bjarne", "chen", "dolores", "emeka", "fatima", "grace", "hiro", "ines", "jürgen"]
 START_MS = 1_700_000_000_000
+Total = tuple[int, int, list[tuple[str, "bytes | None"]]]
+"""What the store holds of a customer: total, timestamp and headers."""
 
 
 class RunningTotal(Processor):
@@ -91,9 +93,9 @@ def seeded_orders(count: int, seed: int = 7) -> list[Order]:
     return orders
 
 
-def expected_totals(orders: Iterable[Order]) -> dict[str, tuple[int, int, list[tuple[str, bytes | None]]]]:
+def expected_totals(orders: Iterable[Order]) -> dict[str, Total]:
     """Return total, timestamp and headers of each customer, by a plain fold: what the store must hold."""
-    totals: dict[str, tuple[int, int, list[tuple[str, bytes | None]]]] = {}
+    totals: dict[str, Total] = {}
     for order in orders:
         before = totals[order.customer][0] if order.customer in totals else 0
         totals[order.customer] = (before + order.amount, order.timestamp_ms, order.headers)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pyspark.sql import Row
 
-from orders import CUSTOMERS, Order, expected_totals
+from orders import CUSTOMERS, Order, Total, expected_totals
 from statestore import Serdes
 
 
@@ -30,9 +30,9 @@ def show_store(entries: list[Row]) -> None:
         print(f"   {row.key.decode():8} {total:>6}  {row.timestamp_ms:13}  {show_headers(row.headers)}")
 
 
-def check_store(entries: list[Row], orders: list[Order]) -> bool:
-    """Compare the store with a plain fold over the orders, print the outcome, and return it."""
-    found = {
+def held_totals(entries: list[Row]) -> dict[str, Total]:
+    """Return what the store's entries hold, by customer."""
+    return {
         row.key.decode(): (
             Serdes.int64().deserialize(bytes(row.value)),
             row.timestamp_ms,
@@ -40,6 +40,11 @@ def check_store(entries: list[Row], orders: list[Order]) -> bool:
         )
         for row in entries
     }
+
+
+def check_store(entries: list[Row], orders: list[Order]) -> bool:
+    """Compare the store with a plain fold over the orders, print the outcome, and return it."""
+    found = held_totals(entries)
     expected = expected_totals(orders)
     right = found == expected
     outcome = "all equal" if right else f"DIFFERENT: {sorted(k for k in CUSTOMERS if found.get(k) != expected.get(k))}"

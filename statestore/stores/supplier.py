@@ -15,7 +15,7 @@ from statestore.format.store_format import StoreFormat
 Duration = timedelta | int
 """A time span; an int is milliseconds."""
 
-S = TypeVar("S", bound="BytesStoreSupplier")
+Supplier = TypeVar("Supplier", bound="BytesStoreSupplier")
 
 _MIN_SEGMENT_INTERVAL_MS = 60_000
 _MILLISECOND = timedelta(milliseconds=1)
@@ -124,13 +124,13 @@ def session_supplier(
 
 
 def _segmented(
-    supplier_class: type[S],
+    supplier_class: type[Supplier],
     name: str,
     store_format: StoreFormat | None,
     retention_ms: int,
     segment_interval: Duration | None,
     *more: Any,
-) -> S:
+) -> Supplier:
     """Return the supplier; persistent if the format is given."""
     interval_ms = _interval_ms(supplier_class.kind, retention_ms, segment_interval)
     return supplier_class(name, store_format, store_format is not None, retention_ms, interval_ms, *more)

@@ -31,6 +31,12 @@ ORDERS = seeded_orders(60)
 TRANSFORM, APPLY = "transform_with_state", "apply_in_pandas_with_state"
 
 
+def run_first_orders(query: OrderQuery) -> None:
+    """Process 30 orders, so that there is a state to go on from."""
+    query.add(ORDERS[:30])
+    query.run()
+
+
 @pytest.fixture
 def query(spark: SparkSession, tmp_path: Path) -> OrderQuery:
     return OrderQuery(spark, tmp_path, APPLY)  # which starts faster
@@ -157,8 +163,7 @@ def test_null_keys_are_fine_where_records_are_placed_by_partition(spark: SparkSe
 
 
 def test_a_changed_shard_count_is_refused_and_the_old_one_goes_on(query: OrderQuery) -> None:
-    query.add(ORDERS[:30])
-    query.run()
+    run_first_orders(query)
     query.add(ORDERS[30:])
     with pytest.raises(ShardCountChangedError, match=r"shards=5 .* 3 shards.*Start with shards=3"):
         query.run(shards=5)
@@ -167,8 +172,7 @@ def test_a_changed_shard_count_is_refused_and_the_old_one_goes_on(query: OrderQu
 
 
 def test_a_changed_topology_is_refused_or_accepted(query: OrderQuery) -> None:
-    query.add(ORDERS[:30])
-    query.run()
+    run_first_orders(query)
     query.add(ORDERS[30:])
     changed = running_total_topology()
     changed.add_processor("second", RunningTotal, ["orders"])
@@ -206,8 +210,7 @@ def test_a_second_query_on_the_same_location_is_refused(order_query: OrderQuery)
 
 @pytest.mark.parametrize("via", [APPLY])
 def test_a_checkpoint_of_another_location_is_refused(order_query: OrderQuery) -> None:
-    order_query.add(ORDERS[:30])
-    order_query.run()
+    run_first_orders(order_query)
     order_query.add(ORDERS[30:])
     with pytest.raises(
         StreamingQueryException, match=r"LocationMismatchError.*Start the query with the state_location"
@@ -219,8 +222,7 @@ def test_a_checkpoint_of_another_location_is_refused(order_query: OrderQuery) ->
 
 @pytest.mark.parametrize("via", [APPLY])
 def test_a_damaged_delta_stops_the_query_until_it_is_brought_back(order_query: OrderQuery) -> None:
-    order_query.add(ORDERS[:30])
-    order_query.run()
+    run_first_orders(order_query)
     shutil.rmtree(order_query.home / "local")
     delta = next(iter((order_query.home / "state").glob("shards/*/deltas/*.arrow")))
     content = delta.read_bytes()

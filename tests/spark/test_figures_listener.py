@@ -10,17 +10,22 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
-from statestore.recovery.commit.figures import (
-    CommitFigures,
+from statestore.recovery.commit.figures import CommitFigures
+from statestore.spark import (
+    BatchFigures,
     DeltaFigures,
+    RecordFigures,
     RestoreFigures,
+    ShardFigures,
     SnapshotFigures,
     SpillFigures,
+    StateStoreListener,
     StoreFigures,
+    TimeFigures,
     UpgradeFigures,
+    batch_figures,
 )
-from statestore.spark import BatchFigures, ShardFigures, StateStoreListener, batch_figures
-from statestore.spark.figures import METRICS_PREFIX, RecordFigures, TimeFigures
+from statestore.spark.figures import METRICS_PREFIX
 
 QUERY, RUN = uuid.UUID(int=1), uuid.UUID(int=2)
 TIMES = TimeFigures(1.5, 2.0, 3.0, 0.5, 1.0)

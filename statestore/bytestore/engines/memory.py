@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from statestore.bytestore.engines.key_order import KeyOrder
+from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.protocol import Change, Pair
 from statestore.errors import StoreClosedError
 
@@ -15,22 +15,15 @@ _ENTRY_BYTES: Final = 200
 room that they keep free. Measured with CPython 3.11."""
 
 
-class MemoryByteStore:
+class MemoryByteStore(ScannedStore):
     """A ByteStore in this process's memory. A range copies its pairs at the call: that is its snapshot."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        super().__init__(name)
         self.held_bytes = 0
         """About how much memory its entries take."""
         self._pairs: dict[bytes, bytes] = {}
         self._order = KeyOrder(self._pairs)
-        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
-        self._closed = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether `close` has not been called yet."""
-        return not self._closed
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
@@ -75,9 +68,9 @@ class MemoryByteStore:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
         self._require_open()
         pairs = self._pairs
-        scan = _yield_all([(key, pairs[key]) for key in self._order.between(start, end, reverse=reverse)])
-        self._scans.add(scan)
-        return scan
+        return self._hand_out(
+            _yield_all([(key, pairs[key]) for key in self._order.between(start, end, reverse=reverse)])
+        )
 
     def approximate_num_entries(self) -> int:
         """Return how many keys have a value: here it is exact."""
@@ -86,9 +79,7 @@ class MemoryByteStore:
 
     def close(self) -> None:
         """Close the store and its iterators, and let go of the content."""
-        self._closed = True
-        for scan in list(self._scans):
-            scan.close()
+        super().close()
         self._pairs.clear()
         self.held_bytes = 0
 

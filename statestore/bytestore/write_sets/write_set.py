@@ -6,13 +6,13 @@ Reads see them over what is committed. Of several writes to a key the last one c
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from heapq import merge
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from statestore.bytestore.engines.key_order import KeyOrder
+from statestore.bytestore.engines.scans import ScannedStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.record_context import NoRecord, RecordContext
 from statestore.errors import StoreClosedError
@@ -31,11 +31,11 @@ DELETED_BYTES: Final = 200
 """What a Deleted takes beside its header bytes: the tuple, its timestamp and a bytes object."""
 
 
-class WriteSet:
-    """A ByteStore whose writes stay in memory, over `committed`, which is never written to."""
+class WriteSet(ScannedStore):
+    """A ByteStore whose writes stay in memory, over `committed`, which is never written to, nor closed."""
 
     def __init__(self, committed: ByteStore) -> None:
-        self.name = committed.name
+        super().__init__(committed.name)
         self.changes: dict[bytes, bytes | Deleted] = {}
         """The last write of each key."""
         self.deleted_for: RecordContext | None = None
@@ -44,13 +44,6 @@ class WriteSet:
         self._order = KeyOrder(self.changes)
         # Of what is committed, keys below this one count as deleted.
         self._floor = b""
-        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
-        self._closed = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether `close` has not been called yet."""
-        return not self._closed
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
@@ -119,9 +112,7 @@ class WriteSet:
         committed = self.inner.range(committed_start, end, reverse=reverse)
         if not pending:
             return committed
-        scan = merge_pairs(pending, committed, reverse)
-        self._scans.add(scan)
-        return scan
+        return self._hand_out(merge_pairs(pending, committed, reverse))
 
     @property
     def is_changed(self) -> bool:
@@ -162,12 +153,6 @@ class WriteSet:
 
     def _forget_order(self) -> None:
         self._order.forget()
-
-    def close(self) -> None:
-        """Close the store and its iterators; the committed store is its owner's to close."""
-        self._closed = True
-        for scan in list(self._scans):
-            scan.close()
 
 
 def merge_pairs(

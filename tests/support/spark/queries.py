@@ -10,8 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from orders import Order, running_total_topology, write_orders
-from statestore import Serdes, Topology
+from orders import Order, Total, running_total_topology, write_orders
+from show import held_totals
+from statestore import Topology
 from statestore.spark import read_store, stateful
 
 SHARDS = 3
@@ -19,7 +20,6 @@ KAFKA_ROWS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "headers array<struct<key:string,value:binary>>"
 )
-Entry = tuple[int, int, list[tuple[str, "bytes | None"]]]
 
 
 # Each attempt's state files have names of their own, so an executor that was given up can't overwrite another's.
@@ -101,16 +101,9 @@ class OrderQuery:
         locations = {"checkpoint_location": self.home / checkpoint, "state_location": self.state_location}
         return read_store(self.spark, store, **locations).collect()
 
-    def totals(self, checkpoint: str = "checkpoint") -> dict[str, Entry]:
+    def totals(self, checkpoint: str = "checkpoint") -> dict[str, Total]:
         """Return what the store holds, read back from the durable location."""
         rows = self.rows_of("totals", checkpoint)
-        found = {
-            row.key.decode(): (
-                Serdes.int64().deserialize(bytes(row.value)),
-                row.timestamp_ms,
-                [(header.key, header.value) for header in row.headers],
-            )
-            for row in rows
-        }
+        found = held_totals(rows)
         assert len(found) == len(rows), "a key in two shards"
         return found
