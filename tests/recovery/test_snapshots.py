@@ -22,6 +22,7 @@ from statestore.errors import (
 from statestore.recovery.commit.manifest import read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_files import Content
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.recovery.snapshots.planned import PlannedSnapshot
@@ -193,17 +194,10 @@ def test_a_snapshot_of_a_newer_format_is_done_without_or_names_the_way(shard: Sh
 class NoRoomForSnapshots(DurableLocation):
     """Refuses to write snapshots while there is a file `full` beside it."""
 
-    def write_file(self, name: str, path: str | os.PathLike[str]) -> None:
-        self._refuse(name)
-        super().write_file(name, path)
-
-    def write(self, name: str, data: Any) -> None:
-        self._refuse(name)
-        super().write(name, data)
-
-    def _refuse(self, name: str) -> None:
+    def _write(self, name: str, content: Content) -> None:
         if "/snapshots/" in name and Path(self.uri.removeprefix("file://")).with_name("full").exists():
             raise LocationNotWritableError(self.uri, cause="no room for snapshots")
+        super()._write(name, content)
 
 
 def test_batches_go_on_while_no_snapshot_can_be_written_and_the_same_one_is_taken_up(

@@ -150,6 +150,7 @@ class DurableLocation:
         self.delete(name)
 
     def _write(self, name: str, content: Content) -> None:
+        """Write a file of whatever content: all writes come through here, for who has to do something at each."""
         files, path = self._at(name)
         with self._write_errors():
             files.write(path, content)

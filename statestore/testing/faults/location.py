@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
 from statestore.errors import LocationError, LocationNotWritableError
-from statestore.recovery.location.durable_files import DurableEntry
+from statestore.recovery.location.durable_files import Content, DurableEntry
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.testing.faults.damage import flip_bit, rot
 from statestore.testing.faults.disk import FaultyDisk
@@ -43,16 +41,6 @@ class FaultyLocation(DurableLocation):
                 fetched.write_bytes(flip_bit(fetched.read_bytes(), fault.amount))
             return found
 
-    def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        """Write a file, which may rot."""
-        with self._rot_after_write(name):
-            super().write(name, data)
-
-    def write_file(self, name: str, path: str | os.PathLike[str]) -> None:
-        """Write a file, which may rot."""
-        with self._rot_after_write(name):
-            super().write_file(name, path)
-
     def entries(self, directory: str) -> list[DurableEntry]:
         """List a directory."""
         with self._injector.at(Point.LIST, directory, error=self._unreadable):
@@ -63,10 +51,10 @@ class FaultyLocation(DurableLocation):
         with self._injector.at(Point.DELETE, name=name, error=self._not_writable):
             super().delete(name)
 
-    @contextmanager
-    def _rot_after_write(self, name: str) -> Iterator[None]:
+    def _write(self, name: str, content: Content) -> None:
+        """Write a file, which may rot."""
         with self._injector.at(Point.WRITE, name=name, error=self._not_writable) as fault:
-            yield
+            super()._write(name, content)
             if fault is not None and fault.effect is Effect.ROT:
                 rot(self._injector.journal, self.directory, name, fault.amount)
 

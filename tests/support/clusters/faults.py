@@ -11,8 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -24,6 +23,7 @@ from pyspark import TaskContext
 from orders import RunningTotal, running_total_topology
 from statestore import Record, Topology
 from statestore.recovery.local.local_directory import LocalDirectory
+from statestore.recovery.location.durable_files import Content
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk
 
@@ -158,18 +158,9 @@ class FaultyLocation(DurableLocation):
         super().__init__(location, disk=FaultyDisk(faults))
         self.faults = tuple(faults)
 
-    def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        with self._faults_around(name):
-            super().write(name, data)
-
-    def write_file(self, name: str, path: str | os.PathLike[str]) -> None:
-        with self._faults_around(name):
-            super().write_file(name, path)
-
-    @contextmanager
-    def _faults_around(self, name: str) -> Iterator[None]:
+    def _write(self, name: str, content: Content) -> None:
         held = [fault for fault in self.faults if fault.strike(name, "before")]
-        yield
+        super()._write(name, content)
         for fault in self.faults:
             fault.strike(name, "after")
         for fault in held:
