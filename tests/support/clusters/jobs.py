@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orders import Order, expected_totals, write_orders
+from orders import Order, Total, expected_totals, write_orders
 from tests.support.clusters.faults import Fault
-from tests.support.spark.queries import Entry
 
 
 @dataclass
@@ -95,6 +94,6 @@ def _in_order(entries: list[Any]) -> list[Any]:
     return sorted(entries, key=lambda entry: entry[:3])
 
 
-def _as_json(entry: Entry) -> list[Any]:
+def _as_json(entry: Total) -> list[Any]:
     total, timestamp_ms, headers = entry
     return [total, timestamp_ms, [[key, value and value.decode()] for key, value in headers]]

@@ -10,11 +10,11 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from kafka_running_total import SETTINGS, as_orders, produce, read_topic
-from orders import Order, running_total_topology
+from orders import Order, Total, running_total_topology
 from statestore import Topology
 from statestore.spark import stateful
 from statestore.testing.kafka_broker import KafkaBroker
-from tests.support.spark.queries import SHARDS, Entry, OrderQuery, run_to_the_end
+from tests.support.spark.queries import SHARDS, OrderQuery, run_to_the_end
 
 ORDERS_PER_BATCH = 40
 HEADERS: list[list[tuple[str, bytes | None]]] = [
@@ -39,7 +39,7 @@ class Seen:
 
     orders: list[Order]
     results: list[Row]
-    totals: dict[str, Entry]
+    totals: dict[str, Total]
 
 
 class KafkaOrderQuery(OrderQuery):

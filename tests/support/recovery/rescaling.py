@@ -12,7 +12,6 @@ import pyarrow as pa
 from statestore import (
     AggregationWithHeaders,
     Processor,
-    Serdes,
     Stores,
     Topology,
     ValueAndTimestamp,
@@ -36,9 +35,8 @@ from statestore.recovery.making.rescale_report import RescaleReport
 from statestore.recovery.metadata.routing import routing_numbers
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
 from statestore.recovery.shard_batch import ShardedState
-from tests.support.golden.state import BUILDERS, HEADERS
+from tests.support.golden.state import BUILDERS, HEADERS, STRING
 
-STRING = Serdes.string()
 KEYS = [f"key-{number}" for number in range(40)]
 Contents = dict[str, set[StoredEntry]]
 

@@ -105,6 +105,11 @@ class Kit:
         made = Stores.persistent_session_store_with_headers if self.persistent else Stores.in_memory_session_store
         return Stores.session_store_with_headers_builder(made(name, RETENTION_MS), keys, STRING)
 
+    def versioned(self, name: str) -> StoreBuilder[Any]:
+        # Kafka Streams has none in memory.
+        supplier = Stores.persistent_versioned_key_value_store(name, RETENTION_MS, 20_000)
+        return Stores.versioned_key_value_store_builder(supplier, STRING, STRING)
+
 
 def with_global_store(topology: Topology, store: str, source_name: str, topic: str, processor: str) -> Topology:
     """Add a global store that nobody fills."""

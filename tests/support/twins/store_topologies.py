@@ -11,13 +11,12 @@ from statestore import (
     PunctuationType,
     Record,
     Serdes,
-    Stores,
     Topology,
     ValueAndTimestamp,
     ValueTimestampHeaders,
     Windowed,
 )
-from tests.support.twins.kit import INT64, RETENTION_MS, STRING, WINDOW_MS, Kit, each, put, sink, text
+from tests.support.twins.kit import INT64, WINDOW_MS, Kit, each, put, sink, text
 
 GAP_MS = 5_000
 
@@ -181,8 +180,7 @@ def versions(kit: Kit) -> Topology:
         context.forward(record.with_value(f"{said(before)},{said(store.get(record.key))}"))
 
     topology = kit.topology("in").add_processor("remember", each(remember), ["source"])
-    supplier = Stores.persistent_versioned_key_value_store("versions", RETENTION_MS, 20_000)
-    topology.add_state_store(Stores.versioned_key_value_store_builder(supplier, STRING, STRING), "remember")
+    topology.add_state_store(kit.versioned("versions"), "remember")
     return sink(topology, "sink", "out", "remember")
 
 
