@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from orders import Order, seeded_orders
+from orders import Order, RunningTotal, running_total_topology, seeded_orders
 from statestore import (
     Headers,
-    Processor,
     ProcessorContext,
     Record,
     Serdes,
     Stores,
     Topology,
     ValueAndTimestamp,
-    ValueTimestampHeaders,
 )
 from statestore.errors import StoreFormatError, TopologyError
 from tests.support.spark.every_kind import GAP_MS, WINDOW_MS, EveryKind, every_kind_topology
@@ -132,39 +130,21 @@ def test_every_kind_of_store_holds_what_it_should(order_query: OrderQuery) -> No
     assert len(wanted["sessions"]) > len({order.customer for order in ORDERS}), "the data has sessions to tell apart"
 
 
-class Latest(Processor):
-    """Keeps the amounts' total; with headers those of the latest order."""
-
-    holder: Any = None
-
-    def init(self, context: ProcessorContext) -> None:
-        self.totals = context.state_store("totals")
+class TotalWithoutHeaders(RunningTotal):
+    """Keeps what a timestamped store has room for."""
 
     def process(self, record: Record[str, dict[str, Any]]) -> None:
         seen = self.totals.get(record.key)
-        self.totals.put(record.key, self.held((seen.value if seen else 0) + record.value["amount"], record))
-
-    def held(self, total: int, record: Record[str, Any]) -> Any:
-        return ValueAndTimestamp(total, record.timestamp_ms)
+        total = (seen.value if seen else 0) + record.value["amount"]
+        self.totals.put(record.key, ValueAndTimestamp(total, record.timestamp_ms))
 
 
-class LatestWithHeaders(Latest):
-    """Keeps the headers too."""
-
-    def held(self, total: int, record: Record[str, Any]) -> Any:
-        return ValueTimestampHeaders(total, record.timestamp_ms, record.headers)
-
-
-def totals_topology(*, with_headers: bool) -> Topology:
-    made = Topology()
-    made.add_source("orders", key_serde=KEY, value_serde=Serdes.json())
-    made.add_processor("latest", LatestWithHeaders if with_headers else Latest, ["orders"])
-    if with_headers:
-        supplier = Stores.persistent_timestamped_key_value_store_with_headers("totals")
-        made.add_state_store(Stores.timestamped_key_value_store_with_headers_builder(supplier, KEY, INT), "latest")
-    else:
-        supplier = Stores.persistent_timestamped_key_value_store("totals")
-        made.add_state_store(Stores.timestamped_key_value_store_builder(supplier, KEY, INT), "latest")
+def timestamped_topology() -> Topology:
+    """Return the running total as it was before its store had headers."""
+    made = running_total_topology()
+    made.processors["total"].supplier = TotalWithoutHeaders
+    supplier = Stores.persistent_timestamped_key_value_store("totals")
+    made.store_builders["totals"] = Stores.timestamped_key_value_store_builder(supplier, KEY, INT)
     return made
 
 
@@ -179,14 +159,14 @@ def test_one_restart_upgrades_a_store_to_headers(order_query: OrderQuery, lost: 
     late = [order for order in BATCHES[1] if order.customer in ("ada", "chen")]
     assert {order.customer for order in early} > {"chen"}
     order_query.add(early)
-    order_query.run(totals_topology(with_headers=False))
+    order_query.run(timestamped_topology())
     before = content(order_query, "totals")
     assert all(headers == [] for _, headers in before.values())
     if lost:
         shutil.rmtree(order_query.home / "local")
 
     order_query.add(late)
-    order_query.run(totals_topology(with_headers=True), upgrade_budget_ms=0)
+    order_query.run(upgrade_budget_ms=0)
     wanted = {key: value for key, value in before.items() if key[0] not in ("ada", "chen")}
     for order in late:
         total = wanted.get((order.customer, None, None), before.get((order.customer, None, None), (0, [])))[0]
@@ -194,13 +174,13 @@ def test_one_restart_upgrades_a_store_to_headers(order_query: OrderQuery, lost: 
     assert content(order_query, "totals") == wanted
 
     with pytest.raises(StoreFormatError, match=r"totals.*timestamped with headers.*asked for as.*timestamped"):
-        order_query.run(totals_topology(with_headers=False))
+        order_query.run(timestamped_topology())
     assert content(order_query, "totals") == wanted
 
 
 @pytest.mark.parametrize("via", ["apply_in_pandas_with_state"])
 def test_a_store_that_is_not_logged_is_refused(order_query: OrderQuery) -> None:
-    made = totals_topology(with_headers=True)
+    made = running_total_topology()
     made.store_builders["totals"] = made.store_builders["totals"].with_logging_disabled()
     with pytest.raises(TopologyError, match=r"totals.*logging disabled"):
         order_query.run(made)
