@@ -12,18 +12,16 @@ from statestore import (
     Headers,
     ProcessorContext,
     Record,
-    Serdes,
     Stores,
     Topology,
     ValueAndTimestamp,
 )
 from statestore.errors import StoreFormatError, TopologyError
-from tests.support.spark.every_kind import GAP_MS, WINDOW_MS, EveryKind, every_kind_topology
+from tests.support.spark.every_kind import GAP_MS, INT, KEY, WINDOW_MS, EveryKind, every_kind_topology
 from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(120)
 BATCHES = [ORDERS[start : start + 40] for start in range(0, 120, 40)]
-KEY, INT = Serdes.string(), Serdes.int64()
 
 
 class EveryKindAndCounts(EveryKind):

@@ -24,7 +24,7 @@ WINDOW_MS = 10_000
 GAP_MS = 8_000
 FOREVER_MS = 2 * START_MS
 STORES = ("sessions", "totals", "versions", "windows")
-_KEY, _INT = Serdes.string(), Serdes.int64()
+KEY, INT = Serdes.string(), Serdes.int64()
 
 
 class EveryKind(Processor):
@@ -58,18 +58,18 @@ def builders() -> list[Any]:
     """Return the builders of the stores in STORES."""
     return [
         Stores.timestamped_key_value_store_with_headers_builder(
-            Stores.persistent_timestamped_key_value_store_with_headers("totals"), _KEY, _INT
+            Stores.persistent_timestamped_key_value_store_with_headers("totals"), KEY, INT
         ),
         Stores.timestamped_window_store_with_headers_builder(
             Stores.persistent_timestamped_window_store_with_headers("windows", FOREVER_MS, WINDOW_MS, False, HOUR_MS),
-            _KEY,
-            _INT,
+            KEY,
+            INT,
         ),
         Stores.session_store_with_headers_builder(
-            Stores.persistent_session_store_with_headers("sessions", FOREVER_MS), _KEY, _INT
+            Stores.persistent_session_store_with_headers("sessions", FOREVER_MS), KEY, INT
         ),
         Stores.versioned_key_value_store_with_headers_builder(
-            Stores.persistent_versioned_key_value_store_with_headers("versions", FOREVER_MS, HOUR_MS), _KEY, _INT
+            Stores.persistent_versioned_key_value_store_with_headers("versions", FOREVER_MS, HOUR_MS), KEY, INT
         ),
     ]
 
@@ -77,7 +77,7 @@ def builders() -> list[Any]:
 def every_kind_topology(processor: type[EveryKind] = EveryKind, *more: Any) -> Topology:
     """Return orders -> every kind, with the stores in STORES, and those of more builders."""
     topology = Topology()
-    topology.add_source("orders", key_serde=_KEY, value_serde=Serdes.json())
+    topology.add_source("orders", key_serde=KEY, value_serde=Serdes.json())
     topology.add_processor("every-kind", processor, ["orders"])
     for builder in (*builders(), *more):
         topology.add_state_store(builder, "every-kind")
