@@ -7,7 +7,6 @@ newer one's chain. Within a shard, changes are ordered by version and position.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,16 +15,15 @@ import pyarrow.compute as pc
 
 from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import layout_of
-from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import ChangesUnavailableError, DurableFileCorruptedError, FormatError
 from statestore.format.header_columns import decode_header_column
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.recovery.restore.from_deltas import open_delta
 from statestore.spark.datasource.options import work_directory
+from statestore.spark.datasource.store_scan import StoreToRead
 from statestore.spark.schema import spark_schema
 
 _WITH_HEADERS: Final = pa.schema(
@@ -79,21 +77,8 @@ def shard_changes(
     return ShardChanges(shard, older.version + 1, deltas, batch_ids[0] if len(deltas) == len(batch_ids) else None)
 
 
-@dataclass(frozen=True)
-class ChangeScan:
-    """What to read of a store's changes. Travels to the executors."""
-
-    location: DurableLocation
-    metadata: StateMetadata
-    spec: StoreSpec
-    with_headers: bool = True
-    work_dir: str | None = None
-    """Has room for one delta; None means the temporary directory of the machine."""
-
-    @property
-    def is_global(self) -> bool:
-        """Whether each shard has all changes."""
-        return self.spec.name in self.metadata.global_stores
+class ChangeScan(StoreToRead):
+    """What to read of a store's changes."""
 
     def read(self, changes: ShardChanges) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a shard in order, with the columns of CHANGE_SCHEMA."""

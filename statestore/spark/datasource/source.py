@@ -28,7 +28,7 @@ from statestore.spark.datasource.change_feed import (
 from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
 from statestore.spark.datasource.committed import asked_changes, asked_pointers, asked_store, shards_of_keys, state_in
 from statestore.spark.datasource.options import ReadOptions
-from statestore.spark.datasource.row_filter import EVERY_ROW, RowFilter, condition_of
+from statestore.spark.datasource.row_filter import RowFilter, condition_of
 from statestore.spark.datasource.store_scan import STORE_SCHEMA, STORE_SCHEMA_WITHOUT_HEADERS, StoreScan
 from statestore.spark.datasource.writer import StateWriter
 from statestore.spark.source_offsets import read_source_offsets
@@ -97,7 +97,7 @@ class HeaderStateDataSource(DataSource):
         if options.change_start_batch_id is not None:
             changes = ChangeScan(location, metadata, spec, options.include_headers, options.work_dir)
             return ChangeReader(changes, asked_changes(location, metadata, options, driver, dataframe))
-        scan = StoreScan(location, metadata, spec, EVERY_ROW, options.include_headers, options.work_dir)
+        scan = StoreScan(location, metadata, spec, options.include_headers, options.work_dir)
         pointers = asked_pointers(location, metadata, options, driver, dataframe)
         if not options.push_filters:
             return StoreReader(scan, pointers)

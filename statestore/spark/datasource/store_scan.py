@@ -29,16 +29,27 @@ STORE_SCHEMA_WITHOUT_HEADERS: Final = spark_schema(_WITHOUT_HEADERS)
 
 
 @dataclass(frozen=True)
-class StoreScan:
-    """What to read of a store. Travels to the executors."""
+class StoreToRead:
+    """Where a store is to be read, and what is wanted with its values. Travels to the executors."""
 
     location: DurableLocation
     metadata: StateMetadata
     spec: StoreSpec
-    row_filter: RowFilter = EVERY_ROW
     with_headers: bool = True
     work_dir: str | None = None
-    """Has room for one shard, in a temporary directory; None means that of the machine."""
+    """Has room for one shard, or one delta, in a temporary directory; None means that of the machine."""
+
+    @property
+    def is_global(self) -> bool:
+        """Whether each shard has all of it."""
+        return self.spec.name in self.metadata.global_stores
+
+
+@dataclass(frozen=True)
+class StoreScan(StoreToRead):
+    """What to read of a store."""
+
+    row_filter: RowFilter = EVERY_ROW
 
     def filtered(self, row_filter: RowFilter) -> StoreScan:
         """Return a scan of the rows that `row_filter` asks for."""
@@ -47,7 +58,7 @@ class StoreScan:
     @property
     def shards(self) -> list[int]:
         """The shards that hold rows which are asked for. Of a global store, every shard holds all: one is read."""
-        whole = range(1) if self.spec.name in self.metadata.global_stores else range(self.metadata.shards)
+        whole = range(1) if self.is_global else range(self.metadata.shards)
         return self.row_filter.shards(whole)
 
     def read(self, pointer: CommitPointer) -> Iterator[pa.RecordBatch]:
