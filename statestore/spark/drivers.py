@@ -7,16 +7,16 @@ shard and micro-batch: with the shard's input or, if a punctuator on the wall cl
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import chain
 from typing import Any
 
 import pandas as pd
-from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, ValueState
 
 from statestore.errors import StateStoreError
 from statestore.spark.blobs import BLOB
@@ -29,6 +29,8 @@ _POINTER_SCHEMA = f"{POINTER_VARIABLE} string"
 _NOW = "now_ms"
 _QUERY_ID = "sql.streaming.queryId"
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+_SIMPLIFIED_VARIABLE = "SPARK_SIMPLIFIED_TRACEBACK"
 _COLLECTED_BYTES = 16 << 20
 
 
@@ -37,8 +39,27 @@ def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFram
     # Without timers Spark does not tell the processor what the time of the batch is. This is the same time.
     timed = packed.withColumn(_NOW, f.unix_millis(f.current_timestamp()))
     time_mode = "processingTime" if call.wall_clock else "none"
-    processor = _ShardProcessor(call)
-    return timed.groupBy("route").transformWithStateInPandas(processor, _OUTPUT_SCHEMA, "append", time_mode)
+    grouped, processor = timed.groupBy("route"), light_processor(call)
+    with _environment_of_other_functions(packed.sparkSession):
+        return grouped.transformWithStateInPandas(processor, _OUTPUT_SCHEMA, "append", time_mode)
+
+
+@contextmanager
+def _environment_of_other_functions(spark: SparkSession) -> Iterator[None]:
+    """Give functions that are made meanwhile the environment that Spark gives to mapInArrow.
+
+    Workers of another environment have a daemon of their own, which imports all once more. Spark 4.2 tells every
+    function on Arrow by such a variable to shorten tracebacks, but not transformWithState.
+    """
+    environment = spark.sparkContext.environment
+    if spark.conf.get(_SIMPLIFIED) != "true" or _SIMPLIFIED_VARIABLE in environment:
+        yield
+        return
+    environment[_SIMPLIFIED_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        del environment[_SIMPLIFIED_VARIABLE]
 
 
 def through_apply_in_pandas_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
@@ -89,24 +110,58 @@ class CollectedOutput:
                     self._waiting_bytes = 0
 
 
-class _ShardProcessor(StatefulProcessor):
-    def __init__(self, call: ShardCall) -> None:
+def light_processor(call: ShardCall) -> StatefulProcessor:
+    """Return a processor that imports nothing of this package, nor of the topology's, before it is given rows.
+
+    At the start of a query Spark asks a new Python process on the driver which state variables it has, and plans the
+    first batch after that: what is imported there is waited for.
+    """
+    pickled_call: bytes = cloudpickle.dumps(call)  # type: ignore[no-untyped-call]
+
+    # What is defined in a function travels as its code, not as the name of a module to import.
+    class ShardProcessor(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._handle = handle
+            self._pointer = handle.getValueState(variable, schema)
+            self._shards: Any = None
+
+        def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+            yield from self._of_rows().input_rows(key[0], rows)
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+            yield from self._of_rows().expired_timer(key[0], timerValues.getCurrentProcessingTimeInMs())
+
+        def close(self) -> None:
+            """Nothing to let go of: what a shard call opens it closes, also after a failure."""
+
+        def _of_rows(self) -> Any:
+            if self._shards is None:
+                from statestore.spark.drivers import StateOfShards
+
+                self._shards = StateOfShards(cloudpickle.loads(pickled_call), self._handle, self._pointer)
+            return self._shards
+
+    variable, schema = POINTER_VARIABLE, _POINTER_SCHEMA
+    return ShardProcessor()
+
+
+class StateOfShards:
+    """Runs the call of each shard that a task has, with the pointer and the timers that Spark's state has of it."""
+
+    def __init__(self, call: ShardCall, handle: StatefulProcessorHandle, pointer: ValueState) -> None:
         self._call = call
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._pointer = handle.getValueState(POINTER_VARIABLE, _POINTER_SCHEMA)
+        self._pointer = pointer
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def input_rows(self, route: Any, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """Yield what the call puts out that is given these rows."""
         first = next(rows)
         now_ms = int(first[_NOW].iloc[0])
-        yield from self._run(key[0], (blob for frame in chain([first], rows) for blob in frame["blob"]), now_ms)
+        yield from self._run(route, (blob for frame in chain([first], rows) for blob in frame["blob"]), now_ms)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-        yield from self._run(key[0], (), timerValues.getCurrentProcessingTimeInMs())
-
-    def close(self) -> None:
-        """Nothing to let go of: what a shard call opens it closes, also after a failure."""
+    def expired_timer(self, route: Any, now_ms: int) -> Iterator[pd.DataFrame]:
+        """Yield what the call puts out at a time that it has asked for."""
+        yield from self._run(route, (), now_ms)
 
     def _run(self, route: Any, blobs: Iterable[bytes], now_ms: int) -> Iterator[pd.DataFrame]:
         recorded = self._pointer.get()
