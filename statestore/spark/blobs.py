@@ -66,6 +66,11 @@ def decode_blob(blob: bytes | pa.Buffer) -> list[pa.RecordBatch]:
         return list(reader)
 
 
+def release_buffers() -> None:
+    """Give the operating system what Arrow has freed and keeps for later: workers wait for one another's tasks."""
+    pa.default_memory_pool().release_unused()
+
+
 def sort_by_position(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch ordered by (topic, partition, offset)."""
     topics = batch.column("topic").cast(pa.string())

@@ -17,7 +17,15 @@ from statestore.bytestore.chunks import slices
 from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.partitioner import partition_column
-from statestore.spark.blobs import INPUT, POSITION, BlobWriter, encode_blob, record_sizes, sort_by_position
+from statestore.spark.blobs import (
+    INPUT,
+    POSITION,
+    BlobWriter,
+    encode_blob,
+    record_sizes,
+    release_buffers,
+    sort_by_position,
+)
 from statestore.spark.schema import INPUT_COLUMNS
 
 PACKED_SCHEMA = "route int, blob binary"
@@ -55,7 +63,8 @@ class Pack:
                 largest = max(held, key=lambda shard: held[shard].size_bytes)
                 yield _row(self.routing[largest], held.pop(largest).finish())
         for shard in sorted(held):
-            yield _row(self.routing[shard], held[shard].finish())
+            yield _row(self.routing[shard], held.pop(shard).finish())
+        release_buffers()
 
     def _add(self, batch: pa.RecordBatch, held: dict[int, BlobWriter]) -> Iterator[pa.RecordBatch]:
         """Write the records into the blobs of their shards; yield those that are full."""

@@ -20,7 +20,7 @@ from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.figures import Stopwatch
 from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
-from statestore.spark.blobs import BlobSpool, OutputBlobs
+from statestore.spark.blobs import BlobSpool, OutputBlobs, release_buffers
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
 from statestore.spark.query_settings import check_partitions
 from statestore.spark.record_order import batches_in_order, records_in_order
@@ -107,6 +107,7 @@ class ShardCall:
                 committed = replace(committed, upgrade=batch.finish_upgrades(self.upgrade_budget_ms))
                 upgrade_ms = watch.lap_ms()
             times = TimeFigures(open_ms, process_ms, commit_ms, upgrade_ms, watch.lap_ms())
+        release_buffers()
         figures = ShardFigures.of(shard, pointer.version, processed.records, times, committed)
         return ShardResult(pointer.to_json(), processed.wake_up_ms, figures)
 

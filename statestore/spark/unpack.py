@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from statestore.format.header_columns import decode_header_column
-from statestore.spark.blobs import BLOB, decode_blob
+from statestore.spark.blobs import BLOB, decode_blob, release_buffers
 
 _NAMES = ["key", "value", "topic", "timestamp", "headers"]
 
@@ -19,6 +19,7 @@ def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for blob in batch.column(BLOB).drop_null():
             for records in decode_blob(blob.as_buffer()):
                 yield _rows(records)
+    release_buffers()
 
 
 def _rows(records: pa.RecordBatch) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyspark
+import pytest
 from pyspark import cloudpickle
 
 from orders import running_total_topology, seeded_orders
@@ -94,3 +95,27 @@ def test_all_workers_of_a_query_are_forks_of_one_daemon(order_query: OrderQuery)
     (said,) = {bytes(row.value) for row in order_query.outputs}
     before_the_shards, of_the_shards = said.split()
     assert before_the_shards == of_the_shards
+
+
+# Freed arrays of 64 MiB, as a batch leaves them to a worker that waits for the next one.
+FREED = """
+import numpy, pyarrow as pa
+from statestore.spark.pack import Pack
+from statestore.spark.unpack import unpack
+def anonymous_mib():
+    (line,) = (line for line in open("/proc/self/status") if line.startswith("RssAnon:"))
+    return int(line.split()[1]) // 1024
+places = pa.array(numpy.arange(1 << 17))
+taken = [places.take(places) for _ in range(64)]
+del taken
+held = anonymous_mib()
+list({step}(iter([])))
+print(held - anonymous_mib())
+"""
+
+
+@pytest.mark.parametrize("step", ["Pack(1, 'key', (0,))", "unpack"])
+def test_a_worker_that_waits_keeps_no_memory_that_arrow_has_freed(step: str) -> None:
+    command = [sys.executable, "-c", FREED.format(step=step)]
+    given_back_mib = int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    assert given_back_mib > 32
