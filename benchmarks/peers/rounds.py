@@ -94,7 +94,8 @@ class Rounds:
         _say(title, _summary(figures))
 
     def _run(self, peer: Peer, records: int, topic: str, log: Path, say: Callable[[str], None]) -> RunFigures:
-        scratch = self._scratch / topic
+        # A short name: Spark's sockets to Python lie in there, and their paths may have a hundred characters.
+        scratch = self._scratch / "run"
         scratch.mkdir()
         batch = -(-records // BATCHES) + PARTITIONS * BATCHES  # Spark rounds down in each partition
         before = set(self._cluster.topics())
