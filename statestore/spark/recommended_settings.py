@@ -115,6 +115,11 @@ def _session(place: str, cores: int, heap_bytes: int) -> SettingGroup:
                 "true",
                 "over TCP a few small messages wait for a delayed acknowledgement: 40 ms at each crossing to Python",
             ),
+            Setting(
+                "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+                "true",
+                "Spark commits each state partition by the bytes that changed, not by its whole database",
+            ),
         )
     )
 
