@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from statestore.spark import recommended_settings
 
 MIB = 1 << 20
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +36,25 @@ def test_spark_knows_every_setting_of_the_session_and_reads_its_value(jvm: Any) 
         *recommended_settings(cores=2).session,
         *recommended_settings(cores=16, memory_bytes=8192 * MIB, local=False).session,
     ]
-    # RocksDB's are not in the register: its provider looks for them by their names.
-    rocksdb = jvm.org.apache.spark.sql.execution.streaming.state.RocksDBConf
-    changelog = f"{rocksdb.ROCKSDB_SQL_CONF_NAME_PREFIX()}.{rocksdb.ENABLE_CHANGELOG_CHECKPOINTING_CONF_KEY()}"
     for setting in everywhere:
-        if setting.name == changelog:
-            assert setting.value in ("true", "false")
-            continue
+        if setting.name == CHANGELOG:
+            continue  # it is not in the register
         assert known.containsKey(setting.name), setting.name
         # The converter of the entry itself: what it can't read, a session refuses.
         known.get(setting.name).valueConverter().apply(setting.value)
+
+
+def test_spark_s_rocksdb_provider_reads_its_setting(spark: SparkSession, jvm: Any) -> None:
+    state = jvm.org.apache.spark.sql.execution.streaming.state
+
+    def has_changelog(session: SparkSession) -> bool:
+        conf = state.StateStoreConf(session._jsparkSession.sessionState().conf(), jvm.PythonUtils.toScalaMap({}))
+        return bool(state.RocksDBConf.apply(conf).enableChangelogCheckpointing())
+
+    session = spark.newSession()
+    assert not has_changelog(session)
+    session.conf.set(CHANGELOG, recommended_settings(cores=2).session.as_options()[CHANGELOG])
+    assert has_changelog(session)
 
 
 def test_kafka_knows_every_option_of_source_and_sink(jvm: Any) -> None:
