@@ -119,10 +119,6 @@ class ShardedState:
                 opened.callback(store.bytes.close)
             yield ShardBatch(self, pointer, stores, delta, copy)
 
-    def written_delta(self, shard: int) -> WrittenDelta:
-        """Return what this machine keeps of the last delta that it wrote for the shard."""
-        return WrittenDelta(self.local.shard(self.state_id, shard))
-
     @contextmanager
     def spill_space(self, shard: int) -> Iterator[SpillSpace]:
         """Hand out a directory on local disk for what a batch of the shard can't hold in memory, for it alone.
@@ -192,6 +188,7 @@ class ShardBatch:
         epoch = fences.hold(self.pointer)
         committed = self.pointer.advance(self._upload(written, epoch), end)
         shard_dir = state.local.shard(state.state_id, self.pointer.shard)
+        WrittenDelta(shard_dir).keep(state.location, written.content, self.delta.space)
         step = SnapshotStep(state.location, state.local, shard_dir, state.recovery, self.pointer, epoch)
         committed, snapshot = step.take(committed, self.copy)
         delta = DeltaFigures(1, written.size_bytes)
@@ -232,7 +229,6 @@ class ShardBatch:
             self.state.location.write_file(name, written.content)
         else:
             self.state.location.write(name, written.content)
-        self.state.written_delta(self.pointer.shard).keep(self.state.location, written.content, self.delta.space)
         return DurableFile(name, written.size_bytes, written.digest)
 
     def _check_spilled(self, path: Path, digest: str) -> None:

@@ -308,9 +308,9 @@ class RocksDBDatabase:
 
     def _wait_for_compactions(self) -> None:
         last_seen = began = time.monotonic()
-        while self._compactions() or any(store.has_compaction_due() for store in self._stores.values()):
+        while (running := self._compactions()) or any(store.has_compaction_due() for store in self._stores.values()):
             now = time.monotonic()
-            if self._compactions():
+            if running:
                 last_seen = now
             elif now - last_seen > _COMPACTION_START_S:
                 break
