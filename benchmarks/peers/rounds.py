@@ -32,6 +32,7 @@ BATCHES: Final = 4
 _BROKER_SETTINGS: Final = {"log.segment.delete.delay.ms": "1000"}
 _BROKER_JVM: Final = ("-XX:+UseG1GC",)
 _DELETE_TIMEOUT_S: Final = 60.0
+_DELETE_RETRY_S: Final = 0.05
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -131,10 +132,20 @@ class Rounds:
 
     def _delete_topics(self, *, but: set[str]) -> None:
         """Delete what a peer has made, its changelog among it: the broker is to have no work with it later."""
-        left = [topic for topic in self._cluster.topics() if topic not in but and not topic.startswith("__")]
-        if left:
-            for deleted in self._admin.delete_topics(left, operation_timeout=_DELETE_TIMEOUT_S).values():
+
+        def left() -> list[str]:
+            return [topic for topic in self._cluster.topics() if topic not in but and not topic.startswith("__")]
+
+        topics = left()
+        if topics:
+            for deleted in self._admin.delete_topics(topics, operation_timeout=_DELETE_TIMEOUT_S).values():
                 deleted.result()
+        # The controller answers before the broker has heard of it: until then it shows them.
+        give_up_s = time.monotonic() + _DELETE_TIMEOUT_S
+        while topics := left():
+            if time.monotonic() > give_up_s:
+                raise PeerError("its topics do not go away", output="\n".join(topics))
+            self._admin.poll(_DELETE_RETRY_S)
 
 
 def _say(title: str, said: str) -> None:
