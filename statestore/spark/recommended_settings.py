@@ -22,6 +22,7 @@ _MIN_HEAP_BYTES: Final = 384 << 20
 _SERIAL_CORES: Final = 2
 """Up to so many cores, collecting with one thread holds up no other core that would have work."""
 _POLLED_RECORDS: Final = 5_000
+_FETCH_WAIT_MS: Final = 10
 _LINGER_MS: Final = 50
 _PRODUCER_BATCH_BYTES: Final = 256 << 10
 
@@ -131,6 +132,12 @@ def _source() -> SettingGroup:
                 "kafka.max.poll.records",
                 str(_POLLED_RECORDS),
                 "a call of the consumer brings 500 records by default, and its fixed cost is paid for each call",
+            ),
+            Setting(
+                "kafka.fetch.max.wait.ms",
+                str(_FETCH_WAIT_MS),
+                "a batch that reads a partition to its end asks for what is not there yet, and the broker answers nothing "
+                "on that connection for 500 ms by default, which the task waits for",
             ),
         )
     )
