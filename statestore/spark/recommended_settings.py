@@ -136,8 +136,8 @@ def _source() -> SettingGroup:
             Setting(
                 "kafka.fetch.max.wait.ms",
                 str(_FETCH_WAIT_MS),
-                "a batch that reads a partition to its end asks for what is not there yet, and the broker answers nothing "
-                "on that connection for 500 ms by default, which the task waits for",
+                "a batch that reads a partition to its end asks for what is not there yet, and its task waits for the "
+                "broker to give up, 500 ms by default",
             ),
         )
     )

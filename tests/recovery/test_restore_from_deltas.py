@@ -143,13 +143,13 @@ def test_stream_time_lets_expire_what_no_record_does(deltas: Deltas, space: Spil
     assert content(again["windows"]) == {segment_prefix(1) + window(60): b"later"}
 
 
-@pytest.mark.parametrize("most_bytes", [from_deltas._READ_AT_ONCE_BYTES, 0], ids=["in memory", "through the disk"])
+@pytest.mark.parametrize("most_bytes", [from_deltas.READ_AT_ONCE_BYTES, 0], ids=["in memory", "through the disk"])
 class TestOpenDelta:
     """A delta is checked whether it is read at once or copied to the disk before."""
 
     @pytest.fixture(autouse=True)
     def _read_at_once(self, monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
-        monkeypatch.setattr(from_deltas, "_READ_AT_ONCE_BYTES", most_bytes)
+        monkeypatch.setattr(from_deltas, "READ_AT_ONCE_BYTES", most_bytes)
 
     def test_it_is_read_whole_and_leaves_nothing(self, deltas: Deltas, space: SpillSpace, most_bytes: int) -> None:
         file = deltas.pointer.deltas[0]

@@ -23,7 +23,7 @@ from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.delta_columns import columns_of_deltas
+from statestore.recovery.restore.delta_columns import MAX_HELD_BYTES, columns_of_deltas
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark.datasource.row_filter import EVERY_ROW
@@ -81,9 +81,23 @@ def found(columns: Iterable[dict[str, pa.Array]]) -> list[dict[str, Any]]:
     return [row for each in columns for row in pa.table({name: each[name] for name in names}).to_pylist()]
 
 
+def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=repr)
+
+
+def in_deltas(
+    state: ShardedState, pointer: CommitPointer, spec: StoreSpec, max_held_bytes: int = MAX_HELD_BYTES
+) -> list[dict[str, Any]] | None:
+    with (
+        state.spill_space(0) as space,
+        columns_of_deltas(state.location, pointer, spec, space, max_held_bytes) as columns,
+    ):
+        return None if columns is None else in_order(found(asked_columns(columns, EVERY_ROW, with_headers=True)))
+
+
 def in_database(state: ShardedState, pointer: CommitPointer, spec: StoreSpec) -> list[dict[str, Any]]:
     with state.open(pointer) as batch:
-        return found(entry_columns(spec, batch.stores["s"].bytes, EVERY_ROW, with_headers=True))
+        return in_order(found(entry_columns(spec, batch.stores["s"].bytes, EVERY_ROW, with_headers=True)))
 
 
 @pytest.mark.parametrize("kind", WITHOUT_VERSIONS)
@@ -93,10 +107,7 @@ def test_deltas_hold_what_their_database_holds(kind: StoreType, seed: int, tmp_p
     state = state_of(spec, tmp_path)
     pointer = state.pointer(0, None)
     for _ in range(6):
-        with state.spill_space(0) as space:
-            columns = columns_of_deltas(state.location, pointer, spec, space)
-            assert columns is not None
-            assert found(asked_columns(columns, EVERY_ROW, with_headers=True)) == in_database(state, pointer, spec)
+        assert in_deltas(state, pointer, spec) == in_database(state, pointer, spec)
         pointer = write_batch(state, pointer, spec, rng)
     assert in_database(state, pointer, spec)
 
@@ -109,7 +120,7 @@ HEADED = spec_of(StoreType.HEADERS_KV)
     [
         pytest.param(HEADED, None, {"snapshot_every_deltas": 1, "retained_versions": 1}, 1 << 20, id="snapshots"),
         pytest.param(HEADED, None, {}, 2_000, id="more than may be held, as files"),
-        pytest.param(HEADED, None, {}, 10_000, id="more than may be held, as columns"),
+        pytest.param(HEADED, None, {}, 20_000, id="more than may be held, as keys"),
         pytest.param(spec_of(StoreType.TS_KV), HEADED, {}, 1 << 20, id="upgraded"),
     ],
 )
@@ -120,15 +131,34 @@ def test_what_takes_a_database_is_left_to_it(
     pointer = state.pointer(0, None)
     while pointer.version < 12:
         pointer = write_batch(state, pointer, spec, rng)
+    assert in_deltas(state, pointer, read_as or spec, max_held_bytes) is None
+
+
+def test_of_many_records_only_the_keys_are_held(tmp_path: Path) -> None:
+    state = state_of(HEADED, tmp_path)
+    pointer = state.pointer(0, None)
+    for number in range(3):
+        with state.open(pointer) as batch:
+            store = batch.stores["s"]
+            logged = ChangeLoggingLayer(store.bytes, HEADED, store.changelog, NoRecord())
+            for key in range(number * 30, number * 30 + 100):
+                value = join_stored(HEADED.format, bytes([number]) * 1_000, key, HEADERS)
+                logged.put(b"%04d" % key, None if key % 7 == number else value)
+            pointer = batch.commit().pointer
     with state.spill_space(0) as space:
-        assert columns_of_deltas(state.location, pointer, read_as or spec, space, max_held_bytes) is None
+        for max_held_bytes, is_held in ((1 << 20, True), (20_000, False)):
+            with columns_of_deltas(state.location, pointer, HEADED, space, max_held_bytes) as columns:
+                assert columns is not None
+                assert (columns.gi_frame.f_locals["records"].held is not None) is is_held
+                assert in_order(found(asked_columns(columns, EVERY_ROW, with_headers=True))) == in_database(
+                    state, pointer, HEADED
+                )
 
 
 def test_versions_take_a_database(tmp_path: Path) -> None:
     spec = spec_of(StoreType.HEADERS_VERSIONED)
     state = state_of(spec, tmp_path)
-    with state.spill_space(0) as space:
-        assert columns_of_deltas(state.location, state.pointer(0, None), spec, space) is None
+    assert in_deltas(state, state.pointer(0, None), spec) is None
 
 
 def test_a_damaged_delta_is_named(tmp_path: Path) -> None:
@@ -137,8 +167,8 @@ def test_a_damaged_delta_is_named(tmp_path: Path) -> None:
     (file,) = pointer.deltas
     path = tmp_path / "state" / file.name
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with state.spill_space(0) as space, pytest.raises(DurableFileCorruptedError, match=path.name):
-        columns_of_deltas(state.location, pointer, HEADED, space)
+    with pytest.raises(DurableFileCorruptedError, match=path.name):
+        in_deltas(state, pointer, HEADED)
 
 
 def test_a_key_that_is_none_of_the_store_is_refused(tmp_path: Path) -> None:
@@ -147,5 +177,5 @@ def test_a_key_that_is_none_of_the_store_is_refused(tmp_path: Path) -> None:
     with state.open(state.pointer(0, None)) as batch:
         batch.stores["s"].changelog.append(b"short", b"\0" * 9, NoRecord())
         pointer = batch.commit().pointer
-    with state.spill_space(0) as space, pytest.raises(DurableFileCorruptedError, match="can't be one of store 's'"):
-        list(columns_of_deltas(state.location, pointer, windows, space) or ())
+    with pytest.raises(DurableFileCorruptedError, match="can't be one of store 's'"):
+        in_deltas(state, pointer, windows)

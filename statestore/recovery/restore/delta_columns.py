@@ -6,120 +6,161 @@ made by a tool. Their columns, of each key the last record that there is, are th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.chunks import slices
+from statestore.bytestore.chunks import DEFAULT_BYTES, DEFAULT_ROWS
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, KindLayout, layout_of
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import DurableFileCorruptedError, FormatError
-from statestore.format.binary_columns import Integers, row_sizes
 from statestore.format.key_groups import KeyGroups
-from statestore.recovery.commit.delta import DeltaInfo
+from statestore.recovery.commit.delta import Delta, DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
-from statestore.recovery.restore.from_deltas import open_delta
+from statestore.recovery.restore.from_deltas import READ_AT_ONCE_BYTES, open_delta
 
 MAX_HELD_BYTES: Final = 128 << 20
-"""Of larger columns a database is made, on disk."""
-_RECORD_COLUMNS: Final = ("key", "value", "timestamp", "header_bytes")
+"""Of more records only the keys are held, and the rest is read again; of more keys a database is made, on disk."""
+_BYTES_A_KEY: Final = 24
+"""What it takes to find the last record of each key, beside the keys."""
+_COLUMNS: Final = ("key", "value", "timestamp", "header_bytes")
 
 
+@contextmanager
 def columns_of_deltas(
     location: DurableLocation,
     pointer: CommitPointer,
     spec: StoreSpec,
     space: SpillSpace,
     max_held_bytes: int = MAX_HELD_BYTES,
-) -> Iterator[dict[str, pa.Array]] | None:
-    """Return the entries of a store at the version of `pointer`, some MB at a time, in the order of the store's bytes.
+) -> Iterator[Iterator[dict[str, pa.Array]] | None]:
+    """Hand out the entries of a store at the version of `pointer`, some MB at a time, in the order of last writes.
 
     As the columns key, start_ms, end_ms, value, timestamp_ms and headers, which are header bytes; null what the store
     does not have. None if that takes a database: for stores that keep versions or were upgraded, deltas that begin at
-    a snapshot, or more than `max_held_bytes`. Raises DurableFileMissingError, DurableFileCorruptedError.
+    a snapshot, or more than `max_held_bytes` of keys. Raises DurableFileMissingError, DurableFileCorruptedError.
     """
-    compressed_bytes = sum(file.size_bytes for file in pointer.deltas)
-    if LAYOUTS[spec.kind].keeps_versions or pointer.base_version > 0 or compressed_bytes > max_held_bytes:
-        return None
-    records = _records(location, pointer, spec, space, max_held_bytes)
-    return None if records is None else _entries(location, pointer, spec, records)
+    with ExitStack() as opened:
+        # A delta that is fetched into memory stays there until the end.
+        fetched_bytes = sum(file.size_bytes for file in pointer.deltas if file.size_bytes <= READ_AT_ONCE_BYTES)
+        if LAYOUTS[spec.kind].keeps_versions or pointer.base_version > 0 or fetched_bytes > max_held_bytes:
+            yield None
+            return
+        deltas = []
+        for version, file in enumerate(pointer.deltas, 1):
+            expected = DeltaInfo(pointer.state_id, pointer.shard, version)
+            deltas.append(opened.enter_context(open_delta(location, file, expected, space)))
+        records = _Records.of(deltas, spec, max_held_bytes)
+        yield None if records is None else _entries(location, pointer, spec, records)
 
 
-def _records(
-    location: DurableLocation, pointer: CommitPointer, spec: StoreSpec, space: SpillSpace, max_held_bytes: int
-) -> dict[str, pa.Array] | None:
-    """Return the records of all deltas in order, None if there are too many, or some are of another format."""
-    held: dict[str, list[pa.Array]] = {name: [] for name in _RECORD_COLUMNS}
-    held_bytes = 0
-    for version, file in enumerate(pointer.deltas, 1):
-        with open_delta(location, file, DeltaInfo(pointer.state_id, pointer.shard, version), space) as delta:
-            for name, batch in delta.batches():
-                if name != spec.name:
-                    continue
-                held_bytes += batch.nbytes
-                if held_bytes > max_held_bytes or delta.logged_store(name).format is not spec.format:
+@dataclass(frozen=True)
+class _Records:
+    """The records of a store in all deltas, in order."""
+
+    keys: pa.BinaryArray
+    held: Sequence[pa.RecordBatch] | None
+    """All of them, None if they are too many to be held."""
+    deltas: Sequence[Delta]
+    store: str
+
+    @classmethod
+    def of(cls, deltas: Sequence[Delta], spec: StoreSpec, max_held_bytes: int) -> _Records | None:
+        """Read the keys, and hold the rest if there is room. None for too many keys, or records of another format."""
+        held: list[pa.RecordBatch] | None = []
+        held_bytes = key_bytes = 0
+        keys = [pa.array([], pa.binary())]
+        for delta in deltas:
+            for batch in _batches(delta, spec.name):
+                if delta.logged_store(spec.name).format is not spec.format:
                     return None
-                for column, arrays in held.items():
-                    arrays.append(batch.column(column))
-    return {name: pa.concat_arrays(held.pop(name)) for name in _RECORD_COLUMNS if held[name]}
+                held_bytes += batch.nbytes
+                key_bytes += batch.column("key").nbytes + _BYTES_A_KEY * batch.num_rows
+                if key_bytes > max_held_bytes:
+                    return None
+                keys.append(batch.column("key"))
+                if held_bytes > max_held_bytes:
+                    held = None
+                if held is not None:
+                    held.append(batch)
+        return cls(pa.concat_arrays(keys), held, deltas, spec.name)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield them as they were written."""
+        if self.held is not None:
+            yield from self.held
+            return
+        for delta in self.deltas:
+            yield from _batches(delta, self.store)
+
+
+def _batches(delta: Delta, store: str) -> Iterator[pa.RecordBatch]:
+    return (batch.select(_COLUMNS) for name, batch in delta.batches() if name == store)
+
+
+def _last_of_each(records: _Records) -> Iterator[pa.RecordBatch]:
+    """Yield of each key the last record, some MB together; a tombstone is none."""
+    is_last = np.zeros(len(records.keys), np.bool_)
+    is_last[KeyGroups(records.keys).last_rows] = True
+    first = 0
+    waiting: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in records.batches():
+        kept = pc.and_(pa.array(is_last[first : first + batch.num_rows]), batch.column("value").is_valid())
+        first += batch.num_rows
+        waiting.append(batch if kept.false_count == 0 else batch.filter(kept))
+        rows, size_bytes = rows + waiting[-1].num_rows, size_bytes + waiting[-1].nbytes
+        if rows >= DEFAULT_ROWS or size_bytes >= DEFAULT_BYTES:
+            yield _joined(waiting)
+            waiting, rows, size_bytes = [], 0, 0
+    if rows:
+        yield _joined(waiting)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def _entries(
-    location: DurableLocation, pointer: CommitPointer, spec: StoreSpec, records: dict[str, pa.Array]
+    location: DurableLocation, pointer: CommitPointer, spec: StoreSpec, records: _Records
 ) -> Iterator[dict[str, pa.Array]]:
-    if not records:
-        return
     layout = layout_of(spec)
-    rows = pa.array(KeyGroups(records["key"]).last_rows)
-    rows = rows.filter(pc.is_valid(records["value"].take(rows)))
-    try:
-        keys = records["key"].take(rows)
-        places = layout.record_columns(keys, records["timestamp"].take(rows))
-    except FormatError as cause:
-        raise DurableFileCorruptedError(
-            location.path(pointer.deltas[-1].name),
-            cause=f"or a delta before it, has a record that can't be one of store {spec.name!r}: {cause}",
-        ) from cause
-    order = _in_store_order(layout, pointer, keys, dict(zip(("start_ms", "end_ms"), places[1:], strict=True)))
-    rows = rows.take(order)
-    sized = [records[name].take(rows) for name in ("key", "value", "header_bytes")]
-    sizes: Integers = np.sum([row_sizes(column) for column in sized], axis=0)
-    for part in slices(sizes):
-        of_part = rows[part]
-        plain, starts_ms, ends_ms = (column.take(order[part]) for column in places)
-        count = len(of_part)
-        yield {
+    for batch in _last_of_each(records):
+        try:
+            plain, starts_ms, ends_ms = layout.record_columns(batch.column("key"), batch.column("timestamp"))
+        except FormatError as cause:
+            raise DurableFileCorruptedError(
+                location.path(pointer.deltas[-1].name),
+                cause=f"or a delta before it, has a record that can't be one of store {spec.name!r}: {cause}",
+            ) from cause
+        count = batch.num_rows
+        columns = {
             "key": plain,
             "start_ms": starts_ms,
             "end_ms": ends_ms,
-            "value": records["value"].take(of_part),
-            "timestamp_ms": records["timestamp"].take(of_part)
-            if spec.format.has_timestamp
-            else pa.nulls(count, pa.int64()),
-            "headers": records["header_bytes"].take(of_part)
-            if spec.format.has_headers
-            else pa.nulls(count, pa.binary()),
+            "value": batch.column("value"),
+            "timestamp_ms": batch.column("timestamp") if spec.format.has_timestamp else pa.nulls(count, pa.int64()),
+            "headers": batch.column("header_bytes") if spec.format.has_headers else pa.nulls(count, pa.binary()),
         }
+        is_live = _is_live(layout, pointer, columns)
+        yield columns if is_live is None else {name: column.filter(is_live) for name, column in columns.items()}
 
 
-def _in_store_order(
-    layout: KindLayout, pointer: CommitPointer, keys: pa.BinaryArray, times_ms: dict[str, pa.Int64Array]
-) -> pa.Array:
-    """Return where the entries with these logged keys stand, in the order of physical keys, without expired ones."""
+def _is_live(layout: KindLayout, pointer: CommitPointer, columns: dict[str, pa.Array]) -> pa.BooleanArray | None:
+    """Return which entries have not expired; None if they never do."""
     if layout.segment_time_column is None:
-        return pc.sort_indices(keys)
+        return None
     retention_ms, interval_ms = layout.spec.retention
     stream_time_ms = pointer.store_times_ms.get(layout.spec.name, -1)
     first_live = Segments(MemoryByteStore(layout.spec.name), retention_ms, interval_ms, stream_time_ms).first_live
-    ids = times_ms[layout.segment_time_column].to_numpy() // interval_ms
-    live = np.flatnonzero(ids >= first_live)
-    found = pa.table({"segment": ids[live], "key": keys.take(pa.array(live))})
-    order = pc.sort_indices(found, sort_keys=[("segment", "ascending"), ("key", "ascending")])
-    return pa.array(live).take(order)
+    return pa.array(columns[layout.segment_time_column].to_numpy() // interval_ms >= first_live)

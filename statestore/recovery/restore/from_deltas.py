@@ -28,7 +28,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.progress import RestoreProgress
 from statestore.recovery.restore.written_delta import WrittenDelta
 
-_READ_AT_ONCE_BYTES: Final = 8 << 20
+READ_AT_ONCE_BYTES: Final = 8 << 20
 """Larger deltas are copied to local disk and read from there."""
 
 
@@ -100,7 +100,7 @@ def open_delta(
 def _fetch(location: DurableLocation, file: DurableFile, space: SpillSpace, opened: ExitStack) -> Any:
     """Return the content of a delta, which is there until `opened` ends, None if there is no such file."""
     where = location.path(file.name)
-    if file.size_bytes <= _READ_AT_ONCE_BYTES:
+    if file.size_bytes <= READ_AT_ONCE_BYTES:
         content = location.read(file.name)
         if content is not None:
             check_content(where, file, content.size, digest(content))

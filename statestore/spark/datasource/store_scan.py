@@ -76,8 +76,10 @@ class StoreScan(StoreToRead):
                 yield pa.record_batch([columns[field.name] for field in schema], schema=schema)
 
     def _columns(self, state: ShardedState, pointer: CommitPointer) -> Iterator[dict[str, pa.Array]]:
-        with state.spill_space(pointer.shard) as space:
-            entries = columns_of_deltas(self.location, pointer, self.spec, space)
+        with (
+            state.spill_space(pointer.shard) as space,
+            columns_of_deltas(self.location, pointer, self.spec, space) as entries,
+        ):
             if entries is not None:
                 yield from asked_columns(entries, self.row_filter, with_headers=self.with_headers)
                 return
