@@ -35,10 +35,6 @@ from statestore.format.serde_columns import (
 T = TypeVar("T")
 Bytes: TypeAlias = bytes  # inside Serdes, `bytes` is a serde
 
-_INT32_LAYOUT: Final = struct.Struct(">i")
-_INT64_LAYOUT: Final = struct.Struct(">q")
-_DOUBLE_LAYOUT: Final = struct.Struct(">d")
-
 
 @dataclass(frozen=True)
 class HeaderSerde(Generic[T]):
@@ -74,6 +70,12 @@ class Serde(Generic[T]):
     def writes_bytes(self) -> bool:
         """Whether `serialize` returns bytes as they are, and takes nothing else, so that it need not be called."""
         return self.serialize is _serialize_bytes
+
+    def require_columns(self, role: str, refuse: Callable[[str], Exception]) -> ColumnSerde:
+        """Return what does the same to columns. Raises what `refuse` makes of the problem if there is no such thing."""
+        if self.columns is None:
+            raise refuse(f"its {role} serde {self.name!r} has no columns")
+        return self.columns
 
     def on_topic(self, topic: str | None) -> HeaderSerde[T]:
         """Return this serde as one for the records of a topic, or of a store (None): both functions take Headers.
@@ -266,49 +268,35 @@ def _deserialize_bytes(data: bytes) -> bytes:
     return data
 
 
-def _serialize_int32(value: int) -> bytes:
-    try:
-        return _INT32_LAYOUT.pack(value)
-    except struct.error as cause:
-        _refuse_value("int32", "needs a signed integer of 32 bits", value, cause)
+class _Numbers(Generic[T]):
+    """Numbers of one size. Pickles as the constant that it is, so that a serde stays equal to itself."""
 
+    __slots__ = ("_constant", "_layout", "_name", "_pack", "_refused", "_unpack", "_wanted")
 
-def _deserialize_int32(data: bytes) -> int:
-    try:
-        (value,) = _INT32_LAYOUT.unpack(data)
-    except struct.error as cause:
-        _refuse_size("int32", _INT32_LAYOUT.size, data, cause)
-    return int(value)
+    def __init__(self, constant: str, name: str, layout: str, wanted: str, *refused: type[Exception]) -> None:
+        self._constant, self._name, self._wanted = constant, name, wanted
+        self._layout = struct.Struct(layout)
+        self._pack, self._unpack = self._layout.pack, self._layout.unpack
+        self._refused: tuple[type[Exception], ...] = (struct.error, *refused)
 
+    def __reduce__(self) -> str:
+        return self._constant
 
-def _serialize_int64(value: int) -> bytes:
-    try:
-        return _INT64_LAYOUT.pack(value)
-    except struct.error as cause:
-        _refuse_value("int64", "needs a signed integer of 64 bits", value, cause)
+    def serialize(self, value: T) -> bytes:
+        """Return its bytes. Raises SerializationError for what is no such number."""
+        try:
+            return self._pack(value)
+        except self._refused as cause:
+            _refuse_value(self._name, f"needs {self._wanted}", value, cause)
 
-
-def _deserialize_int64(data: bytes) -> int:
-    try:
-        (value,) = _INT64_LAYOUT.unpack(data)
-    except struct.error as cause:
-        _refuse_size("int64", _INT64_LAYOUT.size, data, cause)
-    return int(value)
-
-
-def _serialize_double(value: float) -> bytes:
-    try:
-        return _DOUBLE_LAYOUT.pack(value)
-    except (struct.error, OverflowError) as cause:
-        _refuse_value("double", "needs a float", value, cause)
-
-
-def _deserialize_double(data: bytes) -> float:
-    try:
-        (value,) = _DOUBLE_LAYOUT.unpack(data)
-    except struct.error as cause:
-        _refuse_size("double", _DOUBLE_LAYOUT.size, data, cause)
-    return float(value)
+    def deserialize(self, data: bytes) -> T:
+        """Return the number. Raises DeserializationError unless there are as many bytes as it has."""
+        number: T
+        try:
+            (number,) = self._unpack(data)
+        except struct.error as cause:
+            _refuse_size(self._name, self._layout.size, data, cause)
+        return number
 
 
 def _serialize_boolean(value: bool) -> bytes:
@@ -351,10 +339,14 @@ def _deserialize_json(data: bytes) -> Any:
         _refuse_bytes("json", str(cause), data, cause)
 
 
+_INT32_NUMBERS: Final = _Numbers[int]("_INT32_NUMBERS", "int32", ">i", "a signed integer of 32 bits")
+_INT64_NUMBERS: Final = _Numbers[int]("_INT64_NUMBERS", "int64", ">q", "a signed integer of 64 bits")
+_DOUBLE_NUMBERS: Final = _Numbers[float]("_DOUBLE_NUMBERS", "double", ">d", "a float", OverflowError)
+
 _STRING: Final = Serde("string", _serialize_string, _deserialize_string, columns=STRING_COLUMNS)
 _BYTES: Final = Serde("bytes", _serialize_bytes, _deserialize_bytes, columns=BYTES_COLUMNS)
-_INT32: Final = Serde("int32", _serialize_int32, _deserialize_int32, columns=INT32_COLUMNS)
-_INT64: Final = Serde("int64", _serialize_int64, _deserialize_int64, columns=INT64_COLUMNS)
-_DOUBLE: Final = Serde("double", _serialize_double, _deserialize_double, columns=DOUBLE_COLUMNS)
+_INT32: Final = Serde("int32", _INT32_NUMBERS.serialize, _INT32_NUMBERS.deserialize, columns=INT32_COLUMNS)
+_INT64: Final = Serde("int64", _INT64_NUMBERS.serialize, _INT64_NUMBERS.deserialize, columns=INT64_COLUMNS)
+_DOUBLE: Final = Serde("double", _DOUBLE_NUMBERS.serialize, _DOUBLE_NUMBERS.deserialize, columns=DOUBLE_COLUMNS)
 _BOOLEAN: Final = Serde("boolean", _serialize_boolean, _deserialize_boolean, columns=BOOLEAN_COLUMNS)
 _JSON: Final[Serde[Any]] = Serde("json", _serialize_json, _deserialize_json)

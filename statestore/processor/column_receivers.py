@@ -51,8 +51,14 @@ class ColumnSource:
     def __init__(self, node: SourceNode, children: Sequence[BatchReceiver]) -> None:
         self.node = node
         self.children = children
-        self._key = _require_columns(node, "key", node.key_serde)
-        self._value = _require_columns(node, "value", node.value_serde)
+        self._key = node.key_serde.require_columns("key", self._no_columns)
+        self._value = node.value_serde.require_columns("value", self._no_columns)
+
+    def _no_columns(self, problem: str) -> TopologyError:
+        return TopologyError(
+            f"source {self.node.name!r} has a batch processor below it, but {problem}: give it Serdes.bytes() and "
+            "decode the column in process_batch(), or a serde with columns (Serdes.of)"
+        )
 
     def read(self, batch: pa.RecordBatch, stream_time_ms: int) -> ReadColumns:
         """Return what a batch of SOURCE_COLUMNS holds; `stream_time_ms` is the shard's before it."""
@@ -131,15 +137,6 @@ def sink_batches(
         return None
 
     return receive_batch
-
-
-def _require_columns(node: SourceNode, what: str, serde: Serde[Any]) -> ColumnSerde:
-    if serde.columns is None:
-        raise TopologyError(
-            f"source {node.name!r} has a batch processor below it, but its {what} serde {serde.name!r} has no columns: "
-            "give it Serdes.bytes() and decode the column in process_batch(), or a serde with columns (Serdes.of)"
-        )
-    return serde.columns
 
 
 def _deserialized(serde: Serde[Any], columns: ColumnSerde, data: pa.BinaryArray) -> tuple[pa.Array, Flags]:

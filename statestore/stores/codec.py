@@ -159,7 +159,6 @@ def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
     serialize = serdes.value_serde.serialize
     deserialize = None if serdes.value_serde.is_identity else serdes.value_serde.deserialize
     keeps_bytes = serdes.value_serde.writes_bytes
-    raw_value, value_from = serdes.raw_value, serdes.value_from
     pack_before, unpack_before = pack_before_value, before_value
 
     # Most stores are these, and every record is written and read through here: fields are looked at without the calls
@@ -192,34 +191,25 @@ def _timestamped_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
         held._value = value if deserialize is None else deserialize(value)
         return held
 
-    def encode_with_key(
-        holder: ValueTimestampHeaders[Any] | None, raw_key: Callable[[Headers], bytes]
-    ) -> Change | None:
-        if holder is None or _require_holder(ValueTimestampHeaders, holder).value is None:
-            return None
-        headers = holder.headers.copy()
-        key = raw_key(headers)
-        value = raw_value(holder.value, headers)
-        return key, encode_value_timestamp_headers(value, holder.timestamp_ms, headers.to_bytes())
+    def join(value: bytes, holder: ValueTimestampHeaders[Any], header_bytes: bytes) -> bytes | None:
+        return encode_value_timestamp_headers(value, holder.timestamp_ms, header_bytes)
 
+    encode_with_key = _headers_to_both(
+        serdes, lambda holder: _require_holder(ValueTimestampHeaders, holder).value, join
+    )
     if serdes.value_serde.with_headers is None:
         return encode, decode, encode_with_key
-
-    def encode_with_headers(holder: ValueTimestampHeaders[Any] | None) -> bytes | None:
-        entry = encode_with_key(holder, _no_key)
-        return None if entry is None else entry[1]
 
     def decode_with_headers(stored: bytes) -> ValueTimestampHeaders[Any]:
         header_bytes, timestamp_ms, value = split_value_timestamp_headers(stored)
         headers = Headers.from_bytes(header_bytes)
-        return ValueTimestampHeaders(value_from(value, headers), timestamp_ms, headers)
+        return ValueTimestampHeaders(serdes.value_from(value, headers), timestamp_ms, headers)
 
-    return encode_with_headers, decode_with_headers, encode_with_key
+    return _without_key(encode_with_key), decode_with_headers, encode_with_key
 
 
 def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
     serialize, deserialize = serdes.value_serde.serialize, serdes.value_serde.deserialize
-    raw_value, value_from = serdes.raw_value, serdes.value_from
 
     def encode(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
         if holder is None:
@@ -227,33 +217,61 @@ def _aggregation_with_headers(serdes: StateSerdes[Any, Any]) -> _Coders:
         aggregation = _require_holder(AggregationWithHeaders, holder)._aggregation
         return None if aggregation is None else encode_value_headers(serialize(aggregation), holder.header_bytes)
 
-    def encode_with_key(
-        holder: AggregationWithHeaders[Any] | None, raw_key: Callable[[Headers], bytes]
-    ) -> Change | None:
-        if holder is None or _require_holder(AggregationWithHeaders, holder).aggregation is None:
-            return None
-        headers = holder.headers.copy()
-        key = raw_key(headers)
-        aggregation = raw_value(holder.aggregation, headers)
-        return key, encode_value_headers(aggregation, headers.to_bytes())
-
-    def encode_with_headers(holder: AggregationWithHeaders[Any] | None) -> bytes | None:
-        entry = encode_with_key(holder, _no_key)
-        return None if entry is None else entry[1]
-
     def decode(stored: bytes) -> AggregationWithHeaders[Any]:
         header_bytes, value = split_value_headers(stored)
         return AggregationWithHeaders(deserialize(value), header_bytes)
 
+    def join(value: bytes, holder: AggregationWithHeaders[Any], header_bytes: bytes) -> bytes | None:
+        return encode_value_headers(value, header_bytes)
+
+    encode_with_key = _headers_to_both(
+        serdes, lambda holder: _require_holder(AggregationWithHeaders, holder).aggregation, join
+    )
     if serdes.value_serde.with_headers is None:
         return encode, decode, encode_with_key
 
     def decode_with_headers(stored: bytes) -> AggregationWithHeaders[Any]:
         header_bytes, value = split_value_headers(stored)
         headers = Headers.from_bytes(header_bytes)
-        return AggregationWithHeaders(value_from(value, headers), headers)
+        return AggregationWithHeaders(serdes.value_from(value, headers), headers)
 
-    return encode_with_headers, decode_with_headers, encode_with_key
+    return _without_key(encode_with_key), decode_with_headers, encode_with_key
+
+
+def _headers_to_both(
+    serdes: StateSerdes[Any, Any],
+    value_in: Callable[[Any], Any],
+    join: Callable[[bytes, Any, bytes], bytes | None],
+) -> EncodeWithKey:
+    """Return what has key and value serialized with the holder's headers, in Kafka's order: the key comes first.
+
+    `value_in` returns a holder's value, and `join` the stored bytes of the value's, the holder, and the headers that
+    both serdes have left.
+    """
+    raw_value = serdes.raw_value
+
+    def encode_with_key(holder: Any, raw_key: Callable[[Headers], bytes]) -> Change | None:
+        if holder is None:
+            return None
+        value = value_in(holder)
+        if value is None:
+            return None
+        headers = holder.headers.copy()
+        key = raw_key(headers)
+        data = raw_value(value, headers)
+        return key, join(data, holder, headers.to_bytes())
+
+    return encode_with_key
+
+
+def _without_key(encode_with_key: EncodeWithKey) -> Encode:
+    """Return what encodes values alone."""
+
+    def encode(holder: Any) -> bytes | None:
+        entry = encode_with_key(holder, _no_key)
+        return None if entry is None else entry[1]
+
+    return encode
 
 
 def _no_key(headers: Headers) -> bytes:

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from statestore.format.binary_columns import as_column
 from statestore.format.serde import Serde
-from statestore.format.serde_columns import ColumnSerde
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_columns import join_stored_columns, split_stored_columns
 from statestore.headers.record_columns import RecordColumns
@@ -37,8 +36,8 @@ class EntryColumns:
     def __init__(self, store: str, store_format: StoreFormat, key_serde: Serde[Any], value_serde: Serde[Any]) -> None:
         self._store = store
         self._format = store_format
-        self._keys = _require_columns(store, "key", key_serde)
-        self._values = _require_columns(store, "value", value_serde)
+        self._keys = key_serde.require_columns("key", self._no_columns)
+        self._values = value_serde.require_columns("value", self._no_columns)
 
     def key_bytes(self, keys: Any) -> pa.BinaryArray:
         """Return the bytes of a column of keys. Raises TypeError for a null, SerializationError for another type."""
@@ -60,11 +59,8 @@ class EntryColumns:
         value, timestamps_ms, header_bytes = split_stored_columns(self._format, stored)
         return HeldColumns(self._values.deserialize(value), timestamps_ms, header_bytes)
 
-
-def _require_columns(store: str, what: str, serde: Serde[Any]) -> ColumnSerde:
-    if serde.columns is None:
-        raise TypeError(
-            f"store {store!r}: its {what} serde {serde.name!r} has no columns: use get() and put(), or give the store "
-            "a serde with columns (Serdes.bytes(), or Serdes.of with `columns`)"
+    def _no_columns(self, problem: str) -> TypeError:
+        return TypeError(
+            f"store {self._store!r}: {problem}: use get() and put(), or give the store a serde with columns "
+            "(Serdes.bytes(), or Serdes.of with `columns`)"
         )
-    return serde.columns

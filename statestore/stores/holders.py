@@ -179,13 +179,7 @@ class AggregationWithHeaders(_Headed, Generic[V]):
     _FIELDS = ("aggregation", "headers")
 
     def __init__(self, aggregation: V, headers: Headers | bytes) -> None:
-        # Inline, as in ValueTimestampHeaders.
-        if headers.__class__ is bytes:
-            self._headers = headers
-        elif headers.__class__ is Headers and headers._bytes is not None:
-            self._headers = headers._bytes
-        else:
-            self._headers = _own_bytes(headers)
+        self._headers = _own_bytes(headers)
         self._aggregation = aggregation
 
     @property
