@@ -22,8 +22,7 @@ from statestore.stores.supplier import (
     SessionBytesStoreSupplier,
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
-    session_supplier,
-    versioned_supplier,
+    segmented_supplier,
     window_supplier,
 )
 from statestore.stores.typed_store import TypedStore
@@ -73,21 +72,25 @@ class Stores:
         name: str, history_retention: Duration, segment_interval: Duration | None = None
     ) -> VersionedBytesStoreSupplier:
         """Return a supplier of a RocksDB store that keeps old versions for `history_retention`."""
-        return versioned_supplier(name, StoreFormat.PLAIN, history_retention, segment_interval)
+        return segmented_supplier(
+            VersionedBytesStoreSupplier, name, StoreFormat.PLAIN, history_retention, segment_interval
+        )
 
     @staticmethod
     def persistent_versioned_key_value_store_with_headers(
         name: str, history_retention: Duration, segment_interval: Duration | None = None
     ) -> VersionedBytesStoreSupplier:
         """Return a supplier of a RocksDB store that keeps old versions, each with its headers."""
-        return versioned_supplier(name, StoreFormat.WITH_HEADERS, history_retention, segment_interval)
+        return segmented_supplier(
+            VersionedBytesStoreSupplier, name, StoreFormat.WITH_HEADERS, history_retention, segment_interval
+        )
 
     @staticmethod
     def in_memory_versioned_key_value_store(
         name: str, history_retention: Duration, segment_interval: Duration | None = None
     ) -> VersionedBytesStoreSupplier:
         """Return a supplier of a versioned store in memory, for both versioned builders. Kafka has none."""
-        return versioned_supplier(name, None, history_retention, segment_interval)
+        return segmented_supplier(VersionedBytesStoreSupplier, name, None, history_retention, segment_interval)
 
     @staticmethod
     def persistent_window_store(
@@ -149,21 +152,25 @@ class Stores:
         name: str, retention_period: Duration, segment_interval: Duration | None = None
     ) -> SessionBytesStoreSupplier:
         """Return a supplier of a RocksDB session store of plain aggregates."""
-        return session_supplier(name, StoreFormat.PLAIN, retention_period, segment_interval)
+        return segmented_supplier(
+            SessionBytesStoreSupplier, name, StoreFormat.PLAIN, retention_period, segment_interval
+        )
 
     @staticmethod
     def persistent_session_store_with_headers(
         name: str, retention_period: Duration, segment_interval: Duration | None = None
     ) -> SessionBytesStoreSupplier:
         """Return a supplier of a RocksDB session store that keeps headers with each aggregate."""
-        return session_supplier(name, StoreFormat.WITH_HEADERS, retention_period, segment_interval)
+        return segmented_supplier(
+            SessionBytesStoreSupplier, name, StoreFormat.WITH_HEADERS, retention_period, segment_interval
+        )
 
     @staticmethod
     def in_memory_session_store(
         name: str, retention_period: Duration, segment_interval: Duration | None = None
     ) -> SessionBytesStoreSupplier:
         """Return a supplier of a session store in memory, for both session builders."""
-        return session_supplier(name, None, retention_period, segment_interval)
+        return segmented_supplier(SessionBytesStoreSupplier, name, None, retention_period, segment_interval)
 
     @staticmethod
     def key_value_store_builder(

@@ -26,6 +26,8 @@ class BytesStoreSupplier:
     """Where a store keeps its bytes; a `format` of None is the builder's choice."""
 
     kind: ClassVar[StoreKind]
+    retention_parameter: ClassVar[str] = "retention_period"
+    """What Kafka calls the retention, in errors."""
 
     name: str
     format: StoreFormat | None
@@ -61,6 +63,7 @@ class VersionedBytesStoreSupplier(BytesStoreSupplier):
     """Where a versioned store keeps its bytes. `retention_ms` is its history retention, and grace period."""
 
     kind = StoreKind.VERSIONED
+    retention_parameter = "history_retention"
 
 
 class WindowBytesStoreSupplier(BytesStoreSupplier):
@@ -87,14 +90,6 @@ def milliseconds(parameter: str, duration: Duration, *, least: int = 0) -> int:
     return value
 
 
-def versioned_supplier(
-    name: str, store_format: StoreFormat | None, history_retention: Duration, segment_interval: Duration | None
-) -> VersionedBytesStoreSupplier:
-    """Return a supplier of a versioned store; persistent if the format is given."""
-    history_ms = milliseconds("history_retention", history_retention)
-    return _segmented(VersionedBytesStoreSupplier, name, store_format, history_ms, segment_interval)
-
-
 def window_supplier(
     name: str,
     store_format: StoreFormat | None,
@@ -104,7 +99,7 @@ def window_supplier(
     segment_interval: Duration | None,
 ) -> WindowBytesStoreSupplier:
     """Return a supplier of a window store; persistent if the format is given."""
-    retention_ms = milliseconds("retention_period", retention_period)
+    retention_ms = milliseconds(WindowBytesStoreSupplier.retention_parameter, retention_period)
     window_size_ms = milliseconds("window_size", window_size)
     if retention_ms < window_size_ms:
         raise ValueError(
@@ -112,26 +107,19 @@ def window_supplier(
             f"{name!r} would forget a window before it ends"
         )
     sizes = window_size_ms, bool(retain_duplicates)
-    return _segmented(WindowBytesStoreSupplier, name, store_format, retention_ms, segment_interval, *sizes)
+    return segmented_supplier(WindowBytesStoreSupplier, name, store_format, retention_ms, segment_interval, *sizes)
 
 
-def session_supplier(
-    name: str, store_format: StoreFormat | None, retention_period: Duration, segment_interval: Duration | None
-) -> SessionBytesStoreSupplier:
-    """Return a supplier of a session store; persistent if the format is given."""
-    retention_ms = milliseconds("retention_period", retention_period)
-    return _segmented(SessionBytesStoreSupplier, name, store_format, retention_ms, segment_interval)
-
-
-def _segmented(
+def segmented_supplier(
     supplier_class: type[Supplier],
     name: str,
     store_format: StoreFormat | None,
-    retention_ms: int,
+    retention: Duration,
     segment_interval: Duration | None,
     *more: Any,
 ) -> Supplier:
-    """Return the supplier; persistent if the format is given."""
+    """Return a supplier of a store in segments; persistent if the format is given."""
+    retention_ms = milliseconds(supplier_class.retention_parameter, retention)
     interval_ms = _interval_ms(supplier_class.kind, retention_ms, segment_interval)
     return supplier_class(name, store_format, store_format is not None, retention_ms, interval_ms, *more)
 
