@@ -24,7 +24,7 @@ from statestore.operators.state_handle import (
     TimeMode,
 )
 from statestore.operators.timers import Timers, timer_store
-from statestore.processor.context import ProcessorContext
+from statestore.processor.context import ProcessorContext, ShardClock
 from statestore.processor.nodes import SinkNode, SourceNode
 from statestore.processor.operator import Operator, OperatorStore
 from statestore.processor.processor import Processor
@@ -93,31 +93,16 @@ class ExpiredTimer(NamedTuple):
     """The time it was set for, in milliseconds since the epoch."""
 
 
-class KeyContext:
+class KeyContext(ShardClock):
     """What user code sees of the task while a key is processed. Spark's TimerValues, and more."""
 
     def __init__(self, context: ProcessorContext) -> None:
-        self._context = context
-
-    @property
-    def current_stream_time_ms(self) -> int:
-        """The highest timestamp that this shard has seen, in milliseconds since the epoch; -1 before the first."""
-        return self._context.current_stream_time_ms
-
-    @property
-    def current_system_time_ms(self) -> int:
-        """The wall clock, in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
-        return self._context.current_system_time_ms
-
-    @property
-    def shard(self) -> int:
-        """The number of the shard."""
-        return self._context.shard
+        super().__init__(context.shard, context._record_context)
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
         """Topic, partition and offset of the key's last row; None for a timer."""
-        return self._context.record_metadata
+        return self._record_context.metadata
 
 
 class KeyedLogic(Protocol):

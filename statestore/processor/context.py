@@ -132,7 +132,25 @@ def processor_error(node: str, context: TaskRecordContext, cause: BaseException)
     )
 
 
-class ProcessorContext:
+class ShardClock:
+    """The shard that user code is called in, and its two clocks."""
+
+    def __init__(self, shard: int, record_context: TaskRecordContext) -> None:
+        self.shard = shard
+        self._record_context = record_context
+
+    @property
+    def current_stream_time_ms(self) -> int:
+        """The highest timestamp that this shard has seen, in milliseconds since the epoch; -1 before the first."""
+        return self._record_context.stream_time_ms
+
+    @property
+    def current_system_time_ms(self) -> int:
+        """The wall clock, in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
+        return self._record_context.system_time_ms
+
+
+class ProcessorContext(ShardClock):
     """Forwards records to the node's children, hands out its state stores, and knows the time."""
 
     def __init__(
@@ -145,9 +163,8 @@ class ProcessorContext:
         *,
         is_global: bool = False,
     ) -> None:
+        super().__init__(shard, record_context)
         self.node = node
-        self.shard = shard
-        self._record_context = record_context
         self._stores = stores
         self._punctuations = punctuations
         self._is_global = is_global
@@ -299,16 +316,6 @@ class ProcessorContext:
     def current_headers(self) -> Headers:
         """The headers of the record at this node, the very same that it has; none during a punctuation."""
         return self._record_context.headers
-
-    @property
-    def current_stream_time_ms(self) -> int:
-        """The highest timestamp that this shard has seen, in milliseconds since the epoch; -1 before the first."""
-        return self._record_context.stream_time_ms
-
-    @property
-    def current_system_time_ms(self) -> int:
-        """The wall clock, in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
-        return self._record_context.system_time_ms
 
     def _refuse_to_forward(self, record: Record[Any, Any] | None = None) -> None:
         raise TopologyError(
