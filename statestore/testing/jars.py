@@ -69,41 +69,45 @@ class _JarSet:
         return _cache_directory() / f"{self.name}-{digest[:12]}"
 
 
+def _jar(org: str, name: str, version: str) -> str:
+    return f'    <dependency org="{org}" name="{name}" rev="{version}" conf="default"/>\n'
+
+
+def _of_kafka(name: str) -> str:
+    return _jar("org.apache.kafka", name, KAFKA_VERSION)
+
+
+def _without(org: str, module: str | None = None) -> str:
+    """Exclude a module, or all of an organisation's."""
+    of_module = "" if module is None else f' module="{module}"'
+    return f'    <exclude org="{org}"{of_module}/>\n'
+
+
 # Connect comes with the command line tools, but no command used here needs it: 38 jars, and most of the waiting.
 # Without the log4j binding the broker's log is lost, and with it the reason why a broker does not start.
 _BROKER = _JarSet(
     f"kafka-broker-{KAFKA_VERSION}",
-    f"""\
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4" conf="default"/>
-    <exclude org="org.apache.kafka" module="connect-runtime"/>
-    <exclude org="org.apache.kafka" module="connect-json"/>
-    <exclude org="org.apache.kafka" module="connect-transforms"/>
-""",
+    _of_kafka("kafka_2.13")
+    + _of_kafka("kafka-tools")
+    + _jar("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
+    + "".join(_without("org.apache.kafka", f"connect-{part}") for part in ("runtime", "json", "transforms")),
 )
 
 # What is excluded is in pyspark already. The token provider is not in the registry at 4.2.0; 4.0.0 is seen to work.
 _CONNECTOR = _JarSet(
     f"spark-kafka-connector-{_CONNECTOR_VERSION}",
-    f"""\
-    <dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{_CONNECTOR_VERSION}" conf="default"/>
-    <exclude org="org.apache.hadoop"/>
-    <exclude org="org.scala-lang"/>
-    <exclude org="org.apache.spark" module="spark-tags_2.13"/>
-    <override org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"/>
-""",
+    _jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", _CONNECTOR_VERSION)
+    + _without("org.apache.hadoop")
+    + _without("org.scala-lang")
+    + _without("org.apache.spark", "spark-tags_2.13")
+    + '    <override org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"/>\n',
 )
 
 # Jackson is on it already, as a dependency of kafka-streams. The silent binding keeps the log out of what a program
 # says: the stores throw what matters.
 _KAFKA_STREAMS = _JarSet(
     f"kafka-streams-{KAFKA_VERSION}",
-    f"""\
-    <dependency org="org.apache.kafka" name="kafka-streams" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.kafka" name="kafka-streams-test-utils" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.slf4j" name="slf4j-nop" rev="1.7.36" conf="default"/>
-""",
+    _of_kafka("kafka-streams") + _of_kafka("kafka-streams-test-utils") + _jar("org.slf4j", "slf4j-nop", "1.7.36"),
 )
 
 _ALL = (_BROKER, _CONNECTOR, _KAFKA_STREAMS)
