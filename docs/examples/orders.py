@@ -117,22 +117,28 @@ KAFKA_SHAPE = pa.schema(
 
 def write_orders(orders: Sequence[Order], path: Path) -> None:
     """Write orders as a Parquet file of Kafka's shape; it appears whole or not at all."""
-    rows = [
-        {
-            "key": order.key,
-            "value": order.value,
-            "topic": TOPIC,
-            "partition": order.partition,
-            "offset": order.offset,
-            "timestamp": datetime.fromtimestamp(order.timestamp_ms / 1000, tz=timezone.utc),
-            "headers": [{"key": key, "value": value} for key, value in order.headers],
-        }
-        for order in orders
-    ]
+    rows = [kafka_row(TOPIC, order.key, order) for order in orders]
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Spark takes files in the order of their modification times: let that be the order of the orders.
+    write_rows(rows, path, modified_s=orders[0].timestamp_ms / 1000)
+
+
+def kafka_row(topic: str, key: bytes, record: Any) -> dict[str, Any]:
+    """Return a row of KAFKA_SHAPE; `record` has value, partition, offset, timestamp_ms and headers."""
+    return {
+        "key": key,
+        "value": record.value,
+        "topic": topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": datetime.fromtimestamp(record.timestamp_ms / 1000, tz=timezone.utc),
+        "headers": [{"key": key, "value": value} for key, value in record.headers],
+    }
+
+
+def write_rows(rows: list[dict[str, Any]], path: Path, modified_s: float) -> None:
+    """Write rows of KAFKA_SHAPE as a Parquet file of this modification time; it appears whole or not at all."""
     partial = path.with_name(f".{path.name}")
     pq.write_table(pa.Table.from_pylist(rows, schema=KAFKA_SHAPE), partial)
-    # Spark takes files in the order of their modification times: let that be the order of the orders.
-    time_s = orders[0].timestamp_ms / 1000
-    os.utime(partial, (time_s, time_s))
+    os.utime(partial, (modified_s, modified_s))
     os.replace(partial, path)

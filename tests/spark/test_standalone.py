@@ -9,12 +9,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orders import seeded_orders
-from tests.support.clusters.clusters import SharedApplication, StandaloneCluster
-from tests.support.clusters.faults import DELTA, PROCESS
+from orders import Order, seeded_orders
+from tests.support.clusters.clusters import Application, SharedApplication, StandaloneCluster
+from tests.support.clusters.faults import DELTA, PROCESS, Fault
 from tests.support.clusters.jobs import OrderJob, expected_contents
 from tests.support.clusters.processes import ProcessSession, wait_until
 from tests.support.spark.queries import SECOND_CHECKPOINT_FORMAT
@@ -50,6 +51,16 @@ def job(tmp_path: Path, via: str) -> OrderJob:
     return OrderJob(tmp_path, via)
 
 
+def run_until_struck(
+    shared: SharedApplication, job: OrderJob, batches: list[list[Order]], moment: str, when: str, first_batch: int
+) -> tuple[Application, Fault, dict[str, Any]]:
+    """Run the job on batches until it holds at a moment; return who runs it, what holds it, and where."""
+    job.add(batches)
+    fault = job.add_fault(moment, when, "hold", first_batch)
+    application = shared.running()
+    return application, fault, application.run_until_struck(job, fault)
+
+
 def worker_of(cluster: StandaloneCluster, pid: int) -> ProcessSession:
     return next(worker for worker in cluster.workers if pid in worker.pids())
 
@@ -58,10 +69,7 @@ def worker_of(cluster: StandaloneCluster, pid: int) -> ProcessSession:
 def test_a_worker_is_killed_with_its_executors(
     cluster: StandaloneCluster, shared: SharedApplication, job: OrderJob
 ) -> None:
-    job.add(BATCHES)
-    fault = job.add_fault(PROCESS, "before", "hold", first_batch=2)
-    application = shared.running()
-    struck = application.run_until_struck(job, fault)
+    application, _, struck = run_until_struck(shared, job, BATCHES, PROCESS, "before", first_batch=2)
     worker_of(cluster, struck["jvm_pid"]).kill()
     result = application.result(job)
     assert result.contents == expected_contents(ORDERS)
@@ -75,12 +83,9 @@ def test_a_worker_is_killed_with_its_executors(
 def test_a_stopped_worker_comes_back_as_a_zombie(
     cluster: StandaloneCluster, shared: SharedApplication, job: OrderJob
 ) -> None:
-    job.add(BATCHES[:2])
     # In Spark's first format the zombie's JVM may get to overwrite what the query has gone on with.
     job.settings = SECOND_CHECKPOINT_FORMAT
-    fault = job.add_fault(DELTA, "before", "hold", first_batch=1)
-    application = shared.running()
-    struck = application.run_until_struck(job, fault)
+    application, fault, struck = run_until_struck(shared, job, BATCHES[:2], DELTA, "before", first_batch=1)
     worker = worker_of(cluster, struck["jvm_pid"])
     worker.signal(signal.SIGSTOP)
     assert application.result(job).contents == expected_contents(ORDERS[:60])
@@ -103,10 +108,7 @@ def test_a_stopped_worker_comes_back_as_a_zombie(
 def test_the_driver_is_killed_in_the_middle_of_a_batch_and_restarted(
     cluster: StandaloneCluster, shared: SharedApplication, job: OrderJob
 ) -> None:
-    job.add(BATCHES)
-    fault = job.add_fault(DELTA, "after", "hold", first_batch=2)
-    first = shared.running()
-    struck = first.run_until_struck(job, fault)
+    first, _, struck = run_until_struck(shared, job, BATCHES, DELTA, "after", first_batch=2)
     first.processes.kill()
     assert not (job.home / "checkpoint" / "commits" / str(struck["batch"])).exists(), "the batch was to be under way"
 

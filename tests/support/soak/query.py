@@ -7,14 +7,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import timezone
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from orders import KAFKA_SHAPE
+from orders import kafka_row, write_rows
 from statestore import Headers
 from statestore.bytestore.kinds.contents import stored_entries
 from statestore.recovery.commit.pointer import CommitPointer
@@ -171,24 +170,10 @@ def _headers(row: Row) -> list[Any]:
     return [(header.key, None if header.value is None else bytes(header.value)) for header in row.headers or []]
 
 
-def write_readings(readings: list[Reading], path: Any, number: int) -> None:
+def write_readings(readings: list[Reading], path: Path, number: int) -> None:
     """Write readings as a Parquet file of Kafka's shape, the file that Spark takes `number`th."""
-    rows = [
-        {
-            "key": reading.key.encode(),
-            "value": reading.value,
-            "topic": TOPIC,
-            "partition": reading.partition,
-            "offset": reading.offset,
-            "timestamp": datetime.fromtimestamp(reading.timestamp_ms / 1000, tz=timezone.utc),
-            "headers": [{"key": key, "value": value} for key, value in reading.headers],
-        }
-        for reading in readings
-    ]
-    partial = path.with_name(f".{path.name}")
-    pq.write_table(pa.Table.from_pylist(rows, schema=KAFKA_SHAPE), partial)
-    os.utime(partial, (1_700_000_000 + number, 1_700_000_000 + number))
-    os.replace(partial, path)
+    rows = [kafka_row(TOPIC, reading.key.encode(), reading) for reading in readings]
+    write_rows(rows, path, modified_s=1_700_000_000 + number)
 
 
 @contextmanager

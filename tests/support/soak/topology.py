@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from statestore import (
-    AggregationWithHeaders,
     BatchProcessor,
     HeldColumns,
     KeyGroups,
@@ -21,8 +20,8 @@ from statestore import (
     Topology,
     ValueAndTimestamp,
     ValueTimestampHeaders,
-    Windowed,
 )
+from tests.support.sessions import add_to_session
 from tests.support.soak.records import FOREVER_MS, GAP_MS, TTL_MS, VERSIONS_SEGMENT_MS, WINDOW_MS
 
 KEY, INT = Serdes.string(), Serdes.int64()
@@ -54,7 +53,7 @@ class Everything(Processor):
         seen = stores.recent.get(key)
         count = (seen.value if seen else 0) + 1
         stores.recent.put(key, ValueTimestampHeaders(count, time_ms, headers))
-        self._add_to_session(record, amount)
+        add_to_session(stores.sessions, record, amount, GAP_MS)
         self.context.forward(record.with_value(f"{total}/{count}"))
 
     def _delete(self, record: Record[str, Any]) -> None:
@@ -75,17 +74,6 @@ class Everything(Processor):
         total: int = (held.value if held else 0) + amount
         stores.totals.put(key, ValueTimestampHeaders(total, time_ms, headers))
         return total
-
-    def _add_to_session(self, record: Record[str, Any], total: int) -> None:
-        sessions: Any = self.sessions  # type: ignore[attr-defined]
-        first_ms = last_ms = record.timestamp_ms
-        with sessions.find_sessions(record.key, first_ms - GAP_MS, last_ms + GAP_MS) as overlapping:
-            merged = list(overlapping)
-        for session, held in merged:
-            first_ms, last_ms = min(first_ms, session.start_ms), max(last_ms, session.end_ms)
-            total += held.aggregation
-            sessions.remove(session)
-        sessions.put(Windowed(record.key, first_ms, last_ms), AggregationWithHeaders(total, record.headers))
 
 
 class InColumns(BatchProcessor):

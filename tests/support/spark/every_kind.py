@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame
 
 from orders import START_MS
 from statestore import (
-    AggregationWithHeaders,
     Processor,
     ProcessorContext,
     Record,
@@ -16,8 +15,8 @@ from statestore import (
     Stores,
     Topology,
     ValueTimestampHeaders,
-    Windowed,
 )
+from tests.support.sessions import add_to_session
 
 HOUR_MS = 3_600_000
 WINDOW_MS = 10_000
@@ -42,14 +41,7 @@ class EveryKind(Processor):
         counted = self.windows.fetch(key, start_ms)
         total = (counted.value if counted else 0) + amount
         self.windows.put(key, ValueTimestampHeaders(total, time_ms, headers), start_ms)
-        first_ms, last_ms, total = time_ms, time_ms, amount
-        with self.sessions.find_sessions(key, time_ms - GAP_MS, time_ms + GAP_MS) as overlapping:
-            merged = list(overlapping)
-        for session, held in merged:
-            first_ms, last_ms = min(first_ms, session.start_ms), max(last_ms, session.end_ms)
-            total += held.aggregation
-            self.sessions.remove(session)
-        self.sessions.put(Windowed(key, first_ms, last_ms), AggregationWithHeaders(total, headers))
+        add_to_session(self.sessions, record, amount, GAP_MS)
         # Some versions end without another.
         self.versions.put(key, amount if amount % 5 else None, time_ms, headers)
 
