@@ -10,22 +10,11 @@ import pyarrow as pa
 import pytest
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError, VarintError
+from statestore.format import value_timestamp as timestamped
+from statestore.format import value_timestamp_headers as headed
 from statestore.format.header_bytes import decode_headers, encode_headers
 from statestore.format.header_columns import HEADERS_TYPE, decode_header_column, encode_header_column
 from statestore.format.stored_columns import join_columns, split_columns
-from statestore.format.value_timestamp import (
-    convert_to_timestamped_format,
-    encode_value_timestamp,
-    split_value_timestamp,
-)
-from statestore.format.value_timestamp_headers import (
-    convert_from_plain_to_header_format,
-    convert_to_header_format,
-    encode_value_timestamp_headers,
-    plain_value,
-    split_value_timestamp_headers,
-    timestamped_value,
-)
 from statestore.format.varint import decode_varint, encode_varint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -77,10 +66,10 @@ def test_value_timestamp_headers(vector: dict[str, Any]) -> None:
     value, timestamp_ms = bytes.fromhex(vector["value"]), vector["timestamp"]
     header_bytes = bytes.fromhex(vector["headersSerializer"])
     stored = bytes.fromhex(vector["valueTimestampHeaders"])
-    assert encode_value_timestamp_headers(value, timestamp_ms, header_bytes) == stored
-    assert split_value_timestamp_headers(stored) == (header_bytes, timestamp_ms, value)
-    assert plain_value(stored) == value
-    assert timestamped_value(stored) == bytes.fromhex(vector["valueAndTimestamp"])
+    assert headed.encode_value_timestamp_headers(value, timestamp_ms, header_bytes) == stored
+    assert headed.split_value_timestamp_headers(stored) == (header_bytes, timestamp_ms, value)
+    assert headed.plain_value(stored) == value
+    assert headed.timestamped_value(stored) == bytes.fromhex(vector["valueAndTimestamp"])
 
     timestamps = pa.array([timestamp_ms], pa.int64())
     assert join_columns(one_row(value), timestamps, one_row(header_bytes)).to_pylist() == [stored]
@@ -94,8 +83,8 @@ def test_value_timestamp_headers(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize("vector", vectors("encode"))
 def test_value_timestamp(vector: dict[str, Any]) -> None:
     value, encoded = bytes.fromhex(vector["value"]), bytes.fromhex(vector["valueAndTimestamp"])
-    assert encode_value_timestamp(value, vector["timestamp"]) == encoded
-    assert split_value_timestamp(encoded) == (vector["timestamp"], value)
+    assert timestamped.encode_value_timestamp(value, vector["timestamp"]) == encoded
+    assert timestamped.split_value_timestamp(encoded) == (vector["timestamp"], value)
 
 
 @pytest.mark.parametrize("vector", vectors("encode"))
@@ -103,19 +92,19 @@ def test_conversions(vector: dict[str, Any]) -> None:
     """Kafka converted the value as it is, so it is no sound timestamped value; neither side looks at it."""
     value = bytes.fromhex(vector["value"])
     from_plain = bytes.fromhex(vector["convertFromPlainToHeaderFormat"])
-    assert convert_to_header_format(value) == bytes.fromhex(vector["convertToHeaderFormat"])
-    assert convert_from_plain_to_header_format(value) == from_plain
-    assert convert_to_header_format(convert_to_timestamped_format(value)) == from_plain
+    assert headed.convert_to_header_format(value) == bytes.fromhex(vector["convertToHeaderFormat"])
+    assert headed.convert_from_plain_to_header_format(value) == from_plain
+    assert headed.convert_to_header_format(timestamped.convert_to_timestamped_format(value)) == from_plain
 
 
 @pytest.mark.parametrize("nulls", [content["nulls"] for content in FILES.values()], ids=FILES)
 def test_nulls(nulls: dict[str, str | None]) -> None:
     ours = {
         "headersSerializer(null)": encode_headers([]).hex(),
-        "valueTimestampHeaders(value=null)": encode_value_timestamp_headers(None, 1, b"headers"),
-        "valueAndTimestamp(null)": encode_value_timestamp(None, 1),
-        "convertToHeaderFormat(null)": convert_to_header_format(None),
-        "convertFromPlainToHeaderFormat(null)": convert_from_plain_to_header_format(None),
+        "valueTimestampHeaders(value=null)": headed.encode_value_timestamp_headers(None, 1, b"headers"),
+        "valueAndTimestamp(null)": timestamped.encode_value_timestamp(None, 1),
+        "convertToHeaderFormat(null)": headed.convert_to_header_format(None),
+        "convertFromPlainToHeaderFormat(null)": headed.convert_from_plain_to_header_format(None),
     }
     # A null wrapper around value, timestamp and headers does not exist here, and aggregations are another layout.
     assert (
@@ -131,15 +120,15 @@ def test_nulls(nulls: dict[str, str | None]) -> None:
 
 
 def read_whole(data: bytes) -> dict[str, Any]:
-    header_bytes, timestamp_ms, value = split_value_timestamp_headers(data)
+    header_bytes, timestamp_ms, value = headed.split_value_timestamp_headers(data)
     headers = [[key, None if content is None else content.hex()] for key, content in decode_headers(header_bytes)]
     return {"value": value.hex(), "timestamp": timestamp_ms, "headers": headers}
 
 
 READERS = {
     "valueTimestampHeaders": read_whole,
-    "rawPlainValue": lambda data: plain_value(data).hex(),
-    "rawTimestampedValue": lambda data: timestamped_value(data).hex(),
+    "rawPlainValue": lambda data: headed.plain_value(data).hex(),
+    "rawTimestampedValue": lambda data: headed.timestamped_value(data).hex(),
 }
 
 # What the functions raise where Kafka raises; Kafka's exception classes vary. One error by case, whoever meets it:

@@ -5,38 +5,21 @@ from __future__ import annotations
 import pytest
 
 from statestore.errors import UnsafeNameError
-from statestore.recovery.location.shard_files import (
-    EPOCH_OF_TOOLS,
-    MAX_EPOCH,
-    FenceName,
-    Written,
-    delta_directory,
-    fence_name,
-    is_of_tool,
-    new_collection_name,
-    new_delta_name,
-    new_snapshot_name,
-    parse_collection_name,
-    parse_delta_name,
-    parse_delta_writer,
-    parse_fence_name,
-    parse_snapshot_name,
-    snapshot_directory,
-    writer_of,
-)
+from statestore.recovery.location import shard_files as files
+from statestore.recovery.location.shard_files import FenceName, Written
 
 ATTEMPT = "0123456789abcdef" * 2
-MAKERS = {"delta": new_delta_name, "snapshot": new_snapshot_name, "collection": new_collection_name}
+MAKERS = {"delta": files.new_delta_name, "snapshot": files.new_snapshot_name, "collection": files.new_collection_name}
 PARSERS = {
-    "delta": parse_delta_name,
-    "snapshot": parse_snapshot_name,
-    "collection": parse_collection_name,
-    "fence": parse_fence_name,
+    "delta": files.parse_delta_name,
+    "snapshot": files.parse_snapshot_name,
+    "collection": files.parse_collection_name,
+    "fence": files.parse_fence_name,
 }
 
 
 @pytest.mark.parametrize("what", MAKERS)
-@pytest.mark.parametrize(("version", "epoch"), [(1, 1), (0, 0), (10**12 - 1, MAX_EPOCH)])
+@pytest.mark.parametrize(("version", "epoch"), [(1, 1), (0, 0), (10**12 - 1, files.MAX_EPOCH)])
 def test_a_name_says_its_version_and_epoch_and_nothing_else_takes_it_for_its_own(
     what: str, version: int, epoch: int
 ) -> None:
@@ -51,37 +34,42 @@ def test_no_two_attempts_have_one_name(what: str) -> None:
 
 
 def test_a_delta_says_which_run_wrote_it() -> None:
-    names = {new_delta_name(7, 5, 3, "first") for _ in range(100)}
+    names = {files.new_delta_name(7, 5, 3, "first") for _ in range(100)}
     assert len(names) == 100
-    assert {parse_delta_writer(name) for name in names} == {writer_of("first")} == {"a2a8c2514ffc1da3"}
-    assert {parse_delta_name(name) for name in names} == {Written(5, 3)}
-    assert parse_delta_writer(new_delta_name(7, 5, 3, "other")) != writer_of("first")
-    of_tools = {parse_delta_writer(new_delta_name(7, 5, EPOCH_OF_TOOLS)) for _ in range(100)}
+    assert {files.parse_delta_writer(name) for name in names} == {files.writer_of("first")} == {"a2a8c2514ffc1da3"}
+    assert {files.parse_delta_name(name) for name in names} == {Written(5, 3)}
+    assert files.parse_delta_writer(files.new_delta_name(7, 5, 3, "other")) != files.writer_of("first")
+    of_tools = {files.parse_delta_writer(files.new_delta_name(7, 5, files.EPOCH_OF_TOOLS)) for _ in range(100)}
     assert len(of_tools) == 100, "no run wrote them"
-    assert parse_delta_writer(f"000000000005-{ATTEMPT}.arrow") == ATTEMPT[:16], "of older releases it is just digits"
-    assert parse_delta_writer(new_snapshot_name(7, 5, 3)) is None
+    assert files.parse_delta_writer(f"000000000005-{ATTEMPT}.arrow") == ATTEMPT[:16], (
+        "of older releases it is just digits"
+    )
+    assert files.parse_delta_writer(files.new_snapshot_name(7, 5, 3)) is None
 
 
 def test_names_stand_in_the_directory_of_their_shard_and_sort_by_version() -> None:
-    assert [delta_directory(7), snapshot_directory(12345)] == ["shards/0007/deltas", "shards/12345/snapshots"]
-    assert new_delta_name(7, 5, 3).startswith("shards/0007/deltas/000000000005-00000003-")
-    assert new_collection_name(7, 5, 3).startswith("shards/0007/deltas/000000000005-00000003-")
-    assert new_snapshot_name(7, 5, 3).startswith("shards/0007/snapshots/000000000005-00000003-")
-    names = [new_delta_name(7, version, 1) for version in (2, 10, 99, 100)]
+    assert [files.delta_directory(7), files.snapshot_directory(12345)] == [
+        "shards/0007/deltas",
+        "shards/12345/snapshots",
+    ]
+    assert files.new_delta_name(7, 5, 3).startswith("shards/0007/deltas/000000000005-00000003-")
+    assert files.new_collection_name(7, 5, 3).startswith("shards/0007/deltas/000000000005-00000003-")
+    assert files.new_snapshot_name(7, 5, 3).startswith("shards/0007/snapshots/000000000005-00000003-")
+    names = [files.new_delta_name(7, version, 1) for version in (2, 10, 99, 100)]
     assert names == sorted(names)
 
 
 def test_a_fence_says_its_epoch_and_run() -> None:
     fence = FenceName(3, "a1B2")
-    assert fence_name(7, fence) == "shards/0007/deltas/00000003-a1B2.fence"
-    assert parse_fence_name(fence_name(7, fence)) == fence
+    assert files.fence_name(7, fence) == "shards/0007/deltas/00000003-a1B2.fence"
+    assert files.parse_fence_name(files.fence_name(7, fence)) == fence
     assert max(FenceName(2, "z"), FenceName(3, "a")) == FenceName(3, "a"), "later runs have higher epochs"
 
 
 @pytest.mark.parametrize("run", ["", "../a", "a/b"])
 def test_a_run_that_leads_elsewhere_names_no_fence(run: str) -> None:
     with pytest.raises(UnsafeNameError):
-        fence_name(7, FenceName(1, run))
+        files.fence_name(7, FenceName(1, run))
 
 
 @pytest.mark.parametrize(
@@ -108,16 +96,16 @@ def test_a_run_that_leads_elsewhere_names_no_fence(run: str) -> None:
 )
 def test_what_is_almost_a_name_is_none(name: str) -> None:
     assert [what for what, parse in PARSERS.items() if parse(name) is not None] == []
-    assert not is_of_tool(name)
+    assert not files.is_of_tool(name)
 
 
 def test_a_delta_from_before_there_were_fences_is_of_epoch_0_and_of_no_tool() -> None:
     old = f"shards/0007/deltas/000000000042-{ATTEMPT}.arrow"
-    assert parse_delta_name(old) == Written(42, 0)
-    assert not is_of_tool(old), "a query has committed it"
+    assert files.parse_delta_name(old) == Written(42, 0)
+    assert not files.is_of_tool(old), "a query has committed it"
 
 
 def test_a_delta_of_epoch_0_that_says_so_is_of_a_tool() -> None:
-    assert is_of_tool(new_delta_name(7, 1, EPOCH_OF_TOOLS))
-    assert not is_of_tool(new_delta_name(7, 1, 1))
-    assert not is_of_tool(new_collection_name(7, 1, EPOCH_OF_TOOLS))
+    assert files.is_of_tool(files.new_delta_name(7, 1, files.EPOCH_OF_TOOLS))
+    assert not files.is_of_tool(files.new_delta_name(7, 1, 1))
+    assert not files.is_of_tool(files.new_collection_name(7, 1, files.EPOCH_OF_TOOLS))

@@ -246,25 +246,26 @@ class Driver:
         attempt.watch()
 
 
+@dataclass(eq=False, repr=False)
 class Attempt:
     """One attempt of a task, in a Python worker of an executor."""
 
-    actor: Actor
+    driver: Driver
+    task: Task
+    number: int
+    batch: str
+    name: str
+    process: Process
+    ended: bool = False
+    fenced_by: str | None = None
+    """Which run had taken over when it was about to commit."""
+    built_past: bool = False
+    """Whether others of its own run had built on another attempt's commit by then."""
+    actor: Actor = field(init=False)
 
-    def __init__(self, driver: Driver, task: Task, number: int, batch: str, name: str, process: Process) -> None:
-        self.driver = driver
-        self.task = task
-        self.number = number
-        self.batch = batch
-        self.name = name
-        self.process = process
-        self.ended = False
-        self.fenced_by: str | None = None
-        """Which run had taken over when it was about to commit."""
-        self.built_past = False
-        """Whether others of its own run had built on another attempt's commit by then."""
-        self.records = driver.world.workload.records(batch, task.shard, driver.site.shards)
-        self.variant = name if driver.world.plan.varies else ""
+    def __post_init__(self) -> None:
+        self.records = self.driver.world.workload.records(self.batch, self.task.shard, self.driver.site.shards)
+        self.variant = self.name if self.driver.world.plan.varies else ""
 
     def watch(self) -> None:
         """Have the driver learn of the death of the process."""
