@@ -94,18 +94,18 @@ class DriverFailedError(DriverError):
 class NoRecordError(DriverError):
     """An output topic has no record to read."""
 
+    topic: str = field(kw_only=False)
+
 
 class UninitializedTopicError(NoRecordError):
     """Nothing was ever written to the topic."""
 
-    topic: str = field(kw_only=False)
     message: str = text("Uninitialized topic: {topic}")
 
 
 class EmptyTopicError(NoRecordError):
     """All records of the topic were read already."""
 
-    topic: str = field(kw_only=False)
     message: str = text("Empty topic: {topic}")
 
 

@@ -71,12 +71,6 @@ class Serde(Generic[T]):
         """Whether `serialize` returns bytes as they are, and takes nothing else, so that it need not be called."""
         return self.serialize is _serialize_bytes
 
-    def require_columns(self, role: str, refuse: Callable[[str], Exception]) -> ColumnSerde:
-        """Return what does the same to columns. Raises what `refuse` makes of the problem if there is no such thing."""
-        if self.columns is None:
-            raise refuse(f"its {role} serde {self.name!r} has no columns")
-        return self.columns
-
     def on_topic(self, topic: str | None) -> HeaderSerde[T]:
         """Return this serde as one for the records of a topic, or of a store (None): both functions take Headers.
 
@@ -89,6 +83,13 @@ class Serde(Generic[T]):
         if topic is None or self.with_headers.for_topic is None:
             return self.with_headers
         return self.with_headers.for_topic(topic)
+
+
+def columns_of(serde: Serde[Any], role: str, refuse: Callable[[str], Exception]) -> ColumnSerde:
+    """Return what does to columns what the serde does. Raises what `refuse` makes of the problem if it has none."""
+    if serde.columns is None:
+        raise refuse(f"its {role} serde {serde.name!r} has no columns")
+    return serde.columns
 
 
 class Serdes:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from statestore.errors import DeserializationError, SerializationError, TopologyError
 from statestore.format.binary_columns import Flags, Integers, row_sizes
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, columns_of
 from statestore.format.serde_columns import (
     BYTES_COLUMNS,
     DOUBLE_COLUMNS,
@@ -51,8 +51,8 @@ class ColumnSource:
     def __init__(self, node: SourceNode, children: Sequence[BatchReceiver]) -> None:
         self.node = node
         self.children = children
-        self._key = node.key_serde.require_columns("key", self._no_columns)
-        self._value = node.value_serde.require_columns("value", self._no_columns)
+        self._key = columns_of(node.key_serde, "key", self._no_columns)
+        self._value = columns_of(node.value_serde, "value", self._no_columns)
 
     def _no_columns(self, problem: str) -> TopologyError:
         return TopologyError(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from statestore.format.binary_columns import as_column
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, columns_of
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_columns import join_stored_columns, split_stored_columns
 from statestore.headers.record_columns import RecordColumns
@@ -36,8 +36,8 @@ class EntryColumns:
     def __init__(self, store: str, store_format: StoreFormat, key_serde: Serde[Any], value_serde: Serde[Any]) -> None:
         self._store = store
         self._format = store_format
-        self._keys = key_serde.require_columns("key", self._no_columns)
-        self._values = value_serde.require_columns("value", self._no_columns)
+        self._keys = columns_of(key_serde, "key", self._no_columns)
+        self._values = columns_of(value_serde, "value", self._no_columns)
 
     def key_bytes(self, keys: Any) -> pa.BinaryArray:
         """Return the bytes of a column of keys. Raises TypeError for a null, SerializationError for another type."""

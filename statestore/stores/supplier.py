@@ -26,7 +26,7 @@ class BytesStoreSupplier:
     """Where a store keeps its bytes; a `format` of None is the builder's choice."""
 
     kind: ClassVar[StoreKind]
-    retention_parameter: ClassVar[str] = "retention_period"
+    _retention_parameter: ClassVar[str] = "retention_period"
     """What Kafka calls the retention, in errors."""
 
     name: str
@@ -63,7 +63,7 @@ class VersionedBytesStoreSupplier(BytesStoreSupplier):
     """Where a versioned store keeps its bytes. `retention_ms` is its history retention, and grace period."""
 
     kind = StoreKind.VERSIONED
-    retention_parameter = "history_retention"
+    _retention_parameter = "history_retention"
 
 
 class WindowBytesStoreSupplier(BytesStoreSupplier):
@@ -99,7 +99,7 @@ def window_supplier(
     segment_interval: Duration | None,
 ) -> WindowBytesStoreSupplier:
     """Return a supplier of a window store; persistent if the format is given."""
-    retention_ms = milliseconds(WindowBytesStoreSupplier.retention_parameter, retention_period)
+    retention_ms = milliseconds(WindowBytesStoreSupplier._retention_parameter, retention_period)
     window_size_ms = milliseconds("window_size", window_size)
     if retention_ms < window_size_ms:
         raise ValueError(
@@ -119,7 +119,7 @@ def segmented_supplier(
     *more: Any,
 ) -> Supplier:
     """Return a supplier of a store in segments; persistent if the format is given."""
-    retention_ms = milliseconds(supplier_class.retention_parameter, retention)
+    retention_ms = milliseconds(supplier_class._retention_parameter, retention)
     interval_ms = _interval_ms(supplier_class.kind, retention_ms, segment_interval)
     return supplier_class(name, store_format, store_format is not None, retention_ms, interval_ms, *more)
 
