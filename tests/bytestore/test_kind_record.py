@@ -26,24 +26,23 @@ def records(task: Path) -> list[Any]:
     return [json.loads(path.read_text()) for path in sorted(task.rglob("statestore.store.json"))]
 
 
+OTHER_KINDS = {
+    "versioned": ["kv", "headers-kv", "session"],
+    "kv": ["versioned", "window"],
+    "window": ["kv", "session", "window-dup"],
+    "session": ["versioned", "headers-window"],
+    "window-dup": ["headers-window"],
+}
+OTHER_LAYOUTS = [
+    ("versioned", replace(spec_of("versioned"), segment_interval_ms=30_000)),
+    ("window", replace(spec_of("window"), segment_interval_ms=30_000)),
+    ("window", replace(spec_of("window"), window_size_ms=5_000)),
+]
+
+
 @pytest.mark.parametrize(
     ("first", "then"),
-    [
-        ("versioned", spec_of("kv")),
-        ("versioned", spec_of("headers-kv")),
-        ("kv", spec_of("versioned")),
-        ("kv", spec_of("window")),
-        ("versioned", spec_of("session")),
-        ("window", spec_of("kv")),
-        ("session", spec_of("versioned")),
-        ("window", spec_of("session")),
-        ("session", spec_of("headers-window")),
-        ("window", spec_of("window-dup")),
-        ("window-dup", spec_of("headers-window")),
-        ("versioned", replace(spec_of("versioned"), segment_interval_ms=30_000)),
-        ("window", replace(spec_of("window"), segment_interval_ms=30_000)),
-        ("window", replace(spec_of("window"), window_size_ms=5_000)),
-    ],
+    [*((first, spec_of(then)) for first, others in OTHER_KINDS.items() for then in others), *OTHER_LAYOUTS],
     ids=str,
 )
 def test_another_kind_is_refused_and_nothing_changed(first: str, then: StoreSpec, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from statestore import (
     ValueTimestampHeaders,
     Windowed,
 )
+from tests.support.headed_stores import HeadedStores
 from tests.support.java.program import PROGRAMS, run_java_program
 
 WINDOW_MS, RETENTION_MS = 10_000, 3_600_000
@@ -177,19 +178,14 @@ class Totals(Processor):
 def topology() -> Topology:
     """Return the topology for Spark, whose stores are those of RunTotals.java."""
     string, int64 = Serdes.string(), Serdes.int64()
+    stores = HeadedStores(string, int64)
     made = Topology()
     made.add_source("in", key_serde=string, value_serde=int64)
     made.add_processor("total", Totals, parents=["in"])
     for builder in (
-        Stores.timestamped_key_value_store_with_headers_builder(
-            Stores.persistent_timestamped_key_value_store_with_headers("totals"), string, int64
-        ),
-        Stores.timestamped_window_store_with_headers_builder(
-            Stores.persistent_timestamped_window_store_with_headers("windows", RETENTION_MS, WINDOW_MS), string, int64
-        ),
-        Stores.session_store_with_headers_builder(
-            Stores.persistent_session_store_with_headers("sessions", RETENTION_MS), string, int64
-        ),
+        stores.key_value("totals"),
+        stores.windows("windows", RETENTION_MS, WINDOW_MS),
+        stores.sessions("sessions", RETENTION_MS),
         Stores.timestamped_key_value_store_builder(
             Stores.persistent_timestamped_key_value_store("counts"), string, int64
         ),

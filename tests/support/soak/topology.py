@@ -21,6 +21,7 @@ from statestore import (
     ValueAndTimestamp,
     ValueTimestampHeaders,
 )
+from tests.support.headed_stores import HeadedStores
 from tests.support.sessions import add_to_session
 from tests.support.soak.records import FOREVER_MS, GAP_MS, TTL_MS, VERSIONS_SEGMENT_MS, WINDOW_MS
 
@@ -142,23 +143,14 @@ def topology(*, in_columns: bool = False) -> Topology:
         made.add_processor("everything", BehindColumns, ["columns"])
     else:
         made.add_processor("everything", Everything, ["readings"])
-    key_value = Stores.timestamped_key_value_store_with_headers_builder
-    persistent = Stores.persistent_timestamped_key_value_store_with_headers
-    totals = key_value(persistent("totals"), KEY, INT)
+    stores = HeadedStores(KEY, INT)
+    totals = stores.key_value("totals")
     for builder in (
         totals if in_columns else totals.with_caching_enabled(),
-        key_value(persistent("recent"), KEY, INT).with_ttl(TTL_MS, clock="event"),
-        Stores.timestamped_window_store_with_headers_builder(
-            Stores.persistent_timestamped_window_store_with_headers("windows", FOREVER_MS, WINDOW_MS), KEY, INT
-        ),
-        Stores.session_store_with_headers_builder(
-            Stores.persistent_session_store_with_headers("sessions", FOREVER_MS), KEY, INT
-        ),
-        Stores.versioned_key_value_store_with_headers_builder(
-            Stores.persistent_versioned_key_value_store_with_headers("versions", FOREVER_MS, VERSIONS_SEGMENT_MS),
-            KEY,
-            INT,
-        ),
+        stores.key_value("recent").with_ttl(TTL_MS, clock="event"),
+        stores.windows("windows", FOREVER_MS, WINDOW_MS),
+        stores.sessions("sessions", FOREVER_MS),
+        stores.versions("versions", FOREVER_MS, VERSIONS_SEGMENT_MS),
         Stores.timestamped_key_value_store_builder(Stores.in_memory_key_value_store("counts"), KEY, INT),
     ):
         made.add_state_store(builder, "columns" if in_columns and builder.name in IN_COLUMNS else "everything")

@@ -12,10 +12,10 @@ from statestore import (
     ProcessorContext,
     Record,
     Serdes,
-    Stores,
     Topology,
     ValueTimestampHeaders,
 )
+from tests.support.headed_stores import HeadedStores
 from tests.support.sessions import add_to_session
 
 HOUR_MS = 3_600_000
@@ -48,21 +48,12 @@ class EveryKind(Processor):
 
 def builders() -> list[Any]:
     """Return the builders of the stores in STORES."""
+    stores = HeadedStores(KEY, INT)
     return [
-        Stores.timestamped_key_value_store_with_headers_builder(
-            Stores.persistent_timestamped_key_value_store_with_headers("totals"), KEY, INT
-        ),
-        Stores.timestamped_window_store_with_headers_builder(
-            Stores.persistent_timestamped_window_store_with_headers("windows", FOREVER_MS, WINDOW_MS, False, HOUR_MS),
-            KEY,
-            INT,
-        ),
-        Stores.session_store_with_headers_builder(
-            Stores.persistent_session_store_with_headers("sessions", FOREVER_MS), KEY, INT
-        ),
-        Stores.versioned_key_value_store_with_headers_builder(
-            Stores.persistent_versioned_key_value_store_with_headers("versions", FOREVER_MS, HOUR_MS), KEY, INT
-        ),
+        stores.key_value("totals"),
+        stores.windows("windows", FOREVER_MS, WINDOW_MS, HOUR_MS),
+        stores.sessions("sessions", FOREVER_MS),
+        stores.versions("versions", FOREVER_MS, HOUR_MS),
     ]
 
 
