@@ -320,16 +320,25 @@ public final class RunTopologies {
             return topology.addSink(name, topic, new StringSerializer(), new StringSerializer(), parents);
         }
 
+        private KeyValueBytesStoreSupplier keyValues(KeyValueBytesStoreSupplier inRocksDb) {
+            return persistent ? inRocksDb : Stores.inMemoryKeyValueStore(inRocksDb.name());
+        }
+
+        private WindowBytesStoreSupplier windows(WindowBytesStoreSupplier inRocksDb) {
+            return persistent ? inRocksDb : Stores.inMemoryWindowStore(inRocksDb.name(), RETENTION, WINDOW, false);
+        }
+
+        private SessionBytesStoreSupplier sessions(SessionBytesStoreSupplier inRocksDb) {
+            return persistent ? inRocksDb : Stores.inMemorySessionStore(inRocksDb.name(), RETENTION);
+        }
+
         <V> StoreBuilder<?> plain(String name, Serde<V> values) {
-            return Stores.keyValueStoreBuilder(
-                persistent ? Stores.persistentKeyValueStore(name) : Stores.inMemoryKeyValueStore(name),
-                STRING, values);
+            return Stores.keyValueStoreBuilder(keyValues(Stores.persistentKeyValueStore(name)), STRING, values);
         }
 
         <V> StoreBuilder<?> timestamped(String name, Serde<V> values) {
-            return Stores.timestampedKeyValueStoreBuilder(
-                persistent ? Stores.persistentTimestampedKeyValueStore(name) : Stores.inMemoryKeyValueStore(name),
-                STRING, values);
+            KeyValueBytesStoreSupplier store = keyValues(Stores.persistentTimestampedKeyValueStore(name));
+            return Stores.timestampedKeyValueStoreBuilder(store, STRING, values);
         }
 
         <V> StoreBuilder<?> withHeaders(String name, Serde<V> values) {
@@ -337,27 +346,18 @@ public final class RunTopologies {
         }
 
         <V> StoreBuilder<?> withHeaders(String name, Serde<String> keys, Serde<V> values) {
-            return Stores.timestampedKeyValueStoreWithHeadersBuilder(
-                persistent
-                    ? Stores.persistentTimestampedKeyValueStoreWithHeaders(name)
-                    : Stores.inMemoryKeyValueStore(name),
-                keys, values);
+            KeyValueBytesStoreSupplier store = keyValues(Stores.persistentTimestampedKeyValueStoreWithHeaders(name));
+            return Stores.timestampedKeyValueStoreWithHeadersBuilder(store, keys, values);
         }
 
         StoreBuilder<?> window(String name) {
-            return Stores.windowStoreBuilder(
-                persistent
-                    ? Stores.persistentWindowStore(name, RETENTION, WINDOW, false)
-                    : Stores.inMemoryWindowStore(name, RETENTION, WINDOW, false),
-                STRING, STRING);
+            WindowBytesStoreSupplier store = Stores.persistentWindowStore(name, RETENTION, WINDOW, false);
+            return Stores.windowStoreBuilder(windows(store), STRING, STRING);
         }
 
         StoreBuilder<?> timestampedWindow(String name) {
-            return Stores.timestampedWindowStoreBuilder(
-                persistent
-                    ? Stores.persistentTimestampedWindowStore(name, RETENTION, WINDOW, false)
-                    : Stores.inMemoryWindowStore(name, RETENTION, WINDOW, false),
-                STRING, STRING);
+            WindowBytesStoreSupplier store = Stores.persistentTimestampedWindowStore(name, RETENTION, WINDOW, false);
+            return Stores.timestampedWindowStoreBuilder(windows(store), STRING, STRING);
         }
 
         StoreBuilder<?> windowWithHeaders(String name) {
@@ -365,19 +365,14 @@ public final class RunTopologies {
         }
 
         StoreBuilder<?> windowWithHeaders(String name, Serde<String> keys) {
-            return Stores.timestampedWindowStoreWithHeadersBuilder(
-                persistent
-                    ? Stores.persistentTimestampedWindowStoreWithHeaders(name, RETENTION, WINDOW, false)
-                    : Stores.inMemoryWindowStore(name, RETENTION, WINDOW, false),
-                keys, STRING);
+            WindowBytesStoreSupplier store =
+                Stores.persistentTimestampedWindowStoreWithHeaders(name, RETENTION, WINDOW, false);
+            return Stores.timestampedWindowStoreWithHeadersBuilder(windows(store), keys, STRING);
         }
 
         StoreBuilder<?> session(String name) {
             return Stores.sessionStoreBuilder(
-                persistent
-                    ? Stores.persistentSessionStore(name, RETENTION)
-                    : Stores.inMemorySessionStore(name, RETENTION),
-                STRING, STRING);
+                sessions(Stores.persistentSessionStore(name, RETENTION)), STRING, STRING);
         }
 
         StoreBuilder<?> sessionWithHeaders(String name) {
@@ -386,10 +381,7 @@ public final class RunTopologies {
 
         StoreBuilder<?> sessionWithHeaders(String name, Serde<String> keys) {
             return Stores.sessionStoreWithHeadersBuilder(
-                persistent
-                    ? Stores.persistentSessionStoreWithHeaders(name, RETENTION)
-                    : Stores.inMemorySessionStore(name, RETENTION),
-                keys, STRING);
+                sessions(Stores.persistentSessionStoreWithHeaders(name, RETENTION)), keys, STRING);
         }
     }
 
