@@ -7,8 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,12 @@ class LosesSeedThree(FoldQuery):
         return found if self.environment.plan.seed != 3 else {"totals": {**found["totals"], b"batch": b"wrong"}}
 
 
-@contextmanager
-def honest_queries() -> Iterator[MakeQuery]:
-    yield FoldQuery
+def honest_queries() -> AbstractContextManager[MakeQuery]:
+    return nullcontext(FoldQuery)
 
 
-@contextmanager
-def losing_queries() -> Iterator[MakeQuery]:
-    yield LosesSeedThree
+def losing_queries() -> AbstractContextManager[MakeQuery]:
+    return nullcontext(LosesSeedThree)
 
 
 def test_a_plan_that_fails_is_printed_with_its_seed_and_left_to_look_at(tmp_path: Path) -> None:
