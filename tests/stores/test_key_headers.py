@@ -43,7 +43,7 @@ NAMED = Serdes.of_headers("named", _numbered, _read)
 IGNORANT = Serdes.of_headers("ignorant", lambda key, headers: key, lambda data, headers: data)
 
 
-def held(value: int, headers: Headers | None = None) -> Any:
+def held(value: Any, headers: Headers | None = None) -> Any:
     return ValueTimestampHeaders.make(value, 1, headers)
 
 
@@ -66,6 +66,27 @@ class Logged:
             return record.key, record.value is None, list(Headers.from_bytes(record.header_bytes))
 
         return [shown(record) for record in self._changelog.records()]
+
+
+def _with_schema(value: bytes, headers: Headers | None) -> bytes:
+    assert headers is not None
+    headers.add("schema", b"1")
+    return value
+
+
+@pytest.mark.parametrize("kind", ["with headers", "windows", "sessions", "versions"])
+def test_headers_of_the_serde_of_keys_come_before_those_of_the_serde_of_values(kind: str) -> None:
+    values = Serdes.of_headers("with schema", _with_schema, lambda data, headers: data)
+    store = store_of(kind, serdes=(NAMED, values))
+    given = Headers([("h", b"1")])
+    if kind == "versions":
+        store.put("k", b"v", 10, given)
+        headers = store.get("k").headers
+    else:
+        put(kind, store, "k", AggregationWithHeaders(b"v", given) if kind == "sessions" else held(b"v", given))
+        headers = content(kind, store)[0][1].headers
+    assert list(headers) == [("h", b"1"), ("key", b"k"), ("schema", b"1")]
+    assert list(given) == [("h", b"1")]
 
 
 @pytest.mark.parametrize("cached", [False, True])
