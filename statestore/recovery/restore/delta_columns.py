@@ -127,8 +127,8 @@ def _last_of_each(records: _Records) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return joined
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    return pa.record_batch([pa.concat_arrays(column) for column in columns], names=_COLUMNS)
 
 
 def _entries(
