@@ -67,6 +67,12 @@ StateStoreError
 ├── RecordSentError             a record was to be sent a second time
 ├── LossyHeadersError           headers hold what another form of them can't hold
 ├── UnknownHeaderError          a header's key has no id, or an id no key
+├── ConnectException            a typed value, its conversion or its configuration is wrong; Kafka's names below it
+│   ├── DataException           a value can't be what it is to be
+│   │   ├── SchemaBuilderException  a schema is wrong in itself
+│   │   ├── NullValueException  there is None where there has to be a value
+│   │   └── NumberFormatException  a text that is to be a number is none
+│   └── ConfigException         a property is missing or wrong
 ├── ProcessorError              user code raised: names node and record, the cause is chained
 ├── StateHandleError            a stateful processor asked its handle for what it can't have there
 ├── OutputFrameError            a stateful processor handed out something else than frames of output rows
@@ -88,13 +94,21 @@ StateStoreError
 
 Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
 
-data, state, run, new_state, directory, data_source and harness declare them by subject, as `root` says. Imports
-nothing of ours; everything imports from here. Start at `root`.
+data, connect, state, run, new_state, directory, data_source and harness declare them by subject, as `root` says.
+Imports nothing of ours; everything imports from here. Start at `root`.
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
 is wrong, where it is, and what the operator can do; the same facts are fields of the exception.
 """
 
+from statestore.errors.connect import (
+    ConfigException,
+    ConnectException,
+    DataException,
+    NullValueException,
+    NumberFormatException,
+    SchemaBuilderException,
+)
 from statestore.errors.data import (
     ChecksumError,
     DeserializationError,
@@ -202,6 +216,9 @@ __all__ = [
     "CheckpointBehindError",
     "ChecksumError",
     "CommitPointerError",
+    "ConfigException",
+    "ConnectException",
+    "DataException",
     "DataFrameReusedError",
     "DataSourceOptionError",
     "DeserializationError",
@@ -242,12 +259,15 @@ __all__ = [
     "NoRecordError",
     "NullKeyError",
     "NullKeyInMapError",
+    "NullValueException",
+    "NumberFormatException",
     "OutputFrameError",
     "ProcessorError",
     "QueryHungError",
     "RecordSentError",
     "RecoveryError",
     "RunFencedError",
+    "SchemaBuilderException",
     "SerdeError",
     "SerializationError",
     "ShardCountChangedError",

@@ -1,0 +1,100 @@
+"""Typed headers (KIP-145): values with schemas where Kafka's headers have bytes.
+
+numbers    Int8 to Float64: numbers that know how wide they are
+instant    Instant: a point in time, what dates and times are
+schema     Type, Schema, Struct, and whether a value follows a schema
+schemas    the schemas of primitive types, and the four logical types
+header     ConnectHeader, here Header: key, schema and value
+
+Users import from here. Imports `headers`; `bytestore` and all above import it. Start at `schema`.
+"""
+
+from statestore.connect.header import ConnectHeader as Header
+from statestore.connect.instant import Instant
+from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
+from statestore.connect.schema import Field, Schema, SchemaAndValue, Struct, Type, is_of_type, type_of, validate_value
+from statestore.connect.schemas import (
+    BOOLEAN_SCHEMA,
+    BYTES_SCHEMA,
+    DATE_SCHEMA,
+    FLOAT32_SCHEMA,
+    FLOAT64_SCHEMA,
+    INT8_SCHEMA,
+    INT16_SCHEMA,
+    INT32_SCHEMA,
+    INT64_SCHEMA,
+    OPTIONAL_BOOLEAN_SCHEMA,
+    OPTIONAL_BYTES_SCHEMA,
+    OPTIONAL_FLOAT32_SCHEMA,
+    OPTIONAL_FLOAT64_SCHEMA,
+    OPTIONAL_INT8_SCHEMA,
+    OPTIONAL_INT16_SCHEMA,
+    OPTIONAL_INT32_SCHEMA,
+    OPTIONAL_INT64_SCHEMA,
+    OPTIONAL_STRING_SCHEMA,
+    STRING_SCHEMA,
+    TIME_SCHEMA,
+    TIMESTAMP_SCHEMA,
+    array_schema,
+    date_to_days,
+    days_to_date,
+    decimal_from_bytes,
+    decimal_schema,
+    decimal_to_bytes,
+    map_schema,
+    milliseconds_to_time,
+    scale_of,
+    struct_schema,
+    time_to_milliseconds,
+)
+
+__all__ = [
+    "BOOLEAN_SCHEMA",
+    "BYTES_SCHEMA",
+    "DATE_SCHEMA",
+    "FLOAT32_SCHEMA",
+    "FLOAT64_SCHEMA",
+    "INT8_SCHEMA",
+    "INT16_SCHEMA",
+    "INT32_SCHEMA",
+    "INT64_SCHEMA",
+    "OPTIONAL_BOOLEAN_SCHEMA",
+    "OPTIONAL_BYTES_SCHEMA",
+    "OPTIONAL_FLOAT32_SCHEMA",
+    "OPTIONAL_FLOAT64_SCHEMA",
+    "OPTIONAL_INT8_SCHEMA",
+    "OPTIONAL_INT16_SCHEMA",
+    "OPTIONAL_INT32_SCHEMA",
+    "OPTIONAL_INT64_SCHEMA",
+    "OPTIONAL_STRING_SCHEMA",
+    "STRING_SCHEMA",
+    "TIMESTAMP_SCHEMA",
+    "TIME_SCHEMA",
+    "Field",
+    "Float32",
+    "Float64",
+    "Header",
+    "Instant",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Schema",
+    "SchemaAndValue",
+    "Struct",
+    "Type",
+    "array_schema",
+    "date_to_days",
+    "days_to_date",
+    "decimal_from_bytes",
+    "decimal_schema",
+    "decimal_to_bytes",
+    "is_of_type",
+    "map_schema",
+    "milliseconds_to_time",
+    "scale_of",
+    "struct_schema",
+    "time_to_milliseconds",
+    "type_of",
+    "validate_value",
+]

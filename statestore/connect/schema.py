@@ -1,0 +1,278 @@
+"""Schemas of typed values, structs, and whether a value follows a schema.
+
+Source: Kafka Connect's `Schema`, `SchemaBuilder`, `Field`, `Struct` and `ConnectSchema.validateValue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as attribute
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+
+from statestore.connect.instant import Instant
+from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
+from statestore.errors import DataException, SchemaBuilderException
+
+
+class Type(Enum):
+    """What a value is."""
+
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    BOOLEAN = "boolean"
+    STRING = "string"
+    BYTES = "bytes"
+    ARRAY = "array"
+    MAP = "map"
+    STRUCT = "struct"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_NUMBERS: Final[dict[Type, type]] = {
+    Type.INT8: Int8,
+    Type.INT16: Int16,
+    Type.INT32: Int32,
+    Type.INT64: Int64,
+    Type.FLOAT32: Float32,
+    Type.FLOAT64: Float64,
+}
+_INTEGER_BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
+_FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
+
+DECIMAL_NAME: Final = "org.apache.kafka.connect.data.Decimal"
+DATE_NAME: Final = "org.apache.kafka.connect.data.Date"
+TIME_NAME: Final = "org.apache.kafka.connect.data.Time"
+TIMESTAMP_NAME: Final = "org.apache.kafka.connect.data.Timestamp"
+_LOGICAL: Final[dict[str | None, type]] = {
+    DECIMAL_NAME: Decimal,
+    DATE_NAME: Instant,
+    TIME_NAME: Instant,
+    TIMESTAMP_NAME: Instant,
+}
+"""What a value of a schema of such a name is, whatever the schema's type."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a struct."""
+
+    name: str
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What values are like. Equal to another one if all of it is.
+
+    Args:
+        type: what the values are.
+        optional: whether None is one of them.
+        name: what a struct is called, or a logical type.
+        version: of the schema; None if it has none.
+        doc: a text for its readers.
+        parameters: further facts, such as the scale of a decimal. Not to be changed.
+        default: what stands for None; None is no default.
+        key_schema: of a map. None, as in `value_schema`, if keys have nothing in common.
+        value_schema: of an array's elements or a map's values.
+        fields: of a struct.
+
+    Raises SchemaBuilderException if it is wrong in itself: a default that does not follow it, fields of one name.
+    """
+
+    type: Type
+    optional: bool = False
+    name: str | None = None
+    version: int | None = None
+    doc: str | None = None
+    parameters: Mapping[str, str] = attribute(default_factory=dict)
+    default: Any = None
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None
+    fields: Sequence[Field] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
+        object.__setattr__(self, "parameters", dict(self.parameters))
+        if self.fields and self.type is not Type.STRUCT:
+            raise SchemaBuilderException(f"Cannot create fields on type {self.type}")
+        names = [each.name for each in self.fields]
+        for name in names:
+            if names.count(name) > 1:
+                raise SchemaBuilderException(f"Cannot create field because of field name duplication {name}")
+        if self.default is not None:
+            try:
+                validate_value(self, self.default)
+            except DataException as cause:
+                raise SchemaBuilderException(f"Invalid default value: {cause.problem}") from cause
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.optional, self.name, self.version, self.fields, self.key_schema))
+
+    def __str__(self) -> str:
+        return f"Schema{{{self.type}}}" if self.name is None else f"Schema{{{self.name}:{self.type}}}"
+
+    def field(self, name: str) -> Field | None:
+        """Return the field of this name, None if there is none. Raises DataException if this is no struct's."""
+        if self.type is not Type.STRUCT:
+            raise DataException("Cannot look up fields on non-struct type")
+        return next((each for each in self.fields if each.name == name), None)
+
+    def as_optional(self) -> Schema:
+        """Return the schema with None for a value too."""
+        return self if self.optional else replace(self, optional=True)
+
+
+@dataclass(frozen=True)
+class SchemaAndValue:
+    """A value with its schema. None for the schema is an unknown one."""
+
+    schema: Schema | None
+    value: Any
+
+
+class Struct:
+    """Values of a schema's fields. A field that was not given is None, and is read as its default."""
+
+    __slots__ = ("_values", "schema")
+
+    def __init__(self, schema: Schema, values: Mapping[str, Any] | None = None) -> None:
+        """Make a struct of values by field. Raises DataException as `put` does."""
+        if schema.type is not Type.STRUCT:
+            raise DataException(f"Not a struct schema: {schema}")
+        self.schema: Final = schema
+        self._values: dict[str, Any] = {}
+        for name, value in (values or {}).items():
+            self.put(name, value)
+
+    def put(self, name: str, value: Any) -> Struct:
+        """Set a field, and return the struct.
+
+        Raises DataException if the schema has no such field, or the value does not follow that field's.
+        """
+        known = self._field(name)
+        validate_value(known.schema, value, field=name)
+        self._values[name] = value
+        return self
+
+    def get(self, name: str) -> Any:
+        """Return the value of a field, its default for None. Raises DataException if there is no such field."""
+        known = self._field(name)
+        value = self._values.get(name)
+        return known.schema.default if value is None else value
+
+    def get_without_default(self, name: str) -> Any:
+        """Return the value of a field as it was put. Raises DataException if there is no such field."""
+        return self._values.get(self._field(name).name)
+
+    def validate(self) -> None:
+        """Raise DataException if a field is None that must not be, or does not follow its schema."""
+        for each in self.schema.fields:
+            value = self._values.get(each.name)
+            if value is not None or each.schema.default is None:
+                validate_value(each.schema, value, field=each.name)
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Yield fields in the order of the schema with their values, defaults in place of None."""
+        for each in self.schema.fields:
+            yield each.name, self.get(each.name)
+
+    def _field(self, name: str) -> Field:
+        found = self.schema.field(name)
+        if found is None:
+            raise DataException(f"{name} is not a valid field name")
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Struct):
+            return NotImplemented
+        if self.schema != other.schema:
+            return False
+        return all(self._values.get(each.name) == other._values.get(each.name) for each in self.schema.fields)
+
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
+
+    def __repr__(self) -> str:
+        values = ",".join(f"{name}={value!r}" for name, value in self._values.items() if value is not None)
+        return f"Struct{{{values}}}"
+
+
+def is_of_type(value: Any, expected: Type) -> bool:
+    """Return whether a value is one of a type. A plain int is of every integer type that holds it; a bool is none."""
+    number = _NUMBERS.get(expected)
+    if number is not None:
+        if type(value) is int and expected in _INTEGER_BITS:
+            return in_range(value, _INTEGER_BITS[expected])
+        return isinstance(value, number) or (type(value) is float and expected in _FLOATS)
+    return isinstance(value, _OTHERS[expected])
+
+
+_OTHERS: Final[dict[Type, tuple[type, ...]]] = {
+    Type.BOOLEAN: (bool,),
+    Type.STRING: (str,),
+    Type.BYTES: (bytes, bytearray, memoryview),
+    Type.ARRAY: (list, tuple),
+    Type.MAP: (Mapping,),
+    Type.STRUCT: (Struct,),
+}
+
+
+def type_of(value: Any) -> Type | None:
+    """Return the type of a value without a schema: INT64 for a plain int, FLOAT64 for a plain float. None for no type.
+
+    A Decimal and an Instant have none, as more than one schema may be theirs; nor has an int of more than 64 bits.
+    """
+    for known, number in _NUMBERS.items():
+        if isinstance(value, number):
+            return known
+    if type(value) is int:
+        return Type.INT64 if in_range(value, 64) else None
+    if type(value) is float:
+        return Type.FLOAT64
+    return next((known for known, classes in _OTHERS.items() if isinstance(value, classes)), None)
+
+
+def validate_value(schema: Schema, value: Any, *, field: str | None = None) -> None:
+    """Raise DataException if a value, or any in it, does not follow a schema. `field` is named in the message."""
+    _validate(schema, value, "value" if field is None else f'field: "{field}"')
+
+
+def _validate(schema: Schema, value: Any, place: str) -> None:
+    if value is None:
+        if not schema.optional:
+            raise DataException(f"Invalid value: null used for required {place}, schema type: {schema.type}")
+        return
+    logical = _LOGICAL.get(schema.name)
+    if not (is_of_type(value, schema.type) if logical is None else isinstance(value, logical)):
+        name = "" if schema.name is None else f' "{schema.name}"'
+        shown = type(value).__name__ if type(value) is not int else f"int {value}"
+        raise DataException(f"Invalid object for schema{name} with type {schema.type}: {shown} for {place}")
+    if logical is not None:
+        return
+    if schema.type is Type.STRUCT:
+        if value.schema != schema:
+            raise DataException("Struct schemas do not match.")
+        value.validate()
+    elif schema.type is Type.ARRAY:
+        inner = f"element of array {place}"
+        for element in value:
+            _validate(_present(schema.value_schema, inner), element, inner)
+    elif schema.type is Type.MAP:
+        of_key, of_value = f"key of map {place}", f"value of map {place}"
+        for key, element in value.items():
+            _validate(_present(schema.key_schema, of_key), key, of_key)
+            _validate(_present(schema.value_schema, of_value), element, of_value)
+
+
+def _present(schema: Schema | None, place: str) -> Schema:
+    if schema is None:
+        raise DataException(f"No schema defined for {place}")
+    return schema

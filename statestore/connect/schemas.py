@@ -1,0 +1,127 @@
+"""The schemas that everybody needs, and the four logical types with what they stand for.
+
+Source: Kafka Connect's `Schema` constants, `SchemaBuilder`, `Decimal`, `Date`, `Time` and `Timestamp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from decimal import MAX_PREC, ROUND_FLOOR, Context, Decimal
+from typing import Any, Final
+
+from statestore.connect.instant import DAY_MS, Instant
+from statestore.connect.numbers import in_range
+from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Field, Schema, Type
+from statestore.errors import DataException
+
+INT8_SCHEMA: Final = Schema(Type.INT8)
+INT16_SCHEMA: Final = Schema(Type.INT16)
+INT32_SCHEMA: Final = Schema(Type.INT32)
+INT64_SCHEMA: Final = Schema(Type.INT64)
+FLOAT32_SCHEMA: Final = Schema(Type.FLOAT32)
+FLOAT64_SCHEMA: Final = Schema(Type.FLOAT64)
+BOOLEAN_SCHEMA: Final = Schema(Type.BOOLEAN)
+STRING_SCHEMA: Final = Schema(Type.STRING)
+BYTES_SCHEMA: Final = Schema(Type.BYTES)
+OPTIONAL_INT8_SCHEMA: Final = INT8_SCHEMA.as_optional()
+OPTIONAL_INT16_SCHEMA: Final = INT16_SCHEMA.as_optional()
+OPTIONAL_INT32_SCHEMA: Final = INT32_SCHEMA.as_optional()
+OPTIONAL_INT64_SCHEMA: Final = INT64_SCHEMA.as_optional()
+OPTIONAL_FLOAT32_SCHEMA: Final = FLOAT32_SCHEMA.as_optional()
+OPTIONAL_FLOAT64_SCHEMA: Final = FLOAT64_SCHEMA.as_optional()
+OPTIONAL_BOOLEAN_SCHEMA: Final = BOOLEAN_SCHEMA.as_optional()
+OPTIONAL_STRING_SCHEMA: Final = STRING_SCHEMA.as_optional()
+OPTIONAL_BYTES_SCHEMA: Final = BYTES_SCHEMA.as_optional()
+DATE_SCHEMA: Final = Schema(Type.INT32, name=DATE_NAME, version=1)
+TIME_SCHEMA: Final = Schema(Type.INT32, name=TIME_NAME, version=1)
+TIMESTAMP_SCHEMA: Final = Schema(Type.INT64, name=TIMESTAMP_NAME, version=1)
+_SCALE: Final = "scale"
+
+
+def array_schema(value_schema: Schema | None, **facts: Any) -> Schema:
+    """Return the schema of arrays. `facts` are further arguments of Schema, here and below."""
+    return Schema(Type.ARRAY, value_schema=value_schema, **facts)
+
+
+def map_schema(key_schema: Schema | None, value_schema: Schema | None, **facts: Any) -> Schema:
+    """Return the schema of maps."""
+    return Schema(Type.MAP, key_schema=key_schema, value_schema=value_schema, **facts)
+
+
+def struct_schema(fields: Mapping[str, Schema] | Iterable[tuple[str, Schema]], **facts: Any) -> Schema:
+    """Return the schema of structs with these fields, in order. Raises SchemaBuilderException for two of one name."""
+    pairs = fields.items() if isinstance(fields, Mapping) else fields
+    return Schema(Type.STRUCT, fields=tuple(Field(name, schema) for name, schema in pairs), **facts)
+
+
+def decimal_schema(scale: int, **facts: Any) -> Schema:
+    """Return the schema of decimals with so many digits behind the point; a negative scale is zeros before it."""
+    return replace(Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters={_SCALE: str(scale)}), **facts)
+
+
+def scale_of(value: Decimal) -> int:
+    """Return how many digits a decimal has behind the point. Raises DataException if it is infinite, or no number."""
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise DataException(f"{value} is no decimal")
+    return -exponent
+
+
+def decimal_to_bytes(schema: Schema, value: Decimal) -> bytes:
+    """Return a decimal's digits as the fewest bytes, big end first. Raises DataException if the scale differs."""
+    scale, own = _scale(schema), scale_of(value)
+    if scale != own:
+        raise DataException(
+            "Decimal value has mismatching scale for given Decimal schema. "
+            f"Schema has scale {scale}, value has scale {own}."
+        )
+    unscaled = int(value.scaleb(scale, _EXACT))
+    return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+_EXACT: Final = Context(prec=MAX_PREC, rounding=ROUND_FLOOR)
+
+
+def decimal_from_bytes(schema: Schema, value: bytes) -> Decimal:
+    """Return the decimal of digits as `decimal_to_bytes` makes them. Raises DataException if there are none."""
+    if not value:
+        raise DataException("Invalid Decimal: there are no bytes")
+    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-_scale(schema), _EXACT)
+
+
+def _scale(schema: Schema) -> int:
+    text = schema.parameters.get(_SCALE)
+    if text is None:
+        raise DataException("Invalid Decimal schema: scale parameter not found.")
+    try:
+        return int(text)
+    except ValueError as cause:
+        raise DataException(f"Invalid scale parameter found in Decimal schema: {text}") from cause
+
+
+def date_to_days(value: Instant) -> int:
+    """Return a date as days since 1970-01-01. Raises DataException if it has a time of the day."""
+    days, rest = divmod(value.epoch_ms, DAY_MS)
+    if rest:
+        raise DataException("Kafka Connect Date type should not have any time fields set to non-zero values.")
+    return days
+
+
+def days_to_date(days: int) -> Instant:
+    """Return the date so many days after 1970-01-01."""
+    return Instant(days * DAY_MS)
+
+
+def time_to_milliseconds(value: Instant) -> int:
+    """Return a time as milliseconds since midnight, 24:00 included. Raises DataException if it has a date."""
+    if not 0 <= value.epoch_ms <= DAY_MS:
+        raise DataException("Kafka Connect Time type should not have any date fields set to non-zero values.")
+    return value.epoch_ms
+
+
+def milliseconds_to_time(milliseconds: int) -> Instant:
+    """Return the time so many milliseconds after midnight. Raises DataException outside of 0 to 86,400,000."""
+    if not in_range(milliseconds, 32) or not 0 <= milliseconds <= DAY_MS:
+        raise DataException("Time values must use number of milliseconds greater than 0 and less than 86400000")
+    return Instant(milliseconds)

@@ -1,0 +1,42 @@
+"""Errors of typed values, with the names that Kafka Connect gives them: its users know what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from statestore.errors.root import StateStoreError, text
+
+
+class ConnectException(StateStoreError):
+    """The root of what typed headers, converters and transforms raise. `header` is the key of the header, if of one."""
+
+    problem: str = field(kw_only=False)
+    header: str | None = None
+    message: str = text("{_where}{problem}")
+
+    @property
+    def _where(self) -> str:
+        return "" if self.header is None else f"header {self.header!r}: "
+
+
+class DataException(ConnectException):
+    """A value can't be what it is to be: it does not follow its schema, or can't be converted."""
+
+
+class SchemaBuilderException(DataException):
+    """A schema is wrong in itself."""
+
+
+class NullValueException(DataException):
+    """There is None where there has to be a value. Kafka throws a NullPointerException here."""
+
+
+class NumberFormatException(DataException):
+    """A text that is to be a number is none. Kafka throws Java's NumberFormatException here."""
+
+
+class ConfigException(ConnectException):
+    """The property `name` of a converter, a transform or a chain is missing or wrong; None is a property of no name."""
+
+    name: str | None = None
+    value: object = None
