@@ -5,6 +5,7 @@ instant    Instant: a point in time, what dates and times are
 schema     Type, Schema, Struct, and whether a value follows a schema
 schemas    the schemas of primitive types, and the four logical types
 header     ConnectHeader, here Header: key, schema and value
+headers    ConnectHeaders: the typed headers of a record
 
 Users import from here. Imports `headers`; `bytestore` and all above import it. Start at `schema`.
 """

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from statestore.connect.schema import Schema
-from statestore.errors import NullValueException
+from statestore.connect.schema import Schema, same_value
+from statestore.errors import ConnectException, NullValueException
 
 
 @dataclass(frozen=True)
 class ConnectHeader:
     """A key, and a value with its schema. None for the schema is an unknown one, None for the value is one too.
 
-    Equal to another one if all three are. Raises NullValueException if the key is None.
+    Equal to another one if all three are, values as `same_value` says. Raises NullValueException if the key is None.
     """
 
     key: str
@@ -23,6 +25,11 @@ class ConnectHeader:
     def __post_init__(self) -> None:
         if self.key is None:
             raise NullValueException("Null header keys are not permitted")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConnectHeader):
+            return NotImplemented
+        return (self.key, self.schema) == (other.key, other.schema) and same_value(self.value, other.value)
 
     def __hash__(self) -> int:
         return hash((self.key, self.schema))  # values may be lists and maps
@@ -34,3 +41,15 @@ class ConnectHeader:
     def rename(self, key: str) -> ConnectHeader:
         """Return the header under another key. Raises NullValueException if that is None."""
         return replace(self, key=key)
+
+
+@contextmanager
+def header_in_errors(key: str) -> Iterator[None]:
+    """Give an error that is raised within, and names no header yet, the key of this one."""
+    try:
+        yield
+    except ConnectException as error:
+        if error.header is None:
+            error.header = key
+            error.__post_init__()
+        raise

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from decimal import Decimal
 from enum import Enum
+from math import copysign
 from typing import Any, Final
 
 from statestore.connect.instant import Instant
@@ -196,13 +197,44 @@ class Struct:
             return NotImplemented
         if self.schema != other.schema:
             return False
-        return all(self._values.get(each.name) == other._values.get(each.name) for each in self.schema.fields)
+        return all(
+            _same_field(self._values.get(each.name), other._values.get(each.name)) for each in self.schema.fields
+        )
 
     __hash__ = None  # type: ignore[assignment]  # it can be changed
 
     def __repr__(self) -> str:
         values = ",".join(f"{name}={value!r}" for name, value in self._values.items() if value is not None)
         return f"Struct{{{values}}}"
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Return whether two values are the same as Java's `equals` has it, which is more than Python's == asks for.
+
+    NaN is itself, 0.0 is not -0.0, 1.0 is not 1.00 as a decimal, True is no 1, numbers of two widths differ. A plain
+    number is the same as one that knows its width.
+    """
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same_value, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return len(one) == len(other) and all(key in other and same_value(one[key], other[key]) for key in one)
+    if isinstance(one, Decimal) and isinstance(other, Decimal):
+        return one.as_tuple() == other.as_tuple()
+    if not (type(one) is type(other) or _is_plain_form(one, other) or _is_plain_form(other, one)):
+        return False
+    if isinstance(one, float):
+        return (one != one and other != other) or (one == other and copysign(1, one) == copysign(1, other))
+    return bool(one == other)
+
+
+def _is_plain_form(plain: Any, other: Any) -> bool:
+    """Return whether one is a plain number, and the other one of the same kind that knows its width."""
+    return type(plain) in (int, float) and isinstance(other, type(plain)) and not isinstance(other, bool)
+
+
+def _same_field(one: Any, other: Any) -> bool:
+    """Compare bytes by content even if the values themselves, as Java's byte[], would not."""
+    return bytes.__eq__(one, other) is True if isinstance(one, bytes) else same_value(one, other)
 
 
 def is_of_type(value: Any, expected: Type) -> bool:
