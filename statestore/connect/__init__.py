@@ -6,6 +6,7 @@ schema     Type, Schema, Struct, and whether a value follows a schema
 schemas    the schemas of primitive types, and the four logical types
 header     ConnectHeader, here Header: key, schema and value
 headers    ConnectHeaders: the typed headers of a record
+records    ConnectRecord, SourceRecord, SinkRecord
 
 Users import from here. Imports `headers`; `bytestore` and all above import it. Start at `schema`.
 """
