@@ -4,6 +4,7 @@ numbers    Int8 to Float64: numbers that know how wide they are
 instant    Instant: a point in time, what dates and times are
 schema     Type, Schema, Struct, and whether a value follows a schema
 schemas    the schemas of primitive types, and the four logical types
+typed_map  TypedMap: a map that tells its keys apart by type
 header     ConnectHeader, here Header: key, schema and value
 headers    ConnectHeaders: the typed headers of a record
 records    ConnectRecord, SourceRecord, SinkRecord
@@ -49,6 +50,7 @@ from statestore.connect.schemas import (
     struct_schema,
     time_to_milliseconds,
 )
+from statestore.connect.typed_map import TypedMap
 
 __all__ = [
     "BOOLEAN_SCHEMA",
@@ -85,6 +87,7 @@ __all__ = [
     "SchemaAndValue",
     "Struct",
     "Type",
+    "TypedMap",
     "array_schema",
     "date_to_days",
     "days_to_date",

@@ -1,0 +1,98 @@
+"""A map that tells its keys apart by type, as Java's maps do: the number 1 and the boolean `true` are two keys."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable, ItemsView, Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from statestore.connect.instant import Instant
+from statestore.connect.numbers import Float32
+from statestore.connect.schema import Struct, type_of
+
+
+class TypedMap(Mapping[Any, Any]):
+    """Keys, of any type and a list or a map too, with values, in order; of two equal keys the last one's value counts.
+
+    Keys are equal if they have one type and are equal in it: `Int8(1)`, `Int16(1)` and `True` differ, as do 0.0 and
+    -0.0, and the decimals 1.0 and 1.00.
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Iterable[tuple[Any, Any]] = ()) -> None:
+        self._entries: dict[Hashable, tuple[Any, Any]] = {}
+        for key, value in entries:
+            identity = identity_of(key)
+            first = self._entries.get(identity, (key, value))
+            self._entries[identity] = (first[0], value)
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self._entries.get(identity_of(key))
+        if found is None:
+            raise KeyError(key)
+        return found[1]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key, _ in self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def items(self) -> ItemsView[Any, Any]:
+        """Return the entries, in order."""
+        return _Entries(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        if len(other) != len(self):
+            return False
+        same = other if isinstance(other, TypedMap) else TypedMap(other.items())
+        return all(key in same and same[key] == value for key, value in self.items())
+
+    __hash__ = None  # type: ignore[assignment]  # its values may be lists
+
+    def __repr__(self) -> str:
+        return f"TypedMap({list(self._entries.values())!r})"
+
+
+class _Entries(ItemsView[Any, Any]):
+    _mapping: TypedMap
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return iter(self._mapping._entries.values())
+
+
+def map_of(entries: Iterable[tuple[Any, Any]]) -> Mapping[Any, Any]:
+    """Return a dict of entries, or a TypedMap where a dict would take two keys for one, or can't hold one."""
+    typed = TypedMap(entries)
+    try:
+        plain = dict(typed.items())
+    except TypeError:  # a list or a map for a key
+        return typed
+    return plain if len(plain) == len(typed) else typed
+
+
+def identity_of(value: Any) -> Hashable:
+    """Return what two values have in common if they are equal and of one type."""
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, float):
+        if value != value:
+            return type_of(value), "nan"
+        return type_of(value), struct.pack(">f" if isinstance(value, Float32) else ">d", value)
+    if isinstance(value, list | tuple):
+        return list, tuple(map(identity_of, value))
+    if isinstance(value, Mapping):
+        return dict, frozenset((identity_of(key), identity_of(each)) for key, each in value.items())
+    if isinstance(value, Struct):
+        return value.schema, tuple(identity_of(value.get_without_default(each.name)) for each in value.schema.fields)
+    if isinstance(value, Decimal):
+        return Decimal, str(value)
+    if isinstance(value, memoryview):
+        return memoryview, bytes(value)
+    if isinstance(value, Instant):
+        return value
+    return type_of(value), value
