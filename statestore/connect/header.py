@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from statestore.connect.schema import Schema, same_value
+from statestore.connect.schema import Schema, Struct, same_value
 from statestore.errors import ConnectException, NullValueException
 
 
 @dataclass(frozen=True)
 class ConnectHeader:
-    """A key, and a value with its schema. None for the schema is an unknown one, None for the value is one too.
+    """A key, and a value with its schema. None for the schema is an unknown one; a struct brings its own.
 
     Equal to another one if all three are, values as `same_value` says. Raises NullValueException if the key is None.
     """
@@ -25,6 +25,8 @@ class ConnectHeader:
     def __post_init__(self) -> None:
         if self.key is None:
             raise NullValueException("Null header keys are not permitted")
+        if self.schema is None and isinstance(self.value, Struct):
+            object.__setattr__(self, "schema", self.value.schema)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConnectHeader):

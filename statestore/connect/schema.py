@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
+from dataclasses import fields as dataclass_fields
 from decimal import Decimal
 from enum import Enum
 from math import copysign
@@ -72,7 +73,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """What values are like. Equal to another one if all of it is.
+    """What values are like. Equal to another one if all of it is, the default as `same_value` says.
 
     Args:
         type: what the values are.
@@ -105,15 +106,25 @@ class Schema:
         object.__setattr__(self, "parameters", dict(self.parameters))
         if self.fields and self.type is not Type.STRUCT:
             raise SchemaBuilderException(f"Cannot create fields on type {self.type}")
-        names = [each.name for each in self.fields]
-        for name in names:
-            if names.count(name) > 1:
-                raise SchemaBuilderException(f"Cannot create field because of field name duplication {name}")
+        by_name: dict[str, Field] = {}
+        for each in self.fields:
+            if each.name in by_name:
+                raise SchemaBuilderException(f"Cannot create field because of field name duplication {each.name}")
+            by_name[each.name] = each
+        object.__setattr__(self, "_by_name", by_name)
         if self.default is not None:
             try:
                 validate_value(self, self.default)
             except DataException as cause:
                 raise SchemaBuilderException(f"Invalid default value: {cause.problem}") from cause
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self is other or (
+            all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
+            and same_value(self.default, other.default)
+        )
 
     def __hash__(self) -> int:
         return hash((self.type, self.optional, self.name, self.version, self.fields, self.key_schema))
@@ -125,19 +136,31 @@ class Schema:
         """Return the field of this name, None if there is none. Raises DataException if this is no struct's."""
         if self.type is not Type.STRUCT:
             raise DataException("Cannot look up fields on non-struct type")
-        return next((each for each in self.fields if each.name == name), None)
+        found: Field | None = vars(self)["_by_name"].get(name)
+        return found
 
     def as_optional(self) -> Schema:
         """Return the schema with None for a value too."""
         return self if self.optional else replace(self, optional=True)
 
 
+_COMPARED: Final = [each.name for each in dataclass_fields(Schema) if each.name != "default"]
+
+
 @dataclass(frozen=True)
 class SchemaAndValue:
-    """A value with its schema. None for the schema is an unknown one."""
+    """A value with its schema. None for the schema is an unknown one. Equal as `same_value` says."""
 
     schema: Schema | None
     value: Any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SchemaAndValue):
+            return NotImplemented
+        return self.schema == other.schema and same_value(self.value, other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.schema)  # values may be lists and maps
 
 
 class Struct:
