@@ -175,7 +175,9 @@ def rename_header(headers: Column | str, key: str, new_key: str) -> Column:
 def retain_latest(headers: Column | str, key: str | None = None) -> Column:
     """Return the headers with only the last one of each key, or of one key, in their order. Null stays null."""
     if key is None:
-        return _once(_column(headers), lambda held: _one_of_each(held, last=True))
+        return _repeatedly(
+            headers, lambda held: F.when(_is_unique(held), held).otherwise(_one_of_each(held, last=True))
+        )
     name = _key(key)
 
     def retained(held: Column) -> Column:
@@ -184,7 +186,7 @@ def retain_latest(headers: Column | str, key: str | None = None) -> Column:
             lambda last: F.filter(held, lambda header, place: ~header["key"].eqNullSafe(name) | (place == last)),
         )
 
-    return _once(_column(headers), retained)
+    return _repeatedly(headers, retained)
 
 
 def headers_to_map(headers: Column | str, *, duplicates: str = "last") -> Column:
@@ -195,10 +197,15 @@ def headers_to_map(headers: Column | str, *, duplicates: str = "last") -> Column
     duplicate keys of maps makes no difference.
     """
     _check("duplicates", duplicates, _DUPLICATES)
-    named = F.filter(_present(headers), lambda header: header["key"].isNotNull())
-    if duplicates == "error":
-        return _once(named, _map_of_unique)
-    return F.map_from_entries(_once(named, lambda held: _one_of_each(held, last=duplicates == "last")))
+
+    def mapped(held: Column) -> Column:
+        if duplicates == "error":
+            others = _once(_named(_present(held)), _map_of_unique)
+        else:
+            others = F.map_from_entries(_one_of_each(_named(_present(held)), last=duplicates == "last"))
+        return F.when(_is_unique(held), F.map_from_entries(held)).otherwise(others)
+
+    return _repeatedly(headers, mapped)
 
 
 def _column(headers: Column | str) -> Column:
@@ -225,12 +232,17 @@ def _once(value: Column, use: Callable[[Column], Column]) -> Column:
     return F.get(F.transform(F.array(value), use), F.lit(0))
 
 
+def _repeatedly(headers: Column | str, use: Callable[[Column], Column]) -> Column:
+    """Return what `use` makes of headers that it mentions several times: a name costs nothing, any other column may."""
+    return use(F.col(headers)) if isinstance(headers, str) else _once(headers, use)
+
+
 def _last_place(held: Column, key: str) -> Column:
     """Return the index from 0 of the last header of a key, and an index that is out of range if there is none.
 
     Without a lambda, for which Spark generates no code: this takes a sixth of the time of a filter.
     """
-    return F.size(held) - F.array_position(F.reverse(held["key"]), key)
+    return F.array_size(held) - F.array_position(F.reverse(held["key"]), key)
 
 
 def _last(held: Column, key: str) -> Column:
@@ -300,28 +312,28 @@ def _in_utc(value: Any) -> Any:
 
 
 def _one_of_each(held: Column, *, last: bool) -> Column:
-    """Return the first or last header of each key in their order, in time n log n, and quickly if no key repeats."""
-    return F.when(_is_unique(held), held).otherwise(
-        _once(
-            _by_key(held),
-            lambda places: F.transform(
-                F.sort_array(
-                    F.filter(
-                        places,
-                        lambda one, at: (
-                            one["key"].isNull()
-                            | ~one["key"].eqNullSafe(F.get(places, at + 1 if last else at - 1)["key"])
-                        ),
-                    )["place"]
-                ),
-                lambda place: F.get(held, place),
-            ),
-        )
-    )
+    """Return the first or last header of each key in their order, in time n log n."""
+
+    def kept(places: Column) -> Column:
+        def is_kept(one: Column, at: Column) -> Column:
+            beside = F.get(places, at + 1 if last else at - 1)
+            return one["key"].isNull() | ~one["key"].eqNullSafe(beside["key"])
+
+        return F.filter(places, is_kept)
+
+    def taken(held: Column) -> Column:
+        return F.transform(F.sort_array(_once(_by_key(held), kept)["place"]), lambda place: F.get(held, place))
+
+    return _once(held, taken)
 
 
 def _is_unique(held: Column) -> Column:
-    return F.size(F.array_distinct(held["key"])) == F.size(held)
+    """Return whether no key repeats or is null: nearly all headers are so, and for this Spark generates code."""
+    return F.array_size(F.array_except(held["key"], F.array(F.lit(None).cast("string")))) == F.array_size(held)
+
+
+def _named(held: Column) -> Column:
+    return F.filter(held, lambda header: header["key"].isNotNull())
 
 
 def _by_key(held: Column) -> Column:
