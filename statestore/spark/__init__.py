@@ -11,7 +11,7 @@ recommended_settings, query_settings, python_daemon
 checkpoint_pointers, source_offsets, rescale
                 what a checkpoint says, and a state with other shards
 datasource/     state as rows; reader: the same as a call
-header_functions
+header_functions/
                 functions of columns of headers, for any DataFrame
 
 Imports all layers below; nothing imports it. Start at `shard_call`, then `stateful`.
