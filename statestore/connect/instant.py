@@ -26,6 +26,7 @@ class Instant:
     def __post_init__(self) -> None:
         if not in_range(self.epoch_ms, 64):
             raise DataException(f"{self.epoch_ms} is out of the range of a timestamp")
+        object.__setattr__(self, "epoch_ms", int(self.epoch_ms))  # of any width, as which it would not compare
 
     @classmethod
     def of(cls, value: Instant | datetime | date | time) -> Instant:

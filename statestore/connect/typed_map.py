@@ -19,23 +19,34 @@ class TypedMap(Mapping[Any, Any]):
     -0.0, and the decimals 1.0 and 1.00.
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_places")
 
     def __init__(self, entries: Iterable[tuple[Any, Any]] = ()) -> None:
-        self._entries: dict[Hashable, tuple[Any, Any]] = {}
+        found: dict[Hashable, tuple[Any, Any]] = {}
         for key, value in entries:
             identity = identity_of(key)
-            first = self._entries.get(identity, (key, value))
-            self._entries[identity] = (first[0], value)
+            first = found.get(identity, (key, value))
+            found[identity] = (first[0], value)
+        self._entries = list(found.values())
+        self._places: dict[Hashable, int] | None = None
+
+    @classmethod
+    def of_distinct(cls, entries: Iterable[tuple[Any, Any]]) -> TypedMap:
+        """Return the map of entries whose keys are known to differ."""
+        made = cls()
+        made._entries = list(entries)
+        return made
 
     def __getitem__(self, key: Any) -> Any:
-        found = self._entries.get(identity_of(key))
-        if found is None:
+        if self._places is None:
+            self._places = {identity_of(key): place for place, (key, _) in enumerate(self._entries)}
+        place = self._places.get(identity_of(key))
+        if place is None:
             raise KeyError(key)
-        return found[1]
+        return self._entries[place][1]
 
     def __iter__(self) -> Iterator[Any]:
-        return (key for key, _ in self._entries.values())
+        return (key for key, _ in self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -55,24 +66,23 @@ class TypedMap(Mapping[Any, Any]):
     __hash__ = None  # type: ignore[assignment]  # its values may be lists
 
     def __repr__(self) -> str:
-        return f"TypedMap({list(self._entries.values())!r})"
+        return f"TypedMap({self._entries!r})"
 
 
 class _Entries(ItemsView[Any, Any]):
     _mapping: TypedMap
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return iter(self._mapping._entries.values())
+        return iter(self._mapping._entries)
 
 
-def map_of(entries: Iterable[tuple[Any, Any]]) -> Mapping[Any, Any]:
+def map_of_distinct(entries: list[tuple[Any, Any]]) -> Mapping[Any, Any]:
     """Return a dict of entries, or a TypedMap where a dict would take two keys for one, or can't hold one."""
-    typed = TypedMap(entries)
     try:
-        plain = dict(typed.items())
+        plain = dict(entries)
     except TypeError:  # a list or a map for a key
-        return typed
-    return plain if len(plain) == len(typed) else typed
+        return TypedMap.of_distinct(entries)
+    return plain if len(plain) == len(entries) else TypedMap.of_distinct(entries)
 
 
 def identity_of(value: Any) -> Hashable:

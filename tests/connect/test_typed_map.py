@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from statestore.connect import Float32, Int8, Int16, TypedMap
-from statestore.connect.typed_map import map_of
+from statestore.connect.typed_map import map_of_distinct
 
 
 def test_keys_are_equal_in_their_type() -> None:
@@ -44,9 +44,9 @@ def test_it_equals_any_map_of_its_entries() -> None:
 
 
 def test_a_dict_is_made_where_one_will_do() -> None:
-    assert type(map_of([("a", 1), ("b", 2)])) is dict
-    assert type(map_of([(Int8(1), 1), (True, 2)])) is TypedMap
-    assert type(map_of([([1], 1)])) is TypedMap
+    assert type(map_of_distinct([("a", 1), ("b", 2)])) is dict
+    assert type(map_of_distinct([(Int8(1), 1), (True, 2)])) is TypedMap
+    assert type(map_of_distinct([([1], 1)])) is TypedMap
 
 
 def test_a_key_that_is_missing_is_an_error() -> None:

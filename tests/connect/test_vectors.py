@@ -54,8 +54,15 @@ def test_the_script_says_what_failed(tmp_path: Path) -> None:
     (tmp_path / "cases-1.json").write_text("{}")
     done = run_script(tmp_path, cwd=tmp_path)
     assert done.returncode == 1
-    assert "values-1-002: " in done.stdout
-    assert done.stdout.splitlines()[-1].endswith(" of 3")
+    failure, count = done.stdout.splitlines()
+    assert failure.startswith("values-1-002: ")
+    assert count == "2 of 3"
+
+
+def test_the_script_says_how_many_passed(tmp_path: Path) -> None:
+    done = run_script(GOLDEN / "values.json.gz", cwd=tmp_path)
+    count = sum(vector.kind == "values" for vector in ALL)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{count} of {count}\n", "")
 
 
 @pytest.mark.parametrize("arguments", [(), (".",), ("nothing.json",)])

@@ -6,6 +6,7 @@ no vectors.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def main(paths: list[str]) -> int:
                 passed += failure is None
                 if failure is not None:
                     print(f"{vector.id}: {failure}")
-    except (NoVectorsError, OSError, ValueError) as error:
+    except (NoVectorsError, OSError, json.JSONDecodeError) as error:
         print(error, file=sys.stderr)
         return 2
     print(f"{passed} of {count}")

@@ -1,0 +1,219 @@
+"""Dates and times as Java writes and, leniently, reads them: `SimpleDateFormat` with Kafka's three patterns, in UTC.
+
+A number of a date may be of any size and sign, with blanks before it: the 45th of month 13 is a day of the next year.
+Before 1582-10-15 the Julian calendar holds. What follows the last number, or the `Z`, does not matter.
+
+Source: `SimpleDateFormat.parse` and `format`, `DecimalFormat.parse`, `GregorianCalendar`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from statestore.connect.instant import DAY_MS, Instant
+from statestore.connect.numbers import Int32, Int64, in_range
+from statestore.connect.schema import Schema
+from statestore.connect.schemas import DATE_SCHEMA, TIME_SCHEMA, TIMESTAMP_SCHEMA
+from statestore.connect.values.number_text import is_digit, long_of
+
+_INFINITY: Final = "\u221e"
+_NOT_A_NUMBER: Final = "NaN"
+_MOST_LONG_DIGITS: Final = 19
+_BLANKS: Final = " \t"
+_GREGORIAN_FROM: Final = 577_736  # 1582-10-15, in days since the day before 0001-01-01
+EPOCH_DAY: Final = 719_163  # 1970-01-01
+_CUTOVER_YEAR: Final = 1582
+_INT32_MOST: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class DateFormat:
+    """One of Kafka's patterns.
+
+    Args:
+        pattern: in Java's letters, without quotes.
+        schema: what texts of it are.
+        parts: a letter for each number, which stands for its field, or what has to stand in the text.
+    """
+
+    pattern: str
+    schema: Schema
+    parts: tuple[str, ...]
+
+    @property
+    def length(self) -> int:
+        """The count of 16-bit characters that a text must have to be of this pattern."""
+        return len(self.pattern)
+
+
+_DATE_PARTS: Final = ("y", "-", "M", "-", "d")
+_TIME_PARTS: Final = ("H", ":", "m", ":", "s", ".", "S", "Z")
+DATE: Final = DateFormat("yyyy-MM-dd", DATE_SCHEMA, _DATE_PARTS)
+TIME: Final = DateFormat("HH:mm:ss.SSSZ", TIME_SCHEMA, _TIME_PARTS)
+TIMESTAMP: Final = DateFormat("yyyy-MM-ddTHH:mm:ss.SSSZ", TIMESTAMP_SCHEMA, (*_DATE_PARTS, "T", *_TIME_PARTS))
+BY_LENGTH: Final = {each.length: each for each in (DATE, TIME, TIMESTAMP)}
+LONGEST: Final = 2 * TIMESTAMP.length
+"""No text of more characters is a date, its escaped colons included."""
+
+
+def format_for(value: Instant) -> DateFormat:
+    """Return how Kafka prints an instant: all before 1970-01-02 as a time, midnights as dates."""
+    if value.epoch_ms < DAY_MS:
+        return TIME
+    return DATE if value.epoch_ms % DAY_MS == 0 else TIMESTAMP
+
+
+def temporal_of(text: str) -> tuple[Schema, Instant] | None:
+    """Return the date, time or timestamp that Kafka takes a text for; its length says which. None if it takes none."""
+    if len(text) > LONGEST:
+        return None
+    plain = text.replace("\\:", ":")
+    kind = BY_LENGTH.get(len(plain) + sum(character > "\uffff" for character in plain))
+    if kind is None:
+        return None
+    fields = _fields(plain, kind)
+    return None if fields is None else (kind.schema, Instant(_epoch_ms(fields)))
+
+
+def _fields(text: str, kind: DateFormat) -> dict[str, int] | None:
+    """Return the numbers of a text by letter, None if it is not of the pattern."""
+    fields: dict[str, int] = {}
+    place = 0
+    for part in kind.parts:
+        if not part.isalpha() or part in ("T", "Z"):
+            if not text.startswith(part, place):
+                return None
+            place += 1
+            continue
+        while text[place : place + 1] and text[place] in _BLANKS:
+            place += 1
+        found = _number(text, place)
+        if found is None:
+            return None
+        fields[part], place = found
+    return fields
+
+
+def _number(text: str, place: int) -> tuple[int, int] | None:
+    """Return a number of 32 bits and where it ends: digits of any script, Java's exponent, NaN or an infinity."""
+    if text.startswith(_NOT_A_NUMBER, place):
+        return 0, place + len(_NOT_A_NUMBER)
+    is_negative = text.startswith("-", place)
+    place += is_negative
+    if text.startswith(_INFINITY, place):
+        return (-_INT32_MOST - 1 if is_negative else _INT32_MOST), place + 1
+    end = _end_of_digits(text, place)
+    if end == place:
+        return None
+    digits = _digits(text[place:end])
+    exponent, end = _exponent(text, end)
+    return _int32(digits, exponent, is_negative=is_negative), end
+
+
+def _exponent(text: str, place: int) -> tuple[int, int]:
+    """Return the exponent at a place and where it ends; 0 and the same place if there is none."""
+    if not text.startswith("E", place):
+        return 0, place
+    is_negative = text.startswith("-", place + 1)
+    start = place + 1 + is_negative
+    end = _end_of_digits(text, start)
+    if end == start:
+        return 0, place
+    value = int(_digits(text[start:end]) or "0") * (-1 if is_negative else 1)
+    return (int(Int32.wrapped(value)), end) if in_range(value, Int64.bits) else (0, place)
+
+
+def _end_of_digits(text: str, place: int) -> int:
+    while place < len(text) and is_digit(text[place]):
+        place += 1
+    return place
+
+
+def _digits(text: str) -> str:
+    return "".join(str(int(digit)) for digit in text).lstrip("0")
+
+
+def _int32(digits: str, exponent: int, *, is_negative: bool) -> int:
+    """Return the lowest 32 bits of what 64 bits hold; of a larger number or a fraction, what its double is cut to."""
+    significant = digits.rstrip("0")
+    if not significant:
+        return 0
+    point = Int32.wrapped(len(digits) + exponent)
+    if len(significant) <= point <= _MOST_LONG_DIGITS:
+        value = int(significant) * 10 ** (point - len(significant))
+        signed = -value if is_negative else value
+        if in_range(signed, Int64.bits):
+            return Int32.wrapped(signed)
+    double = float(f"{'-' if is_negative else ''}0.{significant}E{point}")
+    return min(max(long_of(double), -_INT32_MOST - 1), _INT32_MOST)
+
+
+def _epoch_ms(fields: dict[str, int]) -> int:
+    seconds = (fields.get("H", 0) * 60 + fields.get("m", 0)) * 60 + fields.get("s", 0)
+    days, rest_ms = divmod(seconds * 1000 + fields.get("S", 0), DAY_MS)
+    year, month, day = fields.get("y", 1970), Int32.wrapped(fields.get("M", 1) - 1), fields.get("d", 1)
+    return int(Int64.wrapped((_day_number(year, month, day, days) - EPOCH_DAY) * DAY_MS + rest_ms))
+
+
+def _day_number(year: int, month: int, day: int, more_days: int) -> int:
+    """Return the number of a day, month 0 being January, in the calendar that Java takes for its year and day."""
+    gregorian = days_to_year_month(year, month, is_julian=False) + day - 1 + more_days
+    if year >= _CUTOVER_YEAR and gregorian >= _GREGORIAN_FROM:
+        return gregorian
+    return days_to_year_month(year, month, is_julian=True) + day - 1 + more_days
+
+
+def days_to_year_month(year: int, month: int, *, is_julian: bool) -> int:
+    """Return the number of a month's first day; month 0 is January, others are in other years."""
+    years, month = divmod(month, 12) if month < 0 else (month // 12, month % 12)
+    year = Int32.wrapped(year + years)
+    before = year - 1
+    days = 365 * before + before // 4 + (367 * (month + 1) - 362) // 12 + 1
+    if is_julian:
+        is_leap = year % 4 == 0
+        days -= 2
+    else:
+        is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        days += before // 400 - before // 100
+    return days if month < 2 else days - (1 if is_leap else 2)
+
+
+def year_month_day(day: int) -> tuple[int, int, int]:
+    """Return the Gregorian year, month from 1 and day of a count of days since 1970-01-01."""
+    # A year that begins in March has its odd day at its end.
+    era, day_of_era = divmod(day + 719_468, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
+    return (
+        year_of_era + era * 400 + (month <= 2),
+        month,
+        day_of_year - (153 * month_from_march + 2) // 5 + 1,
+    )
+
+
+def date_text(epoch_ms: int) -> str:
+    """Return the day of an instant in the Gregorian calendar: `2017-05-21`; years of more digits have them all."""
+    year, month, day = year_month_day(epoch_ms // DAY_MS)
+    return f"{'-' if year < 0 else ''}{abs(year):04}-{month:02}-{day:02}"
+
+
+def time_text(epoch_ms: int) -> str:
+    """Return the time of the day of an instant: `16:31:05.387Z`."""
+    seconds, ms = divmod(epoch_ms % DAY_MS, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}Z"
+
+
+def timestamp_text(epoch_ms: int) -> str:
+    """Return an instant's day and time: `2017-05-21T16:31:05.387Z`."""
+    return f"{date_text(epoch_ms)}T{time_text(epoch_ms)}"
+
+
+_TEXTS: Final = {DATE: date_text, TIME: time_text, TIMESTAMP: timestamp_text}
+
+
+def instant_text(value: Instant) -> str:
+    """Return an instant as Kafka prints it, whatever its schema."""
+    return _TEXTS[format_for(value)](value.epoch_ms)

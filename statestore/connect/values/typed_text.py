@@ -1,0 +1,228 @@
+"""Text that is read by a schema: what strict conversions print of any value that follows one, and so lose nothing.
+
+    array  := "[" (element ("," element)*)? "]"
+    map    := "{" (element ":" element ("," element ":" element)*)? "}", as is a struct, by the names of its fields
+    string := raw at the top; within, between quotes, with a backslash before each quote and backslash
+    bytes  := base64, within between quotes
+    None   := "null", within
+
+Blanks may stand around elements. Raises DataException for any other text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
+from statestore.connect.schema import DECIMAL_NAME, Schema, SchemaAndValue, Struct, Type
+from statestore.connect.typed_map import TypedMap, map_of_distinct
+from statestore.connect.values.compat import refusal
+from statestore.connect.values.depth import Steps, call
+from statestore.connect.values.exact import TEMPORAL, TEMPORAL_NAMES, exact_float, exact_integer, instant_of
+from statestore.connect.values.number_text import decimal_of, decimal_text, shortened
+from statestore.errors import DataException
+
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+_BARE: Final = re.compile(r'[^ \t\r\n,:{}\[\]"\\]+')
+_PLAIN: Final = re.compile(r'[^"\\]+')
+_INTEGERS: Final[dict[Type, type[Int8 | Int16 | Int32 | Int64]]] = {
+    Type.INT8: Int8,
+    Type.INT16: Int16,
+    Type.INT32: Int32,
+    Type.INT64: Int64,
+}
+_CONTAINERS: Final = (Type.ARRAY, Type.MAP, Type.STRUCT)
+
+Guess = Callable[[str], SchemaAndValue | None]
+"""Reads a text without a schema."""
+
+
+def value_of(schema: Schema, text: str, guess: Guess, *, deepest: int) -> Any:
+    """Return the value of a schema that a text stands for; `guess` is for elements without a schema."""
+    if schema.type not in _CONTAINERS:
+        return text if _is_string(schema) else _scalar(schema, text)
+    reader = _Reader(text, guess)
+    found = call(reader.read, schema, deepest=deepest + 1)
+    if reader.place != len(text):
+        raise reader.unexpected("the end")
+    return found
+
+
+def _is_string(schema: Schema) -> bool:
+    return schema.type is Type.STRING
+
+
+def _scalar(schema: Schema, text: str) -> Any:
+    """Return the value of a text that is neither a string nor a container's."""
+    if schema.name == DECIMAL_NAME:
+        return decimal_of(text)
+    if schema.name in TEMPORAL_NAMES:
+        found = instant_of(text)
+        if found is None:
+            raise refusal(text, schema)
+        return found
+    if schema.type is Type.BOOLEAN:
+        if text not in ("true", "false"):
+            raise refusal(text, schema)
+        return text == "true"
+    if schema.type is Type.BYTES:
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as cause:
+            raise refusal(text, schema) from cause
+    if schema.type in _INTEGERS:
+        kind = _INTEGERS[schema.type]
+        return kind(exact_integer(None, text, kind.bits))
+    return exact_float(None, text, Float32) if schema.type is Type.FLOAT32 else exact_float(None, text, Float64)
+
+
+class _Reader:
+    """Reads one text from its beginning; `place` is where the next element begins."""
+
+    def __init__(self, text: str, guess: Guess) -> None:
+        self._text = text
+        self._guess = guess
+        self.place = 0
+
+    def read(self, schema: Schema | None) -> Steps:
+        """Read an element, in steps for those in it; None is one of any type."""
+        self._skip_blanks()
+        found = yield from self._element(schema)
+        self._skip_blanks()
+        return found
+
+    def unexpected(self, wanted: str) -> DataException:
+        """Return the error of a text that goes on otherwise than wanted."""
+        return DataException(f"{wanted} is missing in {shortened(self._text)!r} at character {self.place}")
+
+    def _element(self, schema: Schema | None) -> Steps:
+        first = self._text[self.place : self.place + 1]
+        if self._bare() == "null" and (schema is None or schema.optional):
+            self.place += len("null")
+            return None
+        if schema is None:
+            if first == "[":
+                return (yield from self._array(None))
+            return (yield from self._map(None, None)) if first == "{" else self._guessed()
+        if schema.type is Type.ARRAY:
+            return (yield from self._array(schema.value_schema))
+        if schema.type is Type.MAP:
+            return (yield from self._map(schema.key_schema, schema.value_schema))
+        if schema.type is Type.STRUCT:
+            return (yield from self._struct(schema))
+        if _is_string(schema):
+            return self._quoted()
+        if schema.type is Type.BYTES and schema.name != DECIMAL_NAME:
+            return _scalar(schema, self._quoted())
+        text = self._temporal() if schema.name in TEMPORAL_NAMES else self._bare()
+        self.place += len(text)
+        return _scalar(schema, text)
+
+    def _array(self, schema: Schema | None) -> Steps:
+        values: list[Any] = []
+        self._take("[")
+        while self._has_another("]", is_first=not values):
+            values.append((yield schema))
+        return values
+
+    def _map(self, of_keys: Schema | None, of_values: Schema | None) -> Steps:
+        entries: list[tuple[Any, Any]] = []
+        self._take("{")
+        while self._has_another("}", is_first=not entries):
+            key = yield of_keys
+            self._take(":")
+            entries.append((key, (yield of_values)))
+        made = TypedMap(entries)
+        if len(made) != len(entries):
+            raise DataException(f"a key is there twice in {shortened(self._text)!r}")
+        return map_of_distinct(entries)
+
+    def _struct(self, schema: Schema) -> Steps:
+        values: dict[str, Any] = {}
+        is_first = True
+        self._take("{")
+        while self._has_another("}", is_first=is_first):
+            is_first = False
+            name = self._quoted()
+            field = schema.field(name)
+            if field is None or name in values:
+                raise DataException(f"{name} is not a valid field name" if field is None else f"{name} is there twice")
+            self._skip_blanks()
+            self._take(":")
+            self._skip_blanks()
+            if field.schema.default is not None and self._bare() == "null":
+                self.place += len("null")
+                self._skip_blanks()
+                continue  # what was not given
+            values[name] = yield field.schema
+        made = Struct(schema, values)
+        made.validate()
+        return made
+
+    def _has_another(self, end: str, *, is_first: bool) -> bool:
+        """Return whether there is one more element, at its beginning; else go behind the end."""
+        self._skip_blanks()
+        if self._text.startswith(end, self.place):
+            self.place += 1
+            return False
+        if not is_first:
+            self._take(",")
+            self._skip_blanks()
+        return True
+
+    def _take(self, delimiter: str) -> None:
+        if not self._text.startswith(delimiter, self.place):
+            raise self.unexpected(repr(delimiter))
+        self.place += 1
+
+    def _skip_blanks(self) -> None:
+        found = _BLANKS.match(self._text, self.place)
+        self.place = self.place if found is None else found.end()
+
+    def _bare(self) -> str:
+        found = _BARE.match(self._text, self.place)
+        return "" if found is None else found[0]
+
+    def _temporal(self) -> str:
+        found = TEMPORAL.match(self._text, self.place)
+        return "" if found is None else found[0]
+
+    def _quoted(self) -> str:
+        self._take('"')
+        parts = []
+        while not self._text.startswith('"', self.place):
+            plain = _PLAIN.match(self._text, self.place)
+            if plain is not None:
+                parts.append(plain[0])
+                self.place = plain.end()
+                continue
+            escaped = self._text[self.place : self.place + 2]
+            if escaped not in ("\\\\", '\\"'):
+                raise self.unexpected("a quote's end")
+            parts.append(escaped[1])
+            self.place += 2
+        self.place += 1
+        return "".join(parts)
+
+    def _guessed(self) -> Any:
+        """Read a scalar without a schema: what a strict parser takes it for, or a decimal that prints as it."""
+        if self._text.startswith('"', self.place):
+            return self._quoted()
+        text = self._temporal() or self._bare()
+        found = self._guess(text)
+        self.place += len(text)
+        if found is not None and not isinstance(found.value, str):
+            return found.value
+        return _written_decimal(text)
+
+
+def _written_decimal(text: str) -> Decimal:
+    value = decimal_of(text)
+    if decimal_text(value) != text:
+        raise refusal(text, "a value without a schema")
+    return value

@@ -1,0 +1,237 @@
+"""Conversions between types, and between values and text, beyond what the vectors have."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from statestore.connect import Float32, Float64, Instant, Int8, Int16, Int64, Schema, TypedMap
+from statestore.connect.schemas import (
+    BOOLEAN_SCHEMA,
+    DATE_SCHEMA,
+    FLOAT32_SCHEMA,
+    INT8_SCHEMA,
+    INT32_SCHEMA,
+    OPTIONAL_INT8_SCHEMA,
+    STRING_SCHEMA,
+    TIME_SCHEMA,
+    TIMESTAMP_SCHEMA,
+    array_schema,
+    decimal_schema,
+    map_schema,
+    struct_schema,
+)
+from statestore.connect.values.compat import COMPAT
+from statestore.connect.values.strict import STRICT
+from statestore.errors import DataException, NumberFormatException
+
+MIDNIGHT = Instant(1_495_324_800_000)  # 2017-05-21
+AFTERNOON = Instant(1_495_384_265_387)  # 16:31:05.387
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "null",
+            "007",
+            "1.0",
+            "1,2",
+            "+5",
+            " 5",
+            "1e2",
+            "3.141592653589793",
+            "1e-400",
+            "5:abc",
+            "\uff11\uff12",
+            "16:31",
+        ),
+        *("2017-02-30", "2017-05-21 ", "21-05-2017", "1500-02-28", '["2017-05-21"]', "[1, 2]", "[1],x", '["a\\"b"]'),
+        *("[[1],[300]]", '[[1],["a"]]', " [", '[" "]', "[1e400,99999999999999999999]", "[2017-05-21,5]", '{"a":1,}'),
+        '{"a":1,"a":2}',
+    ],
+)
+def test_strict_text_that_prints_otherwise_stays_a_string(text: str) -> None:
+    found = STRICT.parse_string(text)
+    assert (found.schema, found.value) == (STRING_SCHEMA, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("5", INT8_SCHEMA, Int8(5)),
+        ("1.5", FLOAT32_SCHEMA, Float32(1.5)),
+        ("true", BOOLEAN_SCHEMA, True),
+        ("1970-01-01", DATE_SCHEMA, Instant(0)),
+        ("16:31:05.387Z", TIME_SCHEMA, Instant(59_465_387)),
+        ("2017-05-21T00:00:00.000Z", TIMESTAMP_SCHEMA, MIDNIGHT),
+        ("[1,2]", array_schema(INT8_SCHEMA), [Int8(1), Int8(2)]),
+        ("[[1],[2]]", array_schema(array_schema(INT8_SCHEMA)), [[Int8(1)], [Int8(2)]]),
+        ('["a",1]', array_schema(None), ["a", Int8(1)]),
+        ('{"a":1}', map_schema(STRING_SCHEMA, INT8_SCHEMA), {"a": Int8(1)}),
+        ("1E+400", decimal_schema(-400), Decimal("1E+400")),
+    ],
+)
+def test_strict_text_that_prints_as_itself_is_what_kafka_takes_it_for(text: str, schema: Schema, value: Any) -> None:
+    found = STRICT.parse_string(text)
+    assert (found.schema, found.value, type(found.value)) == (schema, value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "text"),
+    [
+        (DATE_SCHEMA, Instant(0), "1970-01-01"),
+        (DATE_SCHEMA, Instant(-86_400_000), "1969-12-31"),
+        (DATE_SCHEMA, Instant(1), "1970-01-01T00:00:00.001Z"),
+        (TIME_SCHEMA, Instant(86_400_000), "1970-01-02T00:00:00.000Z"),
+        (TIMESTAMP_SCHEMA, MIDNIGHT, "2017-05-21T00:00:00.000Z"),
+        (TIMESTAMP_SCHEMA, Instant(-1), "1969-12-31T23:59:59.999Z"),
+        (None, Instant(-1), "1969-12-31T23:59:59.999Z"),
+        (None, MIDNIGHT, "2017-05-21"),
+        (None, Instant(5), "00:00:00.005Z"),
+        (array_schema(TIMESTAMP_SCHEMA), [MIDNIGHT], "[2017-05-21T00:00:00.000Z]"),
+        (None, TypedMap([(Int8(1), "a"), (True, None)]), '{1:"a",true:null}'),
+    ],
+)
+def test_strict_texts_say_what_a_date_is_and_when(schema: Schema | None, value: Any, text: str) -> None:
+    assert STRICT.convert_to_string(schema, value) == text
+
+
+@pytest.mark.parametrize(
+    ("conversion", "schema", "value"),
+    [
+        ("convert_to_byte", None, 300),
+        ("convert_to_byte", None, "1.9"),
+        ("convert_to_integer", None, float("nan")),
+        ("convert_to_long", None, Decimal("1E+999999999")),
+        ("convert_to_long", None, True),
+        ("convert_to_long", None, AFTERNOON),
+        ("convert_to_boolean", None, 2),
+        ("convert_to_boolean", None, "0.5"),
+        ("convert_to_boolean", None, "null"),
+        ("convert_to_float", None, 0.1),
+        ("convert_to_float", None, 16_777_217),
+        ("convert_to_float", None, "16777217"),
+        ("convert_to_float", None, "3.141592653589793"),
+        ("convert_to_double", None, "1e400"),
+        ("convert_to_double", None, "1e-400"),
+        ("convert_to_double", None, 9_007_199_254_740_993),
+        ("convert_to_double", None, "0.1234567890123456789"),
+        ("convert_to_date", TIMESTAMP_SCHEMA, AFTERNOON),
+        ("convert_to_date", None, "2017-02-30"),
+        ("convert_to_date", None, "1500-02-29"),
+        ("convert_to_date", TIME_SCHEMA, Instant(0)),
+        ("convert_to_date", STRING_SCHEMA, MIDNIGHT),
+        ("convert_to_date", None, 1 << 31),
+        ("convert_to_time", TIMESTAMP_SCHEMA, AFTERNOON),
+        ("convert_to_time", None, -1),
+        ("convert_to_timestamp", None, "x"),
+        ("convert_to_timestamp", None, "10:99:00.000Z"),
+        ("convert_to_list", None, "null"),
+        ("convert_to_list", None, "[1"),
+        ("convert_to_list", None, {}),
+        ("convert_to_map", None, '{"a":1,"a":2}'),
+        ("convert_to_map", None, '{"a" 1}'),
+        ("convert_to_struct", None, "{}"),
+        ("convert_to_string", None, object()),
+        ("convert_to_string", None, Decimal("NaN")),
+        ("convert_to_string", None, [10**5000]),
+    ],
+)
+def test_strict_conversions_refuse_a_loss(conversion: str, schema: Schema | None, value: Any) -> None:
+    with pytest.raises(DataException):
+        getattr(STRICT, conversion)(schema, value)
+
+
+@pytest.mark.parametrize(
+    ("conversion", "schema", "value", "expected"),
+    [
+        ("convert_to_byte", None, "1e2", Int8(100)),
+        ("convert_to_short", None, Float64(5), Int16(5)),
+        ("convert_to_long", TIMESTAMP_SCHEMA, AFTERNOON, Int64(1_495_384_265_387)),
+        ("convert_to_boolean", None, "1", True),
+        ("convert_to_float", None, "0.1", Float32(0.1)),
+        ("convert_to_float", None, Decimal("0.1"), Float32(0.1)),
+        ("convert_to_double", None, "1.9999999999999998E23", Float64(2e23)),  # as Java 17 writes it
+        ("convert_to_float", None, "1.17549435E-38", Float32(1.1754944e-38)),
+        ("convert_to_double", None, "-Infinity", Float64("-inf")),
+        ("convert_to_double", None, Float32(0.1), Float64(Float32(0.1))),
+        ("convert_to_date", TIMESTAMP_SCHEMA, MIDNIGHT, MIDNIGHT),
+        ("convert_to_date", None, "2017-05-21T00:00:00.000Z", MIDNIGHT),
+        ("convert_to_date", None, -1, Instant(-86_400_000)),
+        ("convert_to_time", None, "16:31:05.387Z", Instant(59_465_387)),
+        ("convert_to_timestamp", None, "1495384265387", AFTERNOON),
+        (
+            "convert_to_list",
+            None,
+            '[ 1, null , "a\\"b", 1.50, 2017-05-21 ]',
+            [1, None, 'a"b', Decimal("1.50"), MIDNIGHT],
+        ),
+        ("convert_to_map", None, "{1:[{}],16:31:05.387Z:2}", {1: [{}], Instant(59_465_387): 2}),
+    ],
+)
+def test_strict_conversions(conversion: str, schema: Schema | None, value: Any, expected: Any) -> None:
+    found = getattr(STRICT, conversion)(schema, value)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+def test_a_strict_decimal_has_the_scale_that_is_asked_for() -> None:
+    assert str(STRICT.convert_to_decimal(None, "1.5", 2)) == "1.50"
+    assert str(STRICT.convert_to_decimal(None, 1500, -2)) == "1.5E+3"
+    assert str(STRICT.convert_to_decimal(None, Float32(0.1), 1)) == "0.1"
+    assert str(STRICT.convert_to_decimal(None, b"\x04\xd2", 2)) == "12.34"
+    for value in ("1.55", "1E+999999999", float("nan"), "x", True):
+        with pytest.raises(DataException):
+            STRICT.convert_to_decimal(None, value, 1)
+    with pytest.raises(NumberFormatException):
+        STRICT.convert_to_decimal(None, "x", 1)
+
+
+def test_none_is_none_where_nothing_is_lost() -> None:
+    names = [name for name in dir(STRICT) if name.startswith("convert_to_") and name != "convert_to_decimal"]
+    assert len(names) == 14
+    assert [getattr(STRICT, name)(None, None) for name in names] == [None] * len(names)
+    assert STRICT.convert_to_decimal(None, None, 2) is None
+
+
+def test_a_strict_schema_is_one_that_the_value_follows() -> None:
+    assert STRICT.infer_schema([[Int8(1)], [Int8(2)]]) == array_schema(array_schema(INT8_SCHEMA))
+    assert STRICT.infer_schema({"a": Int8(1), "b": None}) == map_schema(STRING_SCHEMA, OPTIONAL_INT8_SCHEMA)
+    assert STRICT.infer_schema([Decimal("1.50")]) == array_schema(decimal_schema(2))
+    assert STRICT.infer_schema(AFTERNOON) == TIMESTAMP_SCHEMA
+    assert STRICT.infer_schema([]) == array_schema(None)
+    assert [STRICT.infer_schema(value) for value in ([None], [Int8(1), "a"], {"a": None}, object())] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        '{"x":1,"x":1}',
+        '{"x":1,"z":2}',
+        '{"x":null}',
+        '{"x":"1"}',
+        '{"x":1}x',
+        '{"x":1',
+        "{x:1}",
+        '{"x\\n":1}',
+    ],
+)
+def test_a_text_that_is_not_of_its_schema_is_refused(text: str) -> None:
+    with pytest.raises(DataException):
+        STRICT.parse_as(struct_schema({"x": INT32_SCHEMA}), text)
+
+
+def test_kafkas_date_formats() -> None:
+    assert COMPAT.date_format_for(Instant(-1)) == "HH:mm:ss.SSSZ"
+    assert STRICT.date_format_for(MIDNIGHT) == "yyyy-MM-dd"
+    assert STRICT.date_format_for(AFTERNOON) == "yyyy-MM-ddTHH:mm:ss.SSSZ"
+
+
+def test_a_failed_container_behind_blanks_leaves_kafka_with_the_blanks() -> None:
+    found = COMPAT.parse_string("  [1")
+    assert found is not None
+    assert found.value == "  "
