@@ -249,7 +249,7 @@ class ConnectHeaders:
         return self
 
     def _add_typed(self, key: Any, value: Any, schema: Schema | None) -> ConnectHeaders:
-        _check(key, schema, value)
+        check_type(key, schema, value)
         return self._append(ConnectHeader(_text(key), value, schema))
 
     def _add_primitive(self, key: str, value: Any, schema: Schema, form: Callable[[Any], Any]) -> ConnectHeaders:
@@ -330,7 +330,8 @@ def _text(key: Any) -> str:
     return key
 
 
-def _check(key: Any, schema: Schema | None, value: Any) -> None:
+def check_type(key: Any, schema: Schema | None, value: Any) -> None:
+    """Raise DataException if a value is not of its schema's type, or None where that is not optional."""
     if schema is None:
         return
     if value is None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import in_range
 from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Field, Schema, Type
-from statestore.errors import DataException
+from statestore.errors import DataException, NullValueException
 
 INT8_SCHEMA: Final = Schema(Type.INT8)
 INT16_SCHEMA: Final = Schema(Type.INT16)
@@ -91,6 +91,8 @@ def decimal_from_bytes(schema: Schema, value: bytes) -> Decimal:
 
 
 def _scale(schema: Schema) -> int:
+    if not schema.parameters:
+        raise NullValueException("Invalid Decimal schema: there are no parameters, and so no scale")
     text = schema.parameters.get(_SCALE)
     if text is None:
         raise DataException("Invalid Decimal schema: scale parameter not found.")

@@ -73,6 +73,7 @@ StateStoreError
 │   │   ├── NullValueException  there is None where there has to be a value
 │   │   └── NumberFormatException  a text that is to be a number is none
 │   └── ConfigException         a property is missing or wrong
+│       └── SerializationException  the encoding of a converter is unknown
 ├── ProcessorError              user code raised: names node and record, the cause is chained
 ├── StateHandleError            a stateful processor asked its handle for what it can't have there
 ├── OutputFrameError            a stateful processor handed out something else than frames of output rows
@@ -108,6 +109,7 @@ from statestore.errors.connect import (
     NullValueException,
     NumberFormatException,
     SchemaBuilderException,
+    SerializationException,
 )
 from statestore.errors.data import (
     ChecksumError,
@@ -270,6 +272,7 @@ __all__ = [
     "SchemaBuilderException",
     "SerdeError",
     "SerializationError",
+    "SerializationException",
     "ShardCountChangedError",
     "ShardOverlapError",
     "SnapshotFormatError",

@@ -40,3 +40,7 @@ class ConfigException(ConnectException):
 
     name: str | None = None
     value: object = None
+
+
+class SerializationException(ConfigException):
+    """The encoding of a converter is unknown. Kafka throws its SerializationException here."""

@@ -1,0 +1,76 @@
+"""Header converters by name, as the property `header.converter` names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from statestore.connect.config import ConfigDef, ConfigType, Properties, Property, invalid
+from statestore.connect.converters.base import MODE, STRICT, HeaderConverter
+from statestore.connect.converters.byte_array import ByteArrayConverter
+from statestore.connect.converters.json import JsonConverter
+from statestore.connect.converters.simple import SimpleHeaderConverter
+from statestore.connect.converters.string import StringConverter
+
+_PROPERTY: Final = "header.converter"
+_SIMPLE: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+_CONVERTERS: Final[dict[str, type[HeaderConverter]]] = {
+    _SIMPLE: SimpleHeaderConverter,
+    "org.apache.kafka.connect.storage.StringConverter": StringConverter,
+    "org.apache.kafka.connect.json.JsonConverter": JsonConverter,
+    "org.apache.kafka.connect.converters.ByteArrayConverter": ByteArrayConverter,
+}
+_ENDINGS: Final = ("HeaderConverter", "Converter")
+
+
+def header_converter(
+    properties: Mapping[str, Any] | str | HeaderConverter | None = None, *, mode: str = STRICT
+) -> HeaderConverter:
+    """Return the converter that properties ask for, configured: Kafka's SimpleHeaderConverter if they name none.
+
+    Args:
+        properties: `header.converter` is the converter: the name of Kafka's class, in full, without its package, or
+            short (`Json`); "module:Class" for a class of yours; a class; an object, which is configured. Those that
+            begin with `header.converter.` are its own. Others are another's, and are passed over. A text, or a
+            converter, stands for `header.converter` alone. A converter that is passed here is returned as it is.
+        mode: what its property `mode` is if it is not set: "strict", or "compat" for all as Kafka does it.
+
+    Raises ConfigException if the converter is unknown or is none, and what its `configure` raises.
+    """
+    if isinstance(properties, HeaderConverter):
+        return properties
+    given = {_PROPERTY: properties} if isinstance(properties, str) else dict(properties or {})
+    chosen = _CHOICE.parse(given, warn=False)[_PROPERTY]
+    converter = _made(chosen)
+    if not isinstance(converter, HeaderConverter):
+        raise invalid(_PROPERTY, given.get(_PROPERTY), "it is no HeaderConverter")
+    own = Properties(given).below(f"{_PROPERTY}.")
+    if MODE not in own and any(known.name == MODE for known in converter.config().properties):
+        own = Properties({**own, MODE: mode}, own.prefix)
+    converter.configure(own)
+    return converter
+
+
+def _made(chosen: Any) -> Any:
+    return (
+        chosen()
+        if isinstance(chosen, type) or (callable(chosen) and not isinstance(chosen, HeaderConverter))
+        else chosen
+    )
+
+
+def _aliases() -> dict[str, Callable[[], HeaderConverter]]:
+    """Return the converters by all their names but those of classes without packages, which the full ones imply."""
+    found: dict[str, Callable[[], HeaderConverter]] = dict(_CONVERTERS)
+    for name, converter in _CONVERTERS.items():
+        short = name.rpartition(".")[2]
+        for ending in _ENDINGS:
+            found.setdefault(short.removesuffix(ending), converter)
+    return found
+
+
+_CHOICE: Final = ConfigDef(
+    Property(
+        _PROPERTY, ConfigType.CLASS, default=SimpleHeaderConverter, doc="What converts headers.", classes=_aliases()
+    )
+)
