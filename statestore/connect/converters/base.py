@@ -15,16 +15,16 @@ from statestore.connect.schema import Schema, SchemaAndValue
 
 TYPE: Final = "converter.type"
 MODE: Final = "mode"
-STRICT: Final = "strict"
-COMPAT: Final = "compat"
+STRICT_MODE: Final = "strict"
+COMPAT_MODE: Final = "compat"
 
 TYPE_PROPERTY: Final = Property(
     TYPE, default="header", rule=one_of("key", "value", "header"), doc="What is converted; headers here."
 )
 MODE_PROPERTY: Final = Property(
     MODE,
-    default=STRICT,
-    rule=one_of(STRICT, COMPAT),
+    default=STRICT_MODE,
+    rule=one_of(STRICT_MODE, COMPAT_MODE),
     doc="Of statestore alone: strict refuses what Kafka would lose or make up, compat does all as Kafka does.",
 )
 
@@ -67,7 +67,7 @@ class HeaderConverter(ABC):
     @property
     def is_strict(self) -> bool:
         """Whether to refuse what Kafka would lose or make up."""
-        return bool(self.settings[MODE] == STRICT)
+        return bool(self.settings[MODE] == STRICT_MODE)
 
     def close(self) -> None:  # noqa: B027  most have nothing to let go of
         """Let go of what it holds. Nothing is to be called afterwards."""

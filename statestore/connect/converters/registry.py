@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from statestore.connect.config import ConfigDef, ConfigType, Properties, Property, invalid
-from statestore.connect.converters.base import MODE, STRICT, HeaderConverter
+from statestore.connect.converters.base import MODE, STRICT_MODE, HeaderConverter
 from statestore.connect.converters.byte_array import ByteArrayConverter
 from statestore.connect.converters.json import JsonConverter
 from statestore.connect.converters.simple import SimpleHeaderConverter
@@ -24,7 +24,7 @@ _ENDINGS: Final = ("HeaderConverter", "Converter")
 
 
 def header_converter(
-    properties: Mapping[str, Any] | str | HeaderConverter | None = None, *, mode: str = STRICT
+    properties: Mapping[str, Any] | str | HeaderConverter | None = None, *, mode: str = STRICT_MODE
 ) -> HeaderConverter:
     """Return the converter that properties ask for, configured: Kafka's SimpleHeaderConverter if they name none.
 
