@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statestore.connect.converters.base import COMPAT, MODE
+from statestore.connect.converters.base import COMPAT_MODE, MODE
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from tests.support.connect.forms import (
     Json,
@@ -20,7 +20,7 @@ TOPIC, KEY = "t", "h"
 def run(vector: Json) -> Json:
     """Return what came of a vector."""
     with SimpleHeaderConverter() as converter:
-        converter.configure({**vector.get("config", {}), MODE: COMPAT})
+        converter.configure({**vector.get("config", {}), MODE: COMPAT_MODE})
         if vector["op"] == "toConnectHeader":
             return encode_schema_and_value(converter.to_connect_header(TOPIC, KEY, decode_bytes(vector["bytes"])))
         schema, value = decode_schema(vector["schema"]), decode_value(vector["value"])
