@@ -49,7 +49,7 @@ def encode_header_column(headers: pa.ListArray | pa.ChunkedArray) -> pa.BinaryAr
     Raises TypeError if the column is not of HEADERS_TYPE, FormatError naming the row if a header or its key is null,
     and ValueError if the result would exceed 2^31 - 1 bytes.
     """
-    if not _holds_headers(headers.type):
+    if not holds_headers(headers.type):
         raise TypeError(f"headers must be a column of type {HEADERS_TYPE}, got {headers.type}")
     headers = as_one_array(headers, "headers")
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -70,7 +70,7 @@ def encode_header_column(headers: pa.ListArray | pa.ChunkedArray) -> pa.BinaryAr
     return binary_array(positions[firsts * len(parts)], data)
 
 
-def _holds_headers(type_: pa.DataType) -> bool:
+def holds_headers(type_: pa.DataType) -> bool:
     """Return whether `type_` is HEADERS_TYPE but for what may be null."""
     if not pa.types.is_list(type_) or not pa.types.is_struct(type_.value_type):
         return False
