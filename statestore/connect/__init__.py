@@ -8,6 +8,8 @@ typed_map  TypedMap: a map that tells its keys apart by type
 header     ConnectHeader, here Header: key, schema and value
 headers    ConnectHeaders: the typed headers of a record
 records    ConnectRecord, SourceRecord, SinkRecord
+config     ConfigDef: the properties that something has, and how they are read
+transforms  transformations of records, in chains that a connector's configuration describes
 
 Users import from here. Imports `headers`; `bytestore` and all above import it. Start at `schema`.
 """

@@ -1,0 +1,308 @@
+"""Chains made of a connector's configuration, as it is pasted."""
+
+import json
+import logging
+import pickle
+from dataclasses import FrozenInstanceError, dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from statestore.connect.config import ConfigDef, Property
+from statestore.connect.headers import ConnectHeaders
+from statestore.connect.records import ConnectRecord
+from statestore.connect.transforms.chain import TransformChain
+from statestore.connect.transforms.drop_headers import DropHeaders
+from statestore.connect.transforms.filter import Filter
+from statestore.connect.transforms.header_from import HeaderFromValue
+from statestore.connect.transforms.insert_header import InsertHeader
+from statestore.connect.transforms.predicates import HasHeaderKey
+from statestore.connect.transforms.step import Step
+from statestore.connect.transforms.transformation import Predicate, Transformation
+from statestore.errors import ConfigException
+
+PASTED = r"""
+# a sink, as somebody has it
+name = orders-sink
+connector.class = io.example.OrdersSink
+tasks.max: 3
+topics = orders, \
+         returns
+errors.tolerance = all
+header.converter = org.apache.kafka.connect.storage.SimpleHeaderConverter
+header.converter.mode = compat
+key.converter.schemas.enable = false
+consumer.override.max.poll.records = 5
+
+transforms = from, drop, insert
+transforms.from.type = org.apache.kafka.connect.transforms.HeaderFrom$Value
+transforms.from.fields = txnId, address
+transforms.from.headers = txn.id, address
+transforms.from.operation = move
+transforms.drop.type = org.apache.kafka.connect.transforms.DropHeaders
+transforms.drop.headers = app.id
+transforms.drop.predicate = internal
+transforms.insert.type = org.apache.kafka.connect.transforms.InsertHeader
+transforms.insert.header = app.id
+transforms.insert.value.literal = best-app-ever
+transforms.insert.predicate = internal
+transforms.insert.negate = true
+transforms.insert.plugin.version = 4.3.1
+
+predicates = internal
+predicates.internal.type = org.apache.kafka.connect.transforms.predicates.HasHeaderKey
+predicates.internal.name = internal
+"""
+
+
+def record(value: Any = None, **headers: Any) -> ConnectRecord:
+    made = ConnectHeaders()
+    for key, each in headers.items():
+        made.add(key.replace("_", "."), each)
+    return ConnectRecord("orders", value=value, headers=made)
+
+
+def pairs(made: ConnectRecord | None) -> list[tuple[str, Any]]:
+    assert made is not None
+    return [(header.key, header.value) for header in made.headers]
+
+
+def test_a_pasted_configuration_does_what_it_says(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        chain = TransformChain.from_properties(PASTED)
+    assert caplog.messages == []
+    made = chain.apply(record({"txnId": 7, "address": "x", "n": 1}, app_id="old"))
+    assert made is not None
+    assert made.value == {"n": 1}
+    assert pairs(made) == [("app.id", "old"), ("txn.id", 7), ("address", "x"), ("app.id", "best-app-ever")]
+    made = chain.apply(record({}, app_id="old", internal=None))
+    assert pairs(made) == [("internal", None), ("txn.id", None), ("address", None)]
+    assert chain.describe() == (
+        "from: HeaderFromValue(fields=txnId,address, headers=txn.id,address, operation=move)"
+        " -> drop: DropHeaders(headers=app.id) if HasHeaderKey(name=internal)"
+        " -> insert: InsertHeader(header=app.id, value.literal=best-app-ever) unless HasHeaderKey(name=internal)"
+    )
+    assert repr(chain) == f"TransformChain({chain.describe()})"
+
+
+def test_the_same_configuration_in_other_forms_is_the_same_chain() -> None:
+    chain = TransformChain.from_properties(PASTED)
+    config = {
+        "name": "orders-sink",
+        "tasks.max": 3,
+        "transforms": "drop",
+        "transforms.drop.type": "DropHeaders",
+        "transforms.drop.headers": "app.id",
+        "transforms.drop.predicate": "internal",
+        "predicates": "internal",
+        "predicates.internal.type": "HasHeaderKey",
+        "predicates.internal.name": "internal",
+    }
+    forms = [config, {"name": "n", "config": config}, json.dumps(config), json.dumps({"config": config})]
+    for form in forms:
+        assert TransformChain.from_properties(form).steps == chain.steps[1:2]  # type: ignore[arg-type]
+
+
+def test_a_chain_is_a_value() -> None:
+    chain = TransformChain.from_properties(PASTED)
+    again = pickle.loads(pickle.dumps(chain))
+    assert again == chain
+    assert hash(again) == hash(chain)
+    assert again.describe() == chain.describe()
+    with pytest.raises(FrozenInstanceError):
+        chain.steps = ()  # type: ignore[misc]
+
+
+def test_no_transforms_are_a_chain_that_does_nothing() -> None:
+    for config in ({}, {"transforms": ""}, {"transforms": None}, ""):
+        chain = TransformChain.from_properties(config)
+        given = record()
+        assert chain.apply(given) is given
+        assert chain.describe() == ""
+
+
+def test_a_dropped_record_is_not_given_to_the_steps_behind() -> None:
+    chain = TransformChain.of(Step("f", Filter(), HasHeaderKey("x")), InsertHeader("y", "a"))
+    assert chain.apply(record(x=1)) is None
+    assert pairs(chain.apply(record(z=1))) == [("z", 1), ("y", "a")]
+    assert chain.describe() == "f: Filter() if HasHeaderKey(name=x) -> 2: InsertHeader(header=y, value.literal=a)"
+
+
+STEP = {"transforms": "a", "transforms.a.type": "org.apache.kafka.connect.transforms.HeaderFrom$Value"}
+INSERT = {"transforms": "a", "transforms.a.type": "InsertHeader", "transforms.a.header": "h"}
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "message"),
+    [
+        (
+            {"transforms": "a"},
+            "transforms.a.type",
+            'Missing required configuration "transforms.a.type" which has no default value.',
+        ),
+        (
+            STEP,
+            "transforms.a.fields",
+            'Missing required configuration "transforms.a.fields" which has no default value.',
+        ),
+        (
+            {**STEP, "transforms.a.fields": "x", "transforms.a.headers": "h", "transforms.a.operation": "steal"},
+            "transforms.a.operation",
+            "Invalid value steal for configuration transforms.a.operation: String must be one of: move, copy",
+        ),
+        (
+            {**STEP, "transforms.a.fields": "x", "transforms.a.headers": "h,i", "transforms.a.operation": "move"},
+            "transforms.a.fields",
+            "transforms.a.fields: 'fields' config must have the same number of elements as 'headers' config: "
+            "1 fields, 2 headers",
+        ),
+        (
+            {"transforms": "a", "transforms.a.type": "org.apache.kafka.connect.transforms.HeadersFrom$Value"},
+            "transforms.a.type",
+            "Did you mean 'org.apache.kafka.connect.transforms.HeaderFrom$Value'",
+        ),
+        ({"transforms": "a", "transforms.a.type": "HasHeaderKey"}, "transforms.a.type", "could not be found"),
+        (
+            {"transforms": "a", "transforms.a.type": "statestore.connect.transforms.predicates:HasHeaderKey"},
+            "transforms.a.type",
+            "Not a Transformation",
+        ),
+        ({"transforms": "a", "transforms.a.type": 5}, "transforms.a.type", "Not a Transformation"),
+        ({"transforms": "a,b,a"}, "transforms", "Duplicate alias provided."),
+        ({"transforms": "a,"}, "transforms", "values must not be empty"),
+        ({"transforms": 5}, "transforms", "Expected a comma separated list."),
+        (
+            {**INSERT, "transforms.a.negate": "true"},
+            "transforms.a.negate",
+            "Config 'transforms.a.negate' was provided but there is no config 'transforms.a.predicate' "
+            "defining a predicate to be negated.",
+        ),
+        ({**INSERT, "transforms.a.predicate": "p"}, "transforms.a.predicate", "those of 'predicates' are: none"),
+        (
+            {
+                **INSERT,
+                "transforms.a.predicate": "p",
+                "transforms.a.negate": "maybe",
+                "predicates": "p",
+                "predicates.p.type": "RecordIsTombstone",
+            },
+            "transforms.a.negate",
+            "Expected value to be either true or false",
+        ),
+        (
+            {"predicates": "p", "predicates.p.type": "HasHeaderKey"},
+            "predicates.p.name",
+            'Missing required configuration "predicates.p.name"',
+        ),
+        (
+            {"predicates": "p", "predicates.p.type": "TopicNameMatches", "predicates.p.pattern": "("},
+            "predicates.p.pattern",
+            "Invalid regex",
+        ),
+        ('{"transforms": ["a"]}', "transforms", "a list or an object"),
+    ],
+)
+def test_a_wrong_configuration_names_the_whole_property(config: Any, name: str, message: str) -> None:
+    with pytest.raises(ConfigException) as caught:
+        TransformChain.from_properties(config)
+    assert caught.value.name == name
+    assert message in str(caught.value)
+
+
+def test_what_nobody_knows_is_warned_of_with_the_nearest_name(caplog: pytest.LogCaptureFixture) -> None:
+    config = {
+        **INSERT,
+        "transforms.a.value.literal": "1",
+        "transforms.a.value.litteral": "1",
+        "transforms.b.header": "1",
+        "transform": "a",
+        "topcis": "x",
+        "errors.tolerence": "all",
+        "zzz": "",
+    }
+    with caplog.at_level(logging.WARNING):
+        TransformChain.from_properties(config)
+    hints = {message.split("'")[1]: message.partition("Did you mean ")[2] for message in caplog.messages}
+    assert hints == {
+        "transforms.a.value.litteral": "'transforms.a.value.literal'?",
+        "transforms.b.header": "'transforms.a.header'?",
+        "transform": "'transforms'?",
+        "topcis": "'topics'?",
+        "errors.tolerence": "'errors.tolerance'?",
+        "zzz": "",
+    }
+
+
+@dataclass(frozen=True)
+class Mark(Transformation):
+    """A transformation of a user's own."""
+
+    header_name: str
+    mode: str = "unset"
+    config: ClassVar[ConfigDef] = ConfigDef(Property("header.name"), Property("mode", default="unset"))
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        return record.new_record(headers=record.headers.duplicate().add(self.header_name, self.mode))
+
+
+@dataclass(frozen=True)
+class Refusing(Transformation):
+    config: ClassVar[ConfigDef] = ConfigDef(Property("x", default=""))
+
+    @classmethod
+    def from_properties(cls, properties: Any) -> "Refusing":
+        raise ConfigException("no", name=properties["x"] or None)
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        return record
+
+
+class Closing(Predicate):
+    closed = 0
+
+    def test(self, record: ConnectRecord) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_transformation_of_ones_own_is_named_by_module_and_class_or_given() -> None:
+    own = {"transforms": "m", "transforms.m.header.name": "own"}
+    for type_ in (f"{Mark.__module__}:Mark", Mark):
+        chain = TransformChain.from_properties({**own, "transforms.m.type": type_}, mode="compat")
+        assert chain.steps == (Step("m", Mark("own", "compat")),)
+    assert pairs(chain.apply(record())) == [("own", "compat")]
+    made = Mark("given")
+    assert (
+        TransformChain.from_properties({"transforms": "m", "transforms.m.type": made}).steps[0].transformation is made
+    )
+
+
+def test_what_ones_own_refuses_has_the_whole_property_too() -> None:
+    own = {"transforms": "m", "transforms.m.type": Refusing}
+    for x, name in (("", "transforms.m"), ("x", "transforms.m.x"), ("transforms.m.x", "transforms.m.x")):
+        with pytest.raises(ConfigException) as caught:
+            TransformChain.from_properties({**own, "transforms.m.x": x})
+        assert caught.value.name == name
+
+
+def test_the_mode_of_the_chain_is_that_of_its_steps_unless_they_say_otherwise() -> None:
+    config = {**INSERT, "transforms.a.value.literal": "1,2"}
+    assert TransformChain.from_properties(config).steps[0].transformation == InsertHeader("h", "1,2")
+    compat = TransformChain.from_properties(config, mode="compat").steps[0].transformation
+    assert compat == InsertHeader("h", "1,2", "compat")
+    own = (
+        TransformChain.from_properties({**config, "transforms.a.mode": "strict"}, mode="compat").steps[0].transformation
+    )
+    assert own == InsertHeader("h", "1,2")
+    with pytest.raises(ConfigException, match=r"transforms\.a\.mode: String must be one of: strict, compat"):
+        TransformChain.from_properties(config, mode="exact")
+    without = {"transforms": "a", "transforms.a.type": "DropHeaders", "transforms.a.header.names": "x"}
+    assert TransformChain.from_properties(without).steps == (Step("a", DropHeaders(("x",))),)
+
+
+def test_closing_a_chain_closes_what_is_in_it() -> None:
+    closing = Closing()
+    TransformChain.of(Step("a", HeaderFromValue(("a",), ("b",), "copy"), closing), InsertHeader("h", "x")).close()
+    assert closing.closed == 1

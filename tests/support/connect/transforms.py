@@ -1,0 +1,86 @@
+"""Vectors of transformations and predicates: each is configured in mode compat, and applied to one record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from statestore.connect.headers import ConnectHeaders
+from statestore.connect.records import ConnectRecord, SourceRecord
+from statestore.connect.transforms.connector_config import PREDICATES, TRANSFORMATIONS
+from statestore.connect.transforms.header_from import HeaderFrom
+from statestore.connect.transforms.transformation import Predicate
+from tests.support.connect.forms import (
+    Json,
+    decode_schema,
+    decode_value,
+    encode_headers,
+    encode_schema,
+    encode_value,
+)
+from tests.support.connect.running import error_name
+
+KINDS = {name.rpartition(".")[2]: kind for name, kind in (TRANSFORMATIONS | PREDICATES).items()}
+
+
+def run(vector: Json) -> Json:
+    try:
+        made = _configured(vector["smt"], vector["config"])
+    except Exception as error:
+        return {"error": error_name(error), "phase": "configure"}
+    record = _decode_record(vector["record"])
+    if isinstance(made, Predicate):
+        return {"test": made.test(record)}
+    before = _encode_record(record)
+    try:
+        applied = made.apply(record)
+    except Exception as error:
+        return {"error": error_name(error), "phase": "apply"}
+    assert _encode_record(record) == before, "the input was changed"
+    assert (applied.topic, applied.kafka_partition, applied.timestamp_ms) == ("topic", 3, 1_700_000_000_123)
+    return {"record": _encode_record(_in_order_of_keys(made, applied))}
+
+
+def _configured(name: str, form: Mapping[str, Any]) -> Any:
+    kind = KINDS[name]
+    config = {key: value if isinstance(value, str | bool) else None for key, value in form.items()}
+    return kind.from_properties({"mode": "compat", **config} if "mode" in kind.config.names else config)
+
+
+def _decode_record(form: Json) -> ConnectRecord:
+    headers = ConnectHeaders()
+    for header in form["headers"]:
+        headers.add(header["key"], decode_value(header["value"]), decode_schema(header["schema"]))
+    return SourceRecord(
+        "topic",
+        kafka_partition=3,
+        key_schema=decode_schema(form.get("keySchema")),
+        key=decode_value(form.get("key")),
+        value_schema=decode_schema(form.get("valueSchema")),
+        value=decode_value(form.get("value")),
+        timestamp_ms=1_700_000_000_123,
+        headers=headers,
+    )
+
+
+def _encode_record(record: ConnectRecord) -> Json:
+    return {
+        "keySchema": encode_schema(record.key_schema),
+        "key": encode_value(record.key),
+        "valueSchema": encode_schema(record.value_schema),
+        "value": encode_value(record.value),
+        "headers": encode_headers(record.headers),
+    }
+
+
+def _in_order_of_keys(made: Any, record: ConnectRecord) -> ConnectRecord:
+    """Put the map that HeaderFrom made in the order of its keys: in Java it has none, and vectors have that."""
+    if isinstance(made, HeaderFrom):
+        value = getattr(record, made.side)
+        if isinstance(value, Mapping):
+            return record.new_record(**{made.side: dict(sorted(value.items(), key=lambda entry: _order(entry[0])))})
+    return record
+
+
+def _order(key: Any) -> Any:
+    return key.encode("utf-16-be", "surrogatepass") if isinstance(key, str) else key
