@@ -79,7 +79,9 @@ def test_the_page_lists_every_error_with_what_it_is() -> None:
 
 def test_the_library_raises_each_of_its_errors() -> None:
     modules = [path for path in LIBRARY.rglob("*.py") if LIBRARY / "errors" not in path.parents]
-    named = {word for path in modules for word in re.findall(r"\w+(?:Error|Exception)\b", path.read_text(encoding="utf-8"))}
+    named = {
+        word for path in modules for word in re.findall(r"\w+(?:Error|Exception)\b", path.read_text(encoding="utf-8"))
+    }
     bases = {base.__name__ for kind in every_error() for base in kind.__mro__[1:]}
     assert {kind.__name__ for kind in every_error(errors)} - named - bases == set()
 

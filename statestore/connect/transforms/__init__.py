@@ -12,6 +12,8 @@ requirements        what they need of keys and values
 step, chain         Step, TransformChain
 connector_config    which steps a connector's configuration asks for
 properties_text     properties as text
+columns             ColumnChain: a chain over columns of many records
+typed_columns       keys and values of columns with schemas
 
 Users import from `statestore.connect`. Imports the rest of it; nothing of it imports this. Start at `chain`.
 """

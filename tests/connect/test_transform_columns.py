@@ -1,0 +1,352 @@
+"""A chain over columns does what it does record by record."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statestore import RecordColumns
+from statestore.connect.converters.base import HeaderConverter
+from statestore.connect.converters.simple import SimpleHeaderConverter
+from statestore.connect.records import ConnectRecord
+from statestore.connect.schema import Schema, SchemaAndValue
+from statestore.connect.schemas import OPTIONAL_STRING_SCHEMA
+from statestore.connect.transforms.chain import TransformChain
+from statestore.connect.transforms.columns import ColumnChain
+from statestore.connect.transforms.drop_headers import DropHeaders
+from statestore.connect.transforms.filter import Filter
+from statestore.connect.transforms.header_from import HeaderFromValue
+from statestore.connect.transforms.header_to import HeaderToValue
+from statestore.connect.transforms.insert_header import InsertHeader
+from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
+from statestore.connect.transforms.step import Step
+from statestore.connect.transforms.transformation import Transformation
+from statestore.errors import DataException, NullValueException
+from statestore.format.header_columns import HEADERS_TYPE
+from statestore.headers.record_columns import ORIGIN
+
+
+class TopicConverter(HeaderConverter):
+    """Writes other bytes for each topic, and not those that it reads: who rewrites a header is found out."""
+
+    def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue | None:
+        if value == b"bad":
+            raise DataException("bad bytes")
+        return None if value is None else SchemaAndValue(OPTIONAL_STRING_SCHEMA, value.decode("latin-1"))
+
+    def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
+        return None if value is None else f"{topic}/{key}/{value}".encode()
+
+
+@dataclass(frozen=True)
+class AsRecords(Transformation):
+    """Does nothing, and can't be done on columns: with it, a chain is run on records."""
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        return record
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+TOPICS = st.sampled_from(["t", "orders"])
+HEADERS = st.lists(st.tuples(KEYS, st.none() | st.sampled_from([b"", b"1", b"x"])), max_size=4)
+ROWS = st.lists(st.tuples(TOPICS, st.none() | st.binary(max_size=2), HEADERS), max_size=6)
+TRANSFORMATIONS = st.one_of(
+    st.builds(InsertHeader, KEYS, st.sampled_from(["1", "null", "x"])),
+    st.builds(DropHeaders, st.lists(KEYS, min_size=1).map(tuple)),
+    st.just(Filter()),
+)
+PREDICATES = st.one_of(
+    st.none(),
+    st.builds(HasHeaderKey, st.none() | KEYS),
+    st.just(RecordIsTombstone()),
+    st.builds(TopicNameMatches, st.sampled_from(["t", "o.*", "x"])),
+)
+STEPS = st.lists(st.builds(Step, st.just("s"), TRANSFORMATIONS, PREDICATES, st.booleans()), max_size=4)
+
+
+def columns(rows: list[tuple[str, bytes | None, list[tuple[str, bytes | None]]]], with_origin: bool) -> RecordColumns:
+    made = RecordColumns(
+        pa.array([b"k%d" % at for at in range(len(rows))], pa.binary()),
+        pa.array([value for _, value, _ in rows], pa.binary()),
+        np.arange(len(rows), dtype=np.int64),
+        pa.array([headers for _, _, headers in rows], HEADERS_TYPE),
+    )
+    if not with_origin:
+        return made
+    topics = pa.array([topic for topic, _, _ in rows], pa.string()).dictionary_encode()
+    numbers = pa.array(range(len(rows)), pa.int64())
+    origin = pa.RecordBatch.from_arrays([topics, numbers.cast(pa.int32()), numbers, numbers, numbers], schema=ORIGIN)
+    return RecordColumns.adopt(made.key, made.value, made.timestamp_ms, made.headers, origin)
+
+
+def content(records: RecordColumns) -> Any:
+    return (
+        records.key.to_pylist(),
+        records.value.to_pylist(),
+        records.timestamp_ms.to_pylist(),
+        records.headers.to_pylist(),
+        None if records.topic is None else records.topic.to_pylist(),
+    )
+
+
+@given(ROWS, STEPS, st.booleans(), st.integers(0, 2))
+@settings(deadline=None)
+def test_columns_are_changed_as_records_are(
+    rows: list[Any], steps: list[Step], with_origin: bool, skipped: int
+) -> None:
+    records = columns(rows, with_origin).slice(skipped)
+    chain = TransformChain.of(*steps)
+    fast = ColumnChain(chain, TopicConverter())
+    slow = ColumnChain(TransformChain.of(*steps, AsRecords()), TopicConverter())
+    assert fast.is_in_columns
+    assert not slow.is_in_columns
+    assert content(fast.apply(records)) == content(slow.apply(records))
+
+
+def test_headers_of_spark_are_changed_as_they_are() -> None:
+    chain = TransformChain.of(Step("f", Filter(), HasHeaderKey("no")), InsertHeader("z", "1"), DropHeaders(("a",)))
+    lists = pa.array([[("a", b"1"), ("b", None)], [("no", b"")], None], HEADERS_TYPE)
+    topics = pa.array(["t", "t", "u"])
+    made, rows = ColumnChain(chain, TopicConverter()).apply_to_lists(
+        pa.chunked_array([lists[:1], lists[1:]]), topics=pa.chunked_array([topics[:2], topics[2:]]), values=topics
+    )
+    assert rows.tolist() == [0, 2]
+    assert made == ColumnChain(chain, TopicConverter()).apply_to_lists(lists, topics=topics)[0]
+    assert made.to_pylist() == [
+        [{"key": "b", "value": None}, {"key": "z", "value": b"t/z/1"}],
+        [{"key": "z", "value": b"u/z/1"}],
+    ]
+    with pytest.raises(ValueError, match=r"not all of it can be done on columns: 1: AsRecords\(\)"):
+        ColumnChain(TransformChain.of(AsRecords()), TopicConverter()).apply_to_lists(lists)
+
+
+def test_what_is_left_by_a_filter_keeps_its_topic_and_value() -> None:
+    rows = [("t", b"v", [("no", b"")]), ("u", None, [("a", b"")]), ("t", b"v", [("a", b"")])]
+    steps = [
+        Step("f", Filter(), HasHeaderKey("no")),
+        Step("d", DropHeaders(("a",)), RecordIsTombstone()),
+        Step("i", InsertHeader("b", "x"), TopicNameMatches("u")),
+    ]
+    made = ColumnChain(TransformChain.of(*steps), TopicConverter()).apply(columns(rows, with_origin=True))
+    assert [[each["key"] for each in row] for row in made.decoded_headers().to_pylist()] == [["b"], ["a"]]
+
+
+@dataclass(frozen=True)
+class InsertTwice(InsertHeader):
+    """What does something else than what it is a kind of."""
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        return super().apply(super().apply(record))
+
+
+def test_a_step_of_a_kind_of_its_own_is_run_on_records() -> None:
+    chain = ColumnChain(TransformChain.of(InsertTwice("b", "x")), TopicConverter())
+    assert not chain.is_in_columns
+    assert len(chain.apply(columns([("t", None, [])], with_origin=True)).decoded_headers()[0]) == 2
+
+
+def test_a_chain_that_changes_nothing_returns_the_records_themselves() -> None:
+    records = columns([("t", b"v", [("a", b"1")])], with_origin=True)
+    for chain in (TransformChain(), TransformChain.of(DropHeaders(("z",)))):
+        assert ColumnChain(chain, TopicConverter()).apply(records) is records
+
+
+UTC = timezone.utc
+WHEN = datetime(2026, 5, 4, 3, 2, 1, 123456, UTC)
+
+
+def struct_records(*values: Any, type: pa.DataType | None = None) -> RecordColumns:
+    headers = [[("h", b"1")], [("h", b"2"), ("h", b"3")], []][: len(values)]
+    return RecordColumns(
+        pa.array(["k", "l", "m"][: len(values)]),
+        pa.array(values, type),
+        np.zeros(len(values), np.int64),
+        pa.array(headers, HEADERS_TYPE),
+    )
+
+
+def run(records: RecordColumns, *steps: Any) -> RecordColumns:
+    return ColumnChain(TransformChain.of(*steps), TopicConverter()).apply(records)
+
+
+def test_fields_of_a_struct_column_become_headers() -> None:
+    records = struct_records({"id": 7, "name": "x"}, {"id": 8, "name": None}, None)
+    made = run(
+        records, Step("d", Filter(), RecordIsTombstone()), HeaderFromValue(("id", "name"), ("id", "name"), "move")
+    )
+    assert made.value.to_pylist() == [{}, {}]
+    assert made.key.to_pylist() == ["k", "l"]
+    assert [[(each["key"], each["value"]) for each in row] for row in made.decoded_headers().to_pylist()] == [
+        [("h", b"1"), ("id", b"/id/7"), ("name", b"/name/x")],
+        [("h", b"2"), ("h", b"3"), ("id", b"/id/8"), ("name", None)],
+    ]
+    with pytest.raises(NullValueException, match="header 'h': There is no field 'nope'"):
+        run(records, HeaderFromValue(("nope",), ("h",), "copy"))
+
+
+def test_headers_become_fields_of_a_struct_column() -> None:
+    records = struct_records({"id": 7, "name": "x"}, {"id": 8, "name": None})
+    made = run(records, HeaderToValue(fields=("name", "h"), headers=("h", "h"), operation="move"))
+    assert made.value.to_pylist() == [{"id": 7, "name": "1", "h": "1"}, {"id": 8, "name": "3", "h": "3"}]
+    assert made.headers.to_pylist() == [b"", b""]
+    assert made.value.type == pa.struct([("id", pa.int64()), ("name", pa.string()), ("h", pa.string())])
+
+
+def test_a_field_that_not_every_row_has_is_null_in_the_others() -> None:
+    records = struct_records({"id": 7}, {"id": 8}, {"id": 9})
+    made = run(records, Step("a", HeaderToValue(("h",), ("h",), "copy"), HasHeaderKey("h")))
+    assert made.value.to_pylist() == [{"id": 7, "h": "1"}, {"id": 8, "h": "3"}, {"id": 9, "h": None}]
+    with pytest.raises(DataException, match="Field 'id' can't be one column"):
+        run(records, Step("a", HeaderToValue(("id",), ("h",), "copy"), HasHeaderKey("h")))
+
+
+FULL = pa.struct(
+    [
+        ("b", pa.bool_()),
+        ("i", pa.int8()),
+        ("u", pa.uint16()),
+        ("f", pa.float32()),
+        ("d", pa.decimal128(10, 2)),
+        ("day", pa.date32()),
+        ("at", pa.time64("us")),
+        ("when", pa.timestamp("us", "UTC")),
+        ("list", pa.list_(pa.int32())),
+        ("map", pa.map_(pa.string(), pa.timestamp("ms"))),
+        ("in", pa.struct([("x", pa.binary())])),
+    ]
+)
+ROW = {
+    "b": True,
+    "i": 5,
+    "u": 65535,
+    "f": 0.5,
+    "d": Decimal("1.50"),
+    "day": WHEN.date(),
+    "at": WHEN.time(),
+    "when": WHEN,
+    "list": [1, None],
+    "map": [("a", datetime(2026, 1, 1)), ("b", None)],
+    "in": {"x": b"\0"},
+}
+
+
+def test_what_no_step_touches_keeps_its_type_and_all_its_digits() -> None:
+    records = struct_records(ROW, dict.fromkeys(ROW), type=FULL)
+    made = run(records, HeaderFromValue(("b", "f"), ("b", "f"), "move")).value
+    rest = [field for field in FULL if field.name not in ("b", "f")]
+    assert made.type == pa.struct(rest)
+    assert made.to_pylist()[0] == {name: value for name, value in ROW.items() if name not in ("b", "f")}
+    assert made.to_pylist()[1] == {field.name: None for field in rest}
+
+
+def test_a_column_that_no_step_touches_is_the_same() -> None:
+    times = pa.array([WHEN], pa.timestamp("us", "UTC"))
+    records = RecordColumns(times, times, np.zeros(1, np.int64), None)
+    made = run(records, AsRecords())
+    assert made.key is times
+    assert made.value is times
+
+
+@dataclass(frozen=True)
+class Keep(Transformation):
+    """Puts headers in the place of fields of the same names, and back: what is typed goes through all of it."""
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        names = tuple(field.name for field in FULL)
+        moved = HeaderFromValue(names, names, "move").apply(record)
+        renamed = [header.rename("new." + header.key) for header in moved.headers if header.key in names]
+        fields = tuple(header.key for header in renamed)
+        return HeaderToValue(fields, fields, "move").apply(moved.new_record(headers=renamed))
+
+
+def test_typed_values_of_every_kind_become_columns_again() -> None:
+    value = run(struct_records(ROW, dict.fromkeys(ROW), type=FULL), Keep()).value
+    cut = WHEN.replace(microsecond=123000)
+    made = {**ROW, "when": cut, "at": cut.time()}
+    made["map"] = [("a", datetime(2026, 1, 1, tzinfo=UTC)), ("b", None)]
+    assert value.to_pylist() == [
+        {f"new.{name}": each for name, each in made.items()},
+        {f"new.{name}": None for name in made},
+    ]
+
+
+def test_a_column_without_a_schema_is_refused_only_if_it_has_fields() -> None:
+    durations = struct_records(timedelta(1))
+    assert run(durations, AsRecords()).value.to_pylist() == [timedelta(1)]
+    with pytest.raises(DataException, match="has a field whose type has no schema"):
+        run(struct_records({"t": timedelta(1)}), AsRecords())
+
+
+@dataclass(frozen=True)
+class Put(Transformation):
+    """Puts another value, time and topic into a record."""
+
+    value: Any
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        return record.new_record(topic="x", value=self.value, timestamp_ms=5)
+
+
+def test_a_step_may_put_another_value_of_the_column() -> None:
+    records = columns([("t", b"v", []), ("u", None, [])], with_origin=True)
+    made = run(records, Put(bytearray(b"w")))
+    assert made.value.to_pylist() == [b"w", b"w"]
+    assert made.timestamp_ms.to_pylist() == [5, 5]
+    assert made.topic is not None
+    assert made.topic.to_pylist() == ["t", "u"]
+    with pytest.raises(DataException, match="the column can't hold"):
+        run(records, Put(5))
+    with pytest.raises(DataException, match="A column of structs can't hold"):
+        run(struct_records({"a": 1}), Put({"a": 1}))
+    assert run(struct_records({"a": 1}), Put(None)).value.to_pylist() == [None]
+
+
+def test_a_header_that_is_looked_at_and_can_not_be_read_is_named() -> None:
+    records = columns([("t", b"v", [("a", b"bad")])], with_origin=True)
+    assert content(run(records, AsRecords())) == content(records)
+    with pytest.raises(DataException, match="header 'a': bad bytes"):
+        run(struct_records({"x": 1}).with_columns(headers=records.headers), HeaderToValue(("a",), ("a",), "copy"))
+
+
+CONFIG = """
+    transforms=a, b
+    transforms.a.type=InsertHeader
+    transforms.a.header=n
+    transforms.a.value.literal=1,2
+    transforms.b.type=HeaderTo$Value
+    transforms.b.headers=n
+    transforms.b.fields=n
+    transforms.b.operation=copy
+    header.converter=org.apache.kafka.connect.json.JsonConverter
+    header.converter.schemas.enable=true
+"""
+
+
+def test_a_configuration_says_which_converter_is_used() -> None:
+    made = ColumnChain.from_properties(CONFIG).apply(struct_records({"x": 1}))
+    assert made.value.to_pylist() == [{"x": 1, "n": "1,2"}]
+    found = made.decoded_headers().to_pylist()[0][-1]["value"]
+    assert json.loads(found) == {"schema": {"type": "string", "optional": False}, "payload": "1,2"}
+    made = ColumnChain.from_properties(CONFIG, mode="compat").apply(struct_records({"x": 1}))
+    assert made.value.to_pylist() == [{"x": 1, "n": 1}]
+    assert made.value.type.field("n").type == pa.int8()
+    default = ColumnChain.from_properties({})
+    assert isinstance(default.converter, SimpleHeaderConverter)
+    assert default.converter.is_strict
+
+
+def test_a_chain_of_columns_can_be_sent_to_other_processes() -> None:
+    chain = ColumnChain.from_properties(CONFIG)
+    again = pickle.loads(pickle.dumps(chain))
+    assert again.chain == chain.chain
+    assert content(again.apply(struct_records({"x": 1}))) == content(chain.apply(struct_records({"x": 1})))
