@@ -178,7 +178,7 @@ def _integer(bits: int, kind: str) -> Callable[[str, Any, Any, object], int]:
 
 
 def _list(name: str, value: Any, given: Any, _: object) -> list[Any]:
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and all(isinstance(element, str) for element in value):
         return list(value)
     if not isinstance(value, str):
         raise invalid(name, given, "Expected a comma separated list.")

@@ -66,6 +66,7 @@ def test_a_value_is_read(type: str, given: Any, read_as: Any) -> None:
     ("type", "given", "rule", "message"),
     [
         ("LIST", 5, None, "Invalid value 5 for configuration n: Expected a comma separated list."),
+        ("LIST", ["a", None], None, "Invalid value [a, null] for configuration n: Expected a comma separated list."),
         ("LIST", "", non_empty_list, "Invalid value [] for configuration n: Empty list"),
         ("LIST", None, non_empty_list, "Invalid value null for configuration n: Empty list"),
         ("LIST", "a,", distinct_values, "Configuration 'n' values must not be empty."),

@@ -7,6 +7,8 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from statestore.connect.config import ConfigDef, Property
 from statestore.connect.headers import ConnectHeaders
@@ -161,6 +163,17 @@ INSERT = {"transforms": "a", "transforms.a.type": "InsertHeader", "transforms.a.
             "transforms.a.type",
             "Did you mean 'org.apache.kafka.connect.transforms.HeaderFrom$Value'",
         ),
+        (
+            {
+                **STEP,
+                "transforms.a.fields": "x",
+                "transforms.a.headers": "h",
+                "transforms.a.operation": "move",
+                "transforms.a.replace.null.with.default": None,
+            },
+            "transforms.a",
+            "transforms.a: replace.null.with.default is set to null",
+        ),
         ({"transforms": "a", "transforms.a.type": "HasHeaderKey"}, "transforms.a.type", "could not be found"),
         (
             {"transforms": "a", "transforms.a.type": "statestore.connect.transforms.predicates:HasHeaderKey"},
@@ -306,3 +319,33 @@ def test_closing_a_chain_closes_what_is_in_it() -> None:
     closing = Closing()
     TransformChain.of(Step("a", HeaderFromValue(("a",), ("b",), "copy"), closing), InsertHeader("h", "x")).close()
     assert closing.closed == 1
+
+
+TYPES = st.sampled_from(["HeaderFrom$Value", "HeaderTo$Key", "InsertHeader", "DropHeaders", "Filter", "HasHeaderKey"])
+VALUES = st.sampled_from(["", "a", "p", "a,p", "x,", "null", "move", "copy", "true", "list", "[a", "os:path"])
+NAMES = st.sampled_from(
+    ["transforms", "predicates", "predicates.p.name", "transforms.", "transforms.a.predicate", "transforms.a.negate"]
+)
+OWN_NAMES = st.sampled_from(["fields", "headers", "operation", "header", "value.literal", "missing", "mode", "type"])
+ANYTHING = VALUES | st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.none() | VALUES)
+
+
+@given(
+    TYPES,
+    st.dictionaries(NAMES, ANYTHING),
+    st.dictionaries(OWN_NAMES.map(lambda name: f"transforms.a.{name}"), ANYTHING),
+    st.sampled_from(["strict", "compat"]),
+)
+@settings(deadline=None)
+def test_any_configuration_makes_a_chain_or_is_refused(
+    type: str, others: dict[str, Any], own: dict[str, Any], mode: str
+) -> None:
+    predicate = {"predicates": "p", "predicates.p.type": "HasHeaderKey", "predicates.p.name": "x"}
+    config = {"transforms": "a", "transforms.a.type": type} | predicate | others | own
+    try:
+        chain = TransformChain.from_properties(config, mode=mode)
+    except ConfigException as error:
+        assert error.name is not None  # noqa: PT017  most raise nothing
+    else:
+        assert chain.describe().count(": ") >= len(chain.steps)
+        assert pickle.loads(pickle.dumps(chain)) == chain

@@ -26,7 +26,7 @@ from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombs
 from statestore.connect.transforms.properties_text import config_of, read_properties
 from statestore.connect.transforms.step import Step
 from statestore.connect.transforms.transformation import Configured, Predicate, Transformation
-from statestore.errors import ConfigException
+from statestore.errors import ConfigException, ConnectException
 
 _PACKAGE: Final = "org.apache.kafka.connect.transforms"
 TRANSFORMATIONS: Final[dict[str, type[Transformation]]] = {
@@ -83,7 +83,7 @@ _PLUGIN_VERSION: Final = "plugin.version"
 
 def _aliases(name: str, value: Any) -> Any:
     for alias in value or ():
-        if not isinstance(alias, str) or not alias:
+        if not alias:
             raise ConfigException(f"Configuration '{name}' values must not be empty.", name=name, value=value)
     if len(set(value or ())) < len(value or ()):
         raise invalid(name, value, "Duplicate alias provided.")
@@ -151,11 +151,12 @@ def _make(kind: type[Configured], known: Mapping[str, Any], properties: Properti
         own = Properties({**own, MODE: mode}, own.prefix)
     try:
         return found.from_properties(own)
-    except ConfigException as error:
-        if error.name is not None and error.name.startswith(own.prefix):
+    except ConnectException as error:
+        name, value = (error.name, error.value) if isinstance(error, ConfigException) else (None, None)
+        if name is not None and name.startswith(own.prefix):
             raise
-        full_name = own.full_name(error.name) if error.name else own.prefix.removesuffix(".")
-        raise ConfigException(f"{full_name}: {error.problem}", name=full_name, value=error.value) from error
+        full_name = own.full_name(name) if name else own.prefix.removesuffix(".")
+        raise ConfigException(f"{full_name}: {error.problem}", name=full_name, value=value) from error
 
 
 def _warn_of_unknown(properties: Properties, names: Mapping[str, list[str]]) -> None:
