@@ -137,11 +137,16 @@ def decode_schema(form: Json) -> Schema | None:
         version=form.get("version"),
         doc=form.get("doc"),
         parameters=form.get("parameters", {}),
-        default=decode_value(form.get("default")),
+        default=_by_content(decode_value(form.get("default"))),
         key_schema=decode_schema(form.get("keySchema")),
         value_schema=decode_schema(form.get("valueSchema")),
         fields=[Field(name, _present(decode_schema(each))) for name, each in form.get("fields", [])],
     )
+
+
+def _by_content(default: Any) -> Any:
+    """Return a default that is compared as Java's schemas compare theirs: bytes by what they are."""
+    return bytes(default) if isinstance(default, JavaBytes) else default
 
 
 def _present(schema: Schema | None) -> Schema:
