@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from time import tzset
 from typing import Any, NamedTuple
@@ -105,8 +105,8 @@ def text(value: bytes | None) -> str | None:
 
 
 def whole_number(bits: int, value: bytes | None) -> int | None:
-    found = re.fullmatch(r"0|-?[1-9][0-9]*", text(value) or "")
-    number = int(found[0]) if found else None
+    found = re.fullmatch(r"([+-]?[0-9]+)(\.0+)?", text(value) or "", re.ASCII)
+    number = int(found[1]) if found else None
     return number if number is not None and -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
 
@@ -121,33 +121,25 @@ def double(value: bytes | None) -> float | None:
     return None if lost else number
 
 
-def day(value: bytes | None) -> date | None:
-    found = text(value) or ""
-    if found == "00:00:00.000Z":
-        return date(1970, 1, 1)
-    try:
-        parsed = date.fromisoformat(found) if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", found) else None
-    except ValueError:
-        return None
-    return parsed if parsed and parsed >= date(1582, 10, 15) else None
-
-
-def time_of_day(value: bytes | None) -> time | None:
-    found = text(value) or ""
-    try:
-        return time.fromisoformat(found[:-1]) if re.fullmatch(r"[0-9]{2}(:[0-9]{2}){2}\.[0-9]{3}Z", found) else None
-    except ValueError:
-        return None
-
-
 def instant_ms(value: bytes | None) -> int | None:
-    of_day, of_time, (first, _, second) = day(value), time_of_day(value), (text(value) or "").partition("T")
-    if of_time is None and of_day is None:
-        of_day, of_time = day(first.encode()), time_of_day(second.encode())
-        if not of_day or of_time is None or ":" in first:
-            return None
-    moment = datetime.combine(of_day or EPOCH.date(), of_time or time(), timezone.utc)
-    return (moment - EPOCH) // timedelta(milliseconds=1)
+    found = text(value) or ""
+    for before, after in (("", ""), ("1970-01-01T", ""), ("", "T00:00:00.000Z")):
+        whole = before + found + after
+        if re.fullmatch(r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}\.[0-9]{3}Z", whole, re.ASCII):
+            try:
+                return (datetime.fromisoformat(whole[:-1] + "+00:00") - EPOCH) // timedelta(milliseconds=1)
+            except ValueError:
+                return None
+    return None
+
+
+def day(value: bytes | None) -> date | None:
+    ms = instant_ms(value)
+    return None if ms is None or ms % 86_400_000 else (EPOCH + timedelta(milliseconds=ms)).date()
+
+
+def boolean(value: bytes | None) -> bool | None:
+    return {b"true": True, b"false": False}.get(value, {1: True, 0: False}.get(whole_number(32, value)))  # type: ignore[arg-type]
 
 
 # What is drawn, and what each table has besides.
@@ -175,7 +167,18 @@ ODD_TEXTS = [
     *["2017-05-21", "2017-13-45", "2017-5-1", "2017-02-29", "1582-10-14", "1582-10-15", "12017-01-01", "2017-05-21\n"],
     *["24:00:00.000Z", "00:00:00.000Z", "16:31:05.387Z", "16:31:05.387", "23:59:60.000Z", "16:31:05.387Z\n"],
     *["2017-05-21T16:31:05.387Z", "2017-05-21T16:31:05.387+01:00", "2017-05-21 16:31:05.387Z", "2017-05-21T16:31:05Z"],
-    *["1582-10-14T23:59:59.999Z", "9999-12-31T23:59:59.999Z", "2017-05-21T24:00:00.000Z", "", "text", "\U0001f600"],
+    *[
+        "1582-10-14T23:59:59.999Z",
+        "9999-12-31T23:59:59.999Z",
+        "2017-05-21T24:00:00.000Z",
+        "2017-05-21T00:00:00.000Z",
+        "0001-01-01",
+        "0000-01-01",
+        "1500-01-01",
+        "",
+        "text",
+        "\U0001f600",
+    ],
 ]
 NOT_UTF8 = [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"7\x80", b"\xe2\x82"]
 ODD_ROWS: list[Row] = [
@@ -291,7 +294,7 @@ def test_texts_are_read_as_in_python(spark: SparkSession, mode: str, rows: list[
         "int": (hf.header_int, lambda value: whole_number(32, value)),
         "long": (hf.header_long, lambda value: whole_number(64, value)),
         "double": (hf.header_double, double),
-        "boolean": (hf.header_boolean, lambda value: {b"true": True, b"false": False}.get(value)),
+        "boolean": (hf.header_boolean, boolean),
         "date": (hf.header_date, day),
         "timestamp": (lambda *args, **kw: F.unix_millis(hf.header_timestamp(*args, **kw)), instant_ms),
     }
@@ -311,7 +314,7 @@ def test_texts_are_read_as_in_python(spark: SparkSession, mode: str, rows: list[
 @pytest.mark.parametrize(
     ("column", "row", "message"),
     [
-        (lambda: hf.header_int("headers", "a"), [Header("a", b"007")], "header 'a': '007' is no INT32"),
+        (lambda: hf.header_int("headers", "a"), [Header("a", b"7.5")], "header 'a': '7.5' is no INT32"),
         (lambda: hf.header_string("headers", "a"), [Header("a", b"x\xff")], "header 'a': 'x\ufffd' is no UTF-8 text"),
         (lambda: hf.header_double("headers", "b"), [Header("b", b"9" * 400)], "header 'b': '" + "9" * 100 + "' is no"),
         (

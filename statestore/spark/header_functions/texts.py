@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
 from typing import Final
 
 from pyspark.sql import Column
@@ -15,9 +14,8 @@ _SHOWN_CHARACTERS_MAX: Final = 100
 _DECIMAL_NUMBER: Final = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\z"  # $ would let a line end follow
 _NOT_ZERO: Final = r"^[+-]?[0.]*[1-9]"
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
-_ISO_TIMESTAMP: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z\z"
-_FIRST_DAY: Final = "1582-10-15"
-"""Before it a date of Java's means another day than one of Spark's."""
+_ISO_TIMESTAMP: Final = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z\z"
+_WHOLE_NUMBER: Final = r"^[+-]?[0-9]+(\.0+)?\z"
 _MIDNIGHT: Final = "00:00:00.000Z"
 
 
@@ -33,15 +31,15 @@ def header_string(headers: Column | str, key: str, *, on_error: str = "raise") -
 def header_int(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
     """Return the value of the last header of this key as a number of 32 bits: int.
 
-    Right is what such a number is printed as: digits, and a minus before them, without spaces, plus or leading zeros.
-    `on_error` as in `header_string`.
+    Right are whole numbers that are in its range: 7, and 007, +7 and 7.0 too, which are that number. Wrong are 7.5, and
+    numbers with blanks or an exponent. `on_error` as in `header_string`.
     """
-    return _read(headers, key, "INT32", lambda text: _printed_alike(text, "int"), on_error)
+    return _read(headers, key, "INT32", lambda text: _whole_number(text, "int"), on_error)
 
 
 def header_long(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
     """Return the value of the last header of this key as a number of 64 bits: bigint. Otherwise as `header_int`."""
-    return _read(headers, key, "INT64", lambda text: _printed_alike(text, "bigint"), on_error)
+    return _read(headers, key, "INT64", lambda text: _whole_number(text, "bigint"), on_error)
 
 
 def header_double(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
@@ -54,15 +52,18 @@ def header_double(headers: Column | str, key: str, *, on_error: str = "raise") -
 
 
 def header_boolean(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
-    """Return the value of the last header of this key: boolean. Right are true and false; else as `header_string`."""
+    """Return the value of the last header of this key: boolean. Right are true and false, and the numbers 1 and 0.
+
+    `on_error` as in `header_string`.
+    """
     return _read(headers, key, "BOOLEAN", _boolean, on_error)
 
 
 def header_date(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
     """Return the value of the last header of this key as a day: date.
 
-    Right is 2017-05-21, of the years 1582 (October 15, as Java's calendar is another one before) to 9999, and
-    00:00:00.000Z, as Kafka prints 1970-01-01. `on_error` as in `header_string`.
+    Right are texts that `header_timestamp` takes and that are midnight, most often 2017-05-21. `on_error` as in
+    `header_string`.
     """
     return _read(headers, key, "date", _date, on_error)
 
@@ -71,8 +72,8 @@ def header_timestamp(headers: Column | str, key: str, *, on_error: str = "raise"
     """Return the value of the last header of this key as a point in time: timestamp.
 
     Right are the three forms that Kafka prints: 2017-05-21T16:31:05.387Z, 2017-05-21 for midnight and 16:31:05.387Z
-    for 1970-01-01, all in UTC, whatever zone the session or the machine is in. Years as in `header_date`; `on_error`
-    as in `header_string`.
+    for 1970-01-01, of the years 1 to 9999, all in UTC, whatever zone the session or the machine is in. `on_error` as
+    in `header_string`.
     """
     return _read(headers, key, "timestamp", _timestamp, on_error)
 
@@ -89,10 +90,14 @@ def _read(headers: Column | str, key: str, expected: str, convert: Callable[[Col
     return F.when(text.isNull() | value.isNotNull(), value).otherwise(F.raise_error(problem))
 
 
-def _printed_alike(text: Column, spark_type: str) -> Column:
-    """Return a text as a value of a type if that is printed as the same text."""
+def _whole_number(text: Column, spark_type: str) -> Column:
     value = text.try_cast(spark_type)
-    return F.when(value.cast("string") == text, value)
+    is_other_text = text.rlike(_WHOLE_NUMBER)
+    # Nearly all texts are what the number is printed as, and that is quicker to see.
+    return F.coalesce(
+        F.when(value.cast("string") == text, value),
+        F.when(is_other_text, text.try_cast("decimal(38,18)").try_cast(spark_type)),
+    )
 
 
 def _double(text: Column) -> Column:
@@ -102,19 +107,26 @@ def _double(text: Column) -> Column:
 
 
 def _boolean(text: Column) -> Column:
-    return F.when(text == "true", F.lit(True)).when(text == "false", F.lit(False))
+    number = _whole_number(text, "int")
+    as_number = F.when(number.isin(0, 1), number == 1)
+    return F.when(text == "true", F.lit(True)).when(text == "false", F.lit(False)).otherwise(as_number)
 
 
 def _date(text: Column) -> Column:
-    day = F.when(text == _MIDNIGHT, F.lit(date(1970, 1, 1))).otherwise(_printed_alike(text, "date"))
-    return F.when(day >= F.lit(_FIRST_DAY).cast("date"), day)
+    whole = _whole_timestamp(text)
+    day = F.substring(whole, 1, len("2017-05-21"))
+    return F.when(whole.rlike(_ISO_TIMESTAMP) & whole.endswith(f"T{_MIDNIGHT}"), day.try_cast("date"))
 
 
 def _timestamp(text: Column) -> Column:
+    whole = _whole_timestamp(text)
+    return F.when(whole.rlike(_ISO_TIMESTAMP), whole.try_cast("timestamp"))
+
+
+def _whole_timestamp(text: Column) -> Column:
     length = F.length(text)
-    whole = (
+    return (
         F.when(length == len("2017-05-21"), F.concat(text, F.lit(f"T{_MIDNIGHT}")))
         .when(length == len(_MIDNIGHT), F.concat(F.lit("1970-01-01T"), text))
         .otherwise(text)
     )
-    return F.when(whole.rlike(_ISO_TIMESTAMP) & (whole >= _FIRST_DAY), whole.try_cast("timestamp"))
