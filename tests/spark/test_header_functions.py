@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -18,6 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from statestore.connect.values.strict import STRICT
+from statestore.errors import DataException
 from statestore.spark import header_functions as hf
 from statestore.spark.schema import HEADERS
 
@@ -105,7 +107,7 @@ def text(value: bytes | None) -> str | None:
 
 
 def whole_number(bits: int, value: bytes | None) -> int | None:
-    found = re.fullmatch(r"([+-]?[0-9]+)(\.0+)?", text(value) or "", re.ASCII)
+    found = re.fullmatch(r"([+-]?[0-9]+)(\.0*)?", text(value) or "", re.ASCII)
     number = int(found[1]) if found else None
     return number if number is not None and -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
@@ -309,6 +311,34 @@ def test_texts_are_read_as_in_python(spark: SparkSession, mode: str, rows: list[
     cases["in a filter"] = (in_filter, lambda row: whole_number(32, last(row, "b")) or 0)
     with in_mode(spark, mode):
         compare(spark, rows, cases)
+
+
+def strictly(convert: Callable[[Any, Any], Any], value: bytes) -> Any:
+    try:
+        return convert(None, value.decode())
+    except (DataException, UnicodeDecodeError):
+        return None
+
+
+@given(found=st.one_of(st.sampled_from(ODD_TEXTS), TEXTS))
+def test_texts_are_read_as_strict_conversions_do(found: str) -> None:
+    """The model is theirs, but for numbers with an exponent, digits that are not ASCII, and dates as numbers."""
+    value = found.encode()
+    for bits, convert in ((32, STRICT.convert_to_integer), (64, STRICT.convert_to_long)):
+        number = whole_number(bits, value)
+        assert number == strictly(convert, value) or (
+            number is None and not re.fullmatch(r"[-+]?[0-9][-+0-9. ]*", found, re.ASCII)
+        )
+    truth = boolean(value)
+    assert truth == strictly(STRICT.convert_to_boolean, value) or (truth is None and "e" in found.lower())
+    of_float = strictly(STRICT.convert_to_double, value)
+    assert (
+        of_float is None or same(double(value), float(of_float)) or not re.fullmatch("[-+0-9].*[0-9]", found, re.ASCII)
+    )
+    if not re.fullmatch("[-+0-9.eE]*", found):
+        moment, of_day = (strictly(each, value) for each in (STRICT.convert_to_timestamp, STRICT.convert_to_date))
+        assert instant_ms(value) == (None if moment is None else moment.epoch_ms) or found.startswith("0000")
+        assert day(value) == (None if of_day is None else of_day.to_date()) or found.startswith("0000")
 
 
 @pytest.mark.parametrize(

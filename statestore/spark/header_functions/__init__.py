@@ -3,6 +3,7 @@
 lookups          headers by their keys
 texts            values as what their texts stand for
 changes          other headers made of headers
+conversion       values and all headers as a header converter reads them, in Python
 headers_column   what these are made of
 
 The column `headers` is an array<struct<key:string,value:binary>>, given by name or as a Column. An array that is null
@@ -12,10 +13,11 @@ headers are returned, and is left out of names and maps. A value may be null, wh
 What returns headers mentions a Column that it is given once, so that calls inside of calls stay small. Nothing looks at
 all headers for each header.
 
-Users import from here. Imports `spark.schema`; no other room of `spark` needs it. Start at `lookups`.
+Users import from here. Imports `connect` and `spark.schema`; no other room of `spark` needs it. Start at `lookups`.
 """
 
 from statestore.spark.header_functions.changes import drop_headers, rename_header, retain_latest, with_header
+from statestore.spark.header_functions.conversion import header_typed, typed_headers
 from statestore.spark.header_functions.lookups import (
     has_header,
     header_last,
@@ -45,9 +47,11 @@ __all__ = [
     "header_names",
     "header_string",
     "header_timestamp",
+    "header_typed",
     "headers_all",
     "headers_to_map",
     "rename_header",
     "retain_latest",
+    "typed_headers",
     "with_header",
 ]

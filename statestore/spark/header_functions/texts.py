@@ -15,7 +15,7 @@ _DECIMAL_NUMBER: Final = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\z"  # $ wou
 _NOT_ZERO: Final = r"^[+-]?[0.]*[1-9]"
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _ISO_TIMESTAMP: Final = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z\z"
-_WHOLE_NUMBER: Final = r"^[+-]?[0-9]+(\.0+)?\z"
+_WHOLE_NUMBER: Final = r"^[+-]?[0-9]+(\.0*)?\z"
 _MIDNIGHT: Final = "00:00:00.000Z"
 
 

@@ -1,0 +1,339 @@
+"""Values of headers as a header converter reads them: in Python, over columns of Arrow, each text once a batch.
+
+    Kafka Connect                        Spark
+    INT8, INT16, INT32, INT64            tinyint, smallint, int, bigint
+    FLOAT32, FLOAT64, BOOLEAN            float, double, boolean
+    STRING, BYTES                        string, binary
+    Decimal, Date, Timestamp             decimal(38, scale), date, timestamp
+    Time                                 int, milliseconds since midnight: Spark has no type for it
+    ARRAY, MAP, STRUCT                   array, map, struct
+
+A struct may be read from a map: its fields are the entries of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import types as T
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
+
+from statestore.connect.converters.base import HeaderConverter
+from statestore.connect.converters.registry import header_converter
+from statestore.connect.converters.simple import SimpleHeaderConverter
+from statestore.connect.header import header_in_errors
+from statestore.connect.instant import Instant
+from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Struct, Type
+from statestore.connect.schemas import (
+    BYTES_SCHEMA,
+    DATE_SCHEMA,
+    STRING_SCHEMA,
+    TIMESTAMP_SCHEMA,
+    array_schema,
+    decimal_schema,
+    map_schema,
+    struct_schema,
+)
+from statestore.connect.values.compat import COMPAT
+from statestore.connect.values.strict import STRICT
+from statestore.connect.values.values import Values
+from statestore.errors import DataException
+from statestore.format.header_columns import HEADERS_TYPE
+from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice, checked_key, column_of, last_value
+
+AnyConverter: TypeAlias = HeaderConverter | str | Mapping[str, Any] | None
+TYPED_HEADERS: Final = "array<struct<key:string,type:string,text:string>>"
+_TYPED: Final = pa.list_(pa.struct([("key", pa.string()), ("type", pa.string()), ("text", pa.string())]))
+_UTC: Final = "UTC"
+_MOST_DIGITS: Final = 38
+_SHOWN_BYTES_MAX: Final = 100
+_PRIMITIVES: Final[dict[Type, T.DataType]] = {
+    Type.INT8: T.ByteType(),
+    Type.INT16: T.ShortType(),
+    Type.INT32: T.IntegerType(),
+    Type.INT64: T.LongType(),
+    Type.FLOAT32: T.FloatType(),
+    Type.FLOAT64: T.DoubleType(),
+    Type.BOOLEAN: T.BooleanType(),
+    Type.STRING: T.StringType(),
+    Type.BYTES: T.BinaryType(),
+}
+_LOGICAL: Final[dict[str | None, T.DataType]] = {
+    DATE_NAME: T.DateType(),
+    TIME_NAME: T.IntegerType(),
+    TIMESTAMP_NAME: T.TimestampType(),
+}
+
+
+def header_typed(
+    headers: Column | str,
+    key: str,
+    data_type: str | T.DataType | Schema,
+    *,
+    converter: AnyConverter = None,
+    topic: str = "",
+    on_error: str = "raise",
+) -> Column:
+    """Return the value of the last header of this key as a value of any type. Null if there is none, or it is null.
+
+    It is read in Python, in batches of Arrow: where `header_int` and its like do, they are many times faster.
+
+    Args:
+        headers: the column.
+        key: of the header.
+        data_type: a type of Spark ("array<int>", "decimal(10,2)"), or a schema of Kafka Connect.
+        converter: reads the bytes: one, the name of one ("Json"), or properties such as `header.converter` and
+            `header.converter.schemas.enable`; None is Kafka's SimpleHeaderConverter. What it reads is converted without
+            a loss if it is strict, which it is unless its properties say `mode=compat`; then as Kafka does.
+        topic: what the converter is told.
+        on_error: "raise" ends the query at a value that can't be read or converted, "null" makes it null.
+
+    Raises ConfigException for an unknown converter, DataException for a type without a schema, and ValueError and
+    TypeError for illegal arguments.
+    """
+    check_choice("on_error", on_error, ON_ERROR)
+    schema, spark_type = _schema_and_type(data_type)
+    reader = _Reader(checked_key(key), topic, schema, spark_type, header_converter(converter), on_error)
+
+    return _in_batches(reader.read, spark_type)(last_value(column_of(headers), key))
+
+
+def typed_headers(headers: Column | str, *, converter: AnyConverter = None, topic: str = "") -> Column:
+    """Return all headers with what their values are: array<struct<key:string,type:string,text:string>>.
+
+    `type` is that of Kafka Connect (INT8, STRING, Timestamp), null if a value has none, and `text` the value in words,
+    null for a null value. A header that can't be read ends the query. Arguments are those of `header_typed`.
+    """
+    viewer = _Viewer(topic, header_converter(converter))
+
+    return _in_batches(viewer.view, TYPED_HEADERS)(column_of(headers))
+
+
+def _in_batches(function: Callable[[pa.Array], pa.Array], returned: T.DataType | str) -> Callable[[Column], Column]:
+    """Return what makes a column of a column, a batch at a time."""
+
+    def run(column: pa.Array) -> pa.Array:
+        return function(column)
+
+    make: Any = arrow_udf  # its types know no form that takes the kind of function from the hints of `run`
+    made: Callable[[Column], Column] = make(run, returned)
+    return made
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the values of one header's key. Travels to the executors."""
+
+    key: str
+    topic: str
+    schema: Schema
+    spark_type: T.DataType
+    converter: HeaderConverter
+    on_error: str
+
+    def read(self, values: pa.Array) -> pa.Array:
+        distinct = values.cast(pa.binary()).dictionary_encode()
+        found = [self._convert(value) for value in distinct.dictionary.to_pylist()]
+        arrow_type = to_arrow_type(self.spark_type, timezone=_UTC)
+        return pa.array(found, arrow_type).take(distinct.indices)
+
+    def _convert(self, value: bytes) -> Any:
+        try:
+            with header_in_errors(self.key):
+                read = self.converter.to_connect_header(self.topic, self.key, value)
+                if read is None:
+                    return None
+                plain = _plain(self.schema, read.schema, read.value, _conversions_of(self.converter))
+                return _fitting(plain, to_arrow_type(self.spark_type, timezone=_UTC))
+        except DataException:
+            if self.on_error == "null":
+                return None
+            raise
+
+
+@dataclass(frozen=True)
+class _Viewer:
+    """Says what all headers are. Travels to the executors."""
+
+    topic: str
+    converter: HeaderConverter
+
+    def view(self, column: pa.Array) -> pa.Array:
+        column = column.cast(HEADERS_TYPE)
+        entries = column.flatten()
+        keys, values = (entries.field(name).dictionary_encode() for name in ("key", "value"))
+        names, texts = [*keys.dictionary.to_pylist(), None], [*values.dictionary.to_pylist(), None]
+        of_key, of_value = (
+            each.indices.fill_null(len(each.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
+            for each in (keys, values)
+        )
+        pairs, rows = np.unique(of_key * len(texts) + of_value, return_inverse=True)
+        seen = [self._type_and_text(names[pair // len(texts)], texts[pair % len(texts)]) for pair in pairs.tolist()]
+        taken = pa.array(seen, pa.struct([("type", pa.string()), ("text", pa.string())])).take(pa.array(rows))
+        fields = [entries.field("key"), taken.field("type"), taken.field("text")]
+        made = pa.StructArray.from_arrays(fields, fields=list(_TYPED.value_type), mask=entries.is_null())
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), made, type=_TYPED, mask=column.is_null())
+
+    def _type_and_text(self, key: str | None, value: bytes | None) -> dict[str, str | None]:
+        with header_in_errors(key or ""):
+            read = self.converter.to_connect_header(self.topic, key or "", value)
+            if read is None:
+                return {"type": None, "text": None}
+            text = _conversions_of(self.converter).values.convert_to_string(read.schema, read.value)
+        return {"type": _type_name(read.schema), "text": text}
+
+
+def _type_name(schema: Schema | None) -> str | None:
+    if schema is None:
+        return None
+    is_logical = schema.name in _LOGICAL or schema.name == DECIMAL_NAME
+    return str(schema.name).rpartition(".")[2] if is_logical else schema.type.name
+
+
+def _schema_and_type(data_type: str | T.DataType | Schema) -> tuple[Schema, T.DataType]:
+    if isinstance(data_type, Schema):
+        return data_type, _spark_type(data_type)
+    spark_type = T.DataType.fromDDL(data_type) if isinstance(data_type, str) else data_type
+    return _schema(spark_type), spark_type
+
+
+def _spark_type(schema: Schema) -> T.DataType:
+    if schema.name == DECIMAL_NAME:
+        return T.DecimalType(_MOST_DIGITS, int(schema.parameters["scale"]))
+    if schema.name in _LOGICAL:
+        return _LOGICAL[schema.name]
+    if schema.type is Type.ARRAY:
+        return T.ArrayType(_spark_type(_known(schema.value_schema, schema)))
+    if schema.type is Type.MAP:
+        of_key, of_value = _known(schema.key_schema, schema), _known(schema.value_schema, schema)
+        return T.MapType(_spark_type(of_key), _spark_type(of_value))
+    if schema.type is Type.STRUCT:
+        return T.StructType([T.StructField(field.name, _spark_type(field.schema)) for field in schema.fields])
+    return _PRIMITIVES[schema.type]
+
+
+def _known(schema: Schema | None, outer: Schema) -> Schema:
+    if schema is None:
+        raise DataException(f"No schema defined for what is in {outer}: a column needs one")
+    return schema
+
+
+def _schema(spark_type: T.DataType) -> Schema:
+    """Return the schema of a type, with nulls in all of it."""
+    if isinstance(spark_type, T.DecimalType):
+        return decimal_schema(spark_type.scale, optional=True)
+    if isinstance(spark_type, T.DateType | T.TimestampType):
+        return (DATE_SCHEMA if isinstance(spark_type, T.DateType) else TIMESTAMP_SCHEMA).as_optional()
+    if isinstance(spark_type, T.ArrayType):
+        return array_schema(_schema(spark_type.elementType), optional=True)
+    if isinstance(spark_type, T.MapType):
+        return map_schema(_schema(spark_type.keyType), _schema(spark_type.valueType), optional=True)
+    if isinstance(spark_type, T.StructType):
+        return struct_schema({field.name: _schema(field.dataType) for field in spark_type.fields}, optional=True)
+    for type_, known in _PRIMITIVES.items():
+        if known == spark_type:
+            return Schema(type_, optional=True)
+    raise DataException(f"Headers can't be read as {spark_type.simpleString()}, which has no schema")
+
+
+@dataclass(frozen=True)
+class _Conversions:
+    """How values of a converter become others."""
+
+    values: Values
+    are_texts: bool
+    """Whether what was read stands for a text that it prints as: 1.1 is a FLOAT32 then, and to be no other double."""
+
+    def scalar(self, schema: Schema, found: Schema | None, value: Any) -> Any:
+        if self.are_texts and not isinstance(value, str | bytes):
+            found, value = STRING_SCHEMA, self.values.convert_to_string(found, value)
+        if schema.name == DECIMAL_NAME:
+            return self.values.convert_to_decimal(found, value, int(schema.parameters["scale"]))
+        if schema.name in _INSTANTS:
+            convert, as_plain = _INSTANTS[schema.name]
+            return as_plain(convert(self.values, found, value))
+        if schema.type is Type.BYTES:
+            return bytes(STRICT.parse_as(BYTES_SCHEMA, value) if isinstance(value, str) else value)
+        if isinstance(value, bytes):
+            raise DataException(f"{value[:_SHOWN_BYTES_MAX]!r} is no {schema.type}: the converter could not read it")
+        return _CONVERSIONS[schema.type](self.values, found, value)
+
+
+def _conversions_of(converter: HeaderConverter) -> _Conversions:
+    return _Conversions(
+        STRICT if converter.is_strict else COMPAT, converter.is_strict and isinstance(converter, SimpleHeaderConverter)
+    )
+
+
+def _plain(schema: Schema, found: Schema | None, value: Any, by: _Conversions) -> Any:
+    """Return a value that was read with the schema `found` as what Arrow takes for one of `schema`."""
+    if value is None:
+        return None
+    if schema.type is Type.ARRAY:
+        of_element = None if found is None else found.value_schema
+        return [
+            _plain(_known(schema.value_schema, schema), of_element, each, by)
+            for each in by.values.convert_to_list(found, value) or ()
+        ]
+    if schema.type is Type.MAP:
+        of_key, of_value = (None, None) if found is None else (found.key_schema, found.value_schema)
+        return [
+            (
+                _plain(_known(schema.key_schema, schema), of_key, key, by),
+                _plain(_known(schema.value_schema, schema), of_value, each, by),
+            )
+            for key, each in (by.values.convert_to_map(found, value) or {}).items()
+        ]
+    if schema.type is Type.STRUCT:
+        return _fields(schema, found, value, by)
+    return by.scalar(schema, found, value)
+
+
+def _fields(schema: Schema, found: Schema | None, value: Any, by: _Conversions) -> dict[str, Any]:
+    """Return the fields of a struct; of a map those are the entries of their names."""
+    if isinstance(value, Struct):
+        known = {name: (value.schema.field(name), each) for name, each in value.items()}
+    elif isinstance(value, Mapping):
+        known = {name: (None, each) for name, each in value.items()}
+    else:
+        raise DataException(f"{type(value).__name__} is neither a struct nor a map")
+    made = {}
+    for field in schema.fields:
+        of_field, each = known.get(field.name, (None, None))
+        made[field.name] = _plain(field.schema, None if of_field is None else of_field.schema, each, by)
+    return made
+
+
+def _fitting(plain: Any, arrow_type: pa.DataType) -> Any:
+    """Return what Arrow takes as it is. Raises DataException if it does not fit the type."""
+    try:
+        pa.array([plain], arrow_type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as cause:
+        raise DataException(f"{plain!r} does not fit {arrow_type}: {cause}") from cause
+    return plain
+
+
+_Conversion = Callable[[Any, "Schema | None", Any], Any]
+_CONVERSIONS: Final[dict[Type, _Conversion]] = {
+    Type.INT8: lambda values, schema, value: values.convert_to_byte(schema, value),
+    Type.INT16: lambda values, schema, value: values.convert_to_short(schema, value),
+    Type.INT32: lambda values, schema, value: values.convert_to_integer(schema, value),
+    Type.INT64: lambda values, schema, value: values.convert_to_long(schema, value),
+    Type.FLOAT32: lambda values, schema, value: values.convert_to_float(schema, value),
+    Type.FLOAT64: lambda values, schema, value: values.convert_to_double(schema, value),
+    Type.BOOLEAN: lambda values, schema, value: values.convert_to_boolean(schema, value),
+    Type.STRING: lambda values, schema, value: values.convert_to_string(schema, value),
+}
+_INSTANTS: Final[dict[str | None, tuple[_Conversion, Callable[[Instant], Any]]]] = {
+    DATE_NAME: (lambda values, schema, value: values.convert_to_date(schema, value), Instant.to_date),
+    TIME_NAME: (lambda values, schema, value: values.convert_to_time(schema, value), lambda time: time.epoch_ms),
+    TIMESTAMP_NAME: (lambda values, schema, value: values.convert_to_timestamp(schema, value), Instant.to_datetime),
+}
