@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any, Final
 
 from statestore.connect.converters.json_text import MISSING
-from statestore.connect.converters.nesting import Steps
+from statestore.connect.converters.nesting import Steps, is_steps
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
 from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Struct, Type
@@ -138,7 +138,8 @@ class PayloadReader:
         elements = node if isinstance(node, list) else node.values() if isinstance(node, dict) else ()
         made = []
         for element in elements:
-            made.append((yield self.read(element_schema, element)))
+            found = self.read(element_schema, element)
+            made.append((yield found) if is_steps(found) else found)
         return made
 
     def _map(self, schema: Schema | None, node: Any) -> Steps:
@@ -150,7 +151,8 @@ class PayloadReader:
                 )
             names = {}
             for name, element in node.items():
-                names[name] = yield self.read(value_schema, element)
+                found = self.read(value_schema, element)
+                names[name] = (yield found) if is_steps(found) else found
             return names
         if not isinstance(node, list):
             raise DataException(
@@ -162,8 +164,8 @@ class PayloadReader:
                 raise DataException(f"Found invalid map entry instead of array tuple: {_kind(entry)}")
             if len(entry) != 2:
                 raise DataException(f"Found invalid map entry, expected length 2 but found :{len(entry)}")
-            key = yield self.read(key_schema, entry[0])
-            pairs.append((key, (yield self.read(value_schema, entry[1]))))
+            key, found = self.read(key_schema, entry[0]), self.read(value_schema, entry[1])
+            pairs.append(((yield key) if is_steps(key) else key, (yield found) if is_steps(found) else found))
         made = TypedMap(pairs)
         if self._strict and len(made) < len(pairs):
             raise DataException("A map has a key a second time")
@@ -179,7 +181,8 @@ class PayloadReader:
         before = self._wrong_nulls
         values = {}
         for each in schema.fields:
-            values[each.name] = yield self.read(each.schema, node.get(each.name))
+            found = self.read(each.schema, node.get(each.name))
+            values[each.name] = (yield found) if is_steps(found) else found
         made = Struct.of_checked(schema, values)
         if self._wrong_nulls > before:
             made.validate()

@@ -131,6 +131,4 @@ class SchemaReader:
             if not schema.optional:
                 raise SchemaBuilderException("Invalid default value: null for a schema that is not optional")
             return schema
-        if schema.type is Type.STRUCT and not self._strict:
-            raise SchemaBuilderException("Invalid default value: Struct schemas do not match.")  # a bug of Kafka's
         return replace(schema, default=default)

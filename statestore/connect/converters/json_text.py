@@ -30,6 +30,10 @@ _LONGEST_STRING: Final = 20_000_000
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]*')
 _NUMBER: Final = re.compile(r"-?([0-9]+)(?:\.([0-9]+))?(?:[eE][+-]?([0-9]+))?")
+_ELEMENT: Final = re.compile(
+    r'(?:(?P<integer>-?(?:0|[1-9][0-9]{0,17}))|"(?P<text>[^"\\\x00-\x1f\ud800-\udfff]{0,1000})")[ \t\n\r]*,[ \t\n\r]*'
+)
+"""An element of an array that needs no further look, and is not the last one."""
 _HEX: Final = re.compile(r"[0-9a-fA-F]{4}")
 _ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS: Final = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
@@ -91,8 +95,8 @@ class _Reader:
         if len(open_) == _DEEPEST:
             raise self._malformed(f"values nest deeper than {_DEEPEST} levels")
         self._advance()
-        container: list[Any] | dict[str, Any] = [] if character == "[" else {}
-        if self._peek() == ("]" if character == "[" else "}"):
+        container: list[Any] | dict[str, Any] = self._simple_elements([]) if character == "[" else {}
+        if not container and self._peek() == ("]" if character == "[" else "}"):
             self.position += 1
             return container
         if isinstance(container, dict):
@@ -113,11 +117,21 @@ class _Reader:
             self._advance()
             if isinstance(container, dict):
                 names.append(self._name(container))
+            else:
+                self._simple_elements(container)
             return _OPENED
         if character != ("}" if isinstance(container, dict) else "]"):
             raise self._malformed("neither a comma nor an end stands")
         self.position += 1
         return open_.pop()
+
+    def _simple_elements(self, container: list[Any]) -> list[Any]:
+        """Read integers and short strings one after the other: most arrays have no other elements."""
+        while found := _ELEMENT.match(self.text, self.position):
+            integer = found["integer"]
+            container.append(found["text"] if integer is None else int(integer))
+            self.position = found.end()
+        return container
 
     def _name(self, container: dict[str, Any]) -> str:
         if self._peek() != '"':

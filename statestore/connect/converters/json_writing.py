@@ -8,7 +8,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
-from statestore.connect.converters.nesting import Steps
+from statestore.connect.converters.nesting import Steps, is_steps
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int32
 from statestore.connect.schema import (
@@ -85,7 +85,8 @@ class PayloadWriter:
         element_schema = None if schema is None else schema.value_schema
         made = []
         for element in value:
-            made.append((yield self.write(element_schema, element)))
+            found = self.write(element_schema, element)
+            made.append((yield found) if is_steps(found) else found)
         return made
 
     def _map(self, schema: Schema | None, value: Mapping[Any, Any]) -> Steps:
@@ -99,8 +100,9 @@ class PayloadWriter:
         names: dict[str, Any] = {}
         pairs: list[Any] = []
         for key, element in value.items():
-            json_key = yield self.write(key_schema, key)
-            json_value = yield self.write(value_schema, element)
+            json_key, json_value = self.write(key_schema, key), self.write(value_schema, element)
+            json_key = (yield json_key) if is_steps(json_key) else json_key
+            json_value = (yield json_value) if is_steps(json_value) else json_value
             if has_names:
                 name = _name(json_key)
                 if self._strict and (json_key is None or name in names):
@@ -117,7 +119,8 @@ class PayloadWriter:
             raise DataException("Mismatching schema.")
         made = {}
         for each in value.schema.fields:
-            made[each.name] = yield self.write(each.schema, value.get_without_default(each.name))
+            found = self.write(each.schema, value.get_without_default(each.name))
+            made[each.name] = (yield found) if is_steps(found) else found
         return made
 
     _complex: Final[dict[Type, Callable[..., Any]]] = {

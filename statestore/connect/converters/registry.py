@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from statestore.connect.config import ConfigDef, ConfigType, Properties, Property, invalid
@@ -41,9 +41,9 @@ def header_converter(
         return properties
     given = {_PROPERTY: properties} if isinstance(properties, str) else dict(properties or {})
     chosen = _CHOICE.parse(given, warn=False)[_PROPERTY]
-    converter = _made(chosen)
+    converter = chosen() if isinstance(chosen, type) and issubclass(chosen, HeaderConverter) else chosen
     if not isinstance(converter, HeaderConverter):
-        raise invalid(_PROPERTY, given.get(_PROPERTY), "it is no HeaderConverter")
+        raise invalid(_PROPERTY, given[_PROPERTY], "it is no HeaderConverter")
     own = Properties(given).below(f"{_PROPERTY}.")
     if MODE not in own and any(known.name == MODE for known in converter.config().properties):
         own = Properties({**own, MODE: mode}, own.prefix)
@@ -51,17 +51,9 @@ def header_converter(
     return converter
 
 
-def _made(chosen: Any) -> Any:
-    return (
-        chosen()
-        if isinstance(chosen, type) or (callable(chosen) and not isinstance(chosen, HeaderConverter))
-        else chosen
-    )
-
-
-def _aliases() -> dict[str, Callable[[], HeaderConverter]]:
+def _aliases() -> dict[str, type[HeaderConverter]]:
     """Return the converters by all their names but those of classes without packages, which the full ones imply."""
-    found: dict[str, Callable[[], HeaderConverter]] = dict(_CONVERTERS)
+    found: dict[str, type[HeaderConverter]] = dict(_CONVERTERS)
     for name, converter in _CONVERTERS.items():
         short = name.rpartition(".")[2]
         for ending in _ENDINGS:

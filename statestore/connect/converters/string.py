@@ -9,7 +9,7 @@ from typing import Any, Final
 from statestore.connect.config import ConfigDef, Property
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.charsets import Charset, charset_of
-from statestore.connect.converters.nesting import Steps, settle
+from statestore.connect.converters.nesting import Steps, is_steps, settle
 from statestore.connect.header import header_in_errors
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.schema import Schema, SchemaAndValue, Struct
@@ -92,21 +92,24 @@ def _text(value: Any, *, strict: bool) -> str | Steps:
 
 def _text_of_container(value: Any, *, strict: bool) -> Steps:
     if isinstance(value, list | tuple):
-        elements = []
+        elements: list[Any] = []
         for element in value:
-            elements.append((yield _text(element, strict=strict)))
+            found = _text(element, strict=strict)
+            elements.append((yield found) if is_steps(found) else found)
         return f"[{', '.join(elements)}]"
     if isinstance(value, Struct):
         fields = []
         for each in value.schema.fields:
             content = value.get_without_default(each.name)
             if content is not None:
-                fields.append(f"{each.name}={(yield _text(content, strict=strict))}")
+                found = _text(content, strict=strict)
+                fields.append(f"{each.name}={(yield found) if is_steps(found) else found}")
         return f"Struct{{{','.join(fields)}}}"
     entries = []
     for key, content in value.items():
-        key_text = yield _text(key, strict=strict)
-        entries.append(f"{key_text}={(yield _text(content, strict=strict))}")
+        key_text, found = _text(key, strict=strict), _text(content, strict=strict)
+        key_text = (yield key_text) if is_steps(key_text) else key_text
+        entries.append(f"{key_text}={(yield found) if is_steps(found) else found}")
     return f"{{{', '.join(entries)}}}"
 
 
