@@ -1,4 +1,4 @@
-"""The jars that tests and demos need beside pyspark: Kafka's broker, Spark's Kafka connector, and Kafka Streams.
+"""The jars that tests and demos need beside pyspark: Kafka's broker, Spark's Kafka connector, Kafka Streams, Connect.
 
 All come from the Java registry through Apache Ivy, whose jar pyspark ships, so neither Maven nor docker is needed. A
 set of jars is one directory below $STATESTORE_JARS (default: statestore/jars in the user's cache directory). It appears
@@ -27,7 +27,15 @@ from subprocess import PIPE, STDOUT
 from statestore.errors import HarnessError, JarsUnavailableError, JavaNotFoundError
 from statestore.testing.jar_checksums import check_jars, write_record
 
-__all__ = ["KAFKA_VERSION", "SHORT_LIVED_JVM", "broker_jars", "connector_jars", "java_command", "kafka_streams_jars"]
+__all__ = [
+    "KAFKA_VERSION",
+    "SHORT_LIVED_JVM",
+    "broker_jars",
+    "connect_jars",
+    "connector_jars",
+    "java_command",
+    "kafka_streams_jars",
+]
 
 KAFKA_VERSION = "4.3.1"
 """The version of the broker, and of Kafka Streams."""
@@ -110,7 +118,19 @@ _KAFKA_STREAMS = _JarSet(
     _of_kafka("kafka-streams") + _of_kafka("kafka-streams-test-utils") + _jar("org.slf4j", "slf4j-nop", "1.7.36"),
 )
 
-_ALL = (_BROKER, _CONNECTOR, _KAFKA_STREAMS)
+# The run time of Connect is a cluster's, with a web server and much else; of it, only its converter of bytes is run.
+_CONNECT = _JarSet(
+    f"kafka-connect-{KAFKA_VERSION}",
+    f"""\
+    <dependency org="org.apache.kafka" name="connect-api" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.kafka" name="connect-json" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.kafka" name="connect-transforms" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.kafka" name="connect-runtime" rev="{KAFKA_VERSION}" conf="default" transitive="false"/>
+    <dependency org="org.slf4j" name="slf4j-nop" rev="1.7.36" conf="default"/>
+""",
+)
+
+_ALL = (_BROKER, _CONNECT, _CONNECTOR, _KAFKA_STREAMS)
 _checked: set[Path] = set()
 """The directories that this process has checked: to read their jars takes up to half a second."""
 
@@ -137,6 +157,14 @@ def kafka_streams_jars() -> Path:
     Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
     """
     return _directory_of(_KAFKA_STREAMS)
+
+
+def connect_jars() -> Path:
+    """The directory of the jars of Kafka Connect's schemas, converters and transforms.
+
+    Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
+    """
+    return _directory_of(_CONNECT)
 
 
 def java_command() -> str:

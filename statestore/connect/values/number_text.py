@@ -20,6 +20,7 @@ _MOST_EXPONENT_DIGITS: Final = 10
 _SHOWN_CHARACTERS: Final = 80
 _TWO_TO_64: Final = Decimal(1 << 64)
 _TWO_TO_128: Final = 2.0**128
+_LEAST_NORMAL_FLOAT32: Final = 2.0**-126
 _LEAST_FLOAT32: Final = 2.0**-149
 _PLAIN_EXPONENTS: Final = range(-3, 7)
 
@@ -166,7 +167,8 @@ def _shortest_of_double(value: float) -> tuple[str, int]:
 
 def _shortest(value: Float32) -> tuple[str, int]:
     exact = Decimal(abs(float(value)))
-    for count in range(2, 10):
+    # No two decimals of six digits are the same float, so one of fewer is that of six, unless floats lie further apart.
+    for count in range(6 if exact >= _LEAST_NORMAL_FLOAT32 else 2, 10):
         near = Decimal(f"{abs(float(value)):.{count - 1}e}")
         if float32_of(near) == abs(value):
             return _digits(near)

@@ -56,6 +56,8 @@ _INTEGERS: Final[tuple[tuple[type[Int8 | Int16 | Int32 | Int64], Schema], ...]] 
 _BEGINS: Final = {"[": "]", "{": "}"}
 _DIGITS_OF_ALL_INT64: Final = 18
 """So many digits are within 64 bits, whatever they are."""
+_SMALL_INTEGERS: Final = {str(value): SchemaAndValue(INT8_SCHEMA, Int8(value)) for value in range(128)}
+"""What is by far the most of long arrays."""
 _TOKENS_OF_TIME: Final = 4
 """So many tokens follow the first one of a time whose colons are not escaped."""
 _MOST_OPEN: Final = 10_000
@@ -234,8 +236,11 @@ class ValueReader:
     def _element(self, token: str) -> SchemaAndValue | None:
         if token == '"':
             return self._quoted()
-        trimmed = token.strip(_TRIMMED)
         self._place += 1
+        known = _SMALL_INTEGERS.get(token)
+        if known is not None and self._tokens[self._place : self._place + 1] != [":"]:
+            return known
+        trimmed = token.strip(_TRIMMED)
         if trimmed in _LITERALS:
             return _LITERALS[trimmed]
         found = self._scalar(trimmed) if trimmed else None

@@ -22,7 +22,7 @@ from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int
 from statestore.connect.schema import DECIMAL_NAME, Schema, SchemaAndValue, Struct, Type
 from statestore.connect.typed_map import TypedMap, map_of_distinct
 from statestore.connect.values.compat import refusal
-from statestore.connect.values.depth import Steps, call
+from statestore.connect.values.depth import Steps, call, too_deep
 from statestore.connect.values.exact import TEMPORAL, TEMPORAL_NAMES, exact_float, exact_integer, instant_of
 from statestore.connect.values.number_text import decimal_of, decimal_text, shortened
 from statestore.errors import DataException
@@ -46,7 +46,7 @@ def value_of(schema: Schema, text: str, guess: Guess, *, deepest: int) -> Any:
     """Return the value of a schema that a text stands for; `guess` is for elements without a schema."""
     if schema.type not in _CONTAINERS:
         return text if _is_string(schema) else _scalar(schema, text)
-    reader = _Reader(text, guess)
+    reader = _Reader(text, guess, deepest=deepest)
     found = call(reader.read, schema, deepest=deepest + 1)
     if reader.place != len(text):
         raise reader.unexpected("the end")
@@ -84,9 +84,11 @@ def _scalar(schema: Schema, text: str) -> Any:
 class _Reader:
     """Reads one text from its beginning; `place` is where the next element begins."""
 
-    def __init__(self, text: str, guess: Guess) -> None:
+    def __init__(self, text: str, guess: Guess, *, deepest: int) -> None:
         self._text = text
         self._guess = guess
+        self._deepest = deepest
+        self._depth = 0
         self.place = 0
 
     def read(self, schema: Schema | None) -> Steps:
@@ -125,14 +127,14 @@ class _Reader:
 
     def _array(self, schema: Schema | None) -> Steps:
         values: list[Any] = []
-        self._take("[")
+        self._begin("[")
         while self._has_another("]", is_first=not values):
             values.append((yield schema))
         return values
 
     def _map(self, of_keys: Schema | None, of_values: Schema | None) -> Steps:
         entries: list[tuple[Any, Any]] = []
-        self._take("{")
+        self._begin("{")
         while self._has_another("}", is_first=not entries):
             key = yield of_keys
             self._take(":")
@@ -145,7 +147,7 @@ class _Reader:
     def _struct(self, schema: Schema) -> Steps:
         values: dict[str, Any] = {}
         is_first = True
-        self._take("{")
+        self._begin("{")
         while self._has_another("}", is_first=is_first):
             is_first = False
             name = self._quoted()
@@ -164,11 +166,18 @@ class _Reader:
         made.validate()
         return made
 
+    def _begin(self, delimiter: str) -> None:
+        self._take(delimiter)
+        self._depth += 1
+        if self._depth > self._deepest:
+            raise too_deep(self._deepest)
+
     def _has_another(self, end: str, *, is_first: bool) -> bool:
         """Return whether there is one more element, at its beginning; else go behind the end."""
         self._skip_blanks()
         if self._text.startswith(end, self.place):
             self.place += 1
+            self._depth -= 1
             return False
         if not is_first:
             self._take(",")

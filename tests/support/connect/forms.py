@@ -200,6 +200,14 @@ def encode_bytes(content: bytes | None) -> str | None:
     return None if content is None else bytes(content).hex()
 
 
+def bytes_of_kafka(vector: Json, ours: str | None) -> str | None:
+    """Return the bytes to read back: Kafka's, where its text of a float is not ours, which then may read as another."""
+    theirs: str | None = vector["result"].get("bytes")
+    may_differ = vector.get("jdkDependent") and ours is not None and theirs is not None
+    is_same = may_differ and same_form({"bytes": theirs}, {"bytes": ours}, texts_of_floats_vary=True)
+    return theirs if is_same else ours
+
+
 def same_form(expected: Json, found: Json, *, texts_of_floats_vary: bool = False) -> bool:
     """Return whether two forms say the same: floats are compared by value, for there is more than one text of each.
 
@@ -212,6 +220,8 @@ def same_form(expected: Json, found: Json, *, texts_of_floats_vary: bool = False
         for tag, width in (("float32", ">f"), ("float64", ">d")):
             if expected.keys() == {tag}:
                 return _bits(expected[tag], width) == _bits(found[tag], width)
+        if texts_of_floats_vary and expected.keys() == {"decimal"}:
+            return expected == found or float(expected["decimal"]) == float(found["decimal"])
         if texts_of_floats_vary and isinstance(expected.get("bytes"), str) and isinstance(found.get("bytes"), str):
             texts = [bytes.fromhex(each["bytes"]).decode("utf-8", "backslashreplace") for each in (expected, found)]
             return same(*texts) and all(same(expected[key], found[key]) for key in expected if key != "bytes")

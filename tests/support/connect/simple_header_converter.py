@@ -6,6 +6,7 @@ from statestore.connect.converters.base import COMPAT_MODE, MODE
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from tests.support.connect.forms import (
     Json,
+    bytes_of_kafka,
     decode_bytes,
     decode_schema,
     decode_value,
@@ -25,5 +26,6 @@ def run(vector: Json) -> Json:
             return encode_schema_and_value(converter.to_connect_header(TOPIC, KEY, decode_bytes(vector["bytes"])))
         schema, value = decode_schema(vector["schema"]), decode_value(vector["value"])
         written = converter.from_connect_header(TOPIC, KEY, schema, value)
-        read = guarded(lambda: encode_schema_and_value(converter.to_connect_header(TOPIC, KEY, written)))
+        content = decode_bytes(bytes_of_kafka(vector, encode_bytes(written)))
+        read = guarded(lambda: encode_schema_and_value(converter.to_connect_header(TOPIC, KEY, content)))
         return {"bytes": encode_bytes(written), "readBack": read}

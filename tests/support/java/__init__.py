@@ -1,1 +1,1 @@
-"""Programs that run with the real jars of Kafka Streams."""
+"""Programs that run with the real jars of Kafka Streams and Kafka Connect."""

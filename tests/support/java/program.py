@@ -1,9 +1,10 @@
-"""Runs the Java programs of tests/java from their source, on the jars of Kafka Streams."""
+"""Runs the Java programs of tests/java from their source, on the jars of Kafka Streams or Connect."""
 
 from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from statestore.errors import HarnessError
@@ -36,7 +37,7 @@ class JavaProgramError(HarnessError):
         self.output = output
 
 
-def run_java_program(program: Path, *arguments: str, lines: str) -> str:
+def run_java_program(program: Path, *arguments: str, lines: str, jars: Callable[[], Path] = kafka_streams_jars) -> str:
     """Return what `program` prints on standard output when it is given `lines` on standard input.
 
     Its temporary directory goes with it, whatever happens: Kafka's native libraries are in it, and state directories.
@@ -45,7 +46,7 @@ def run_java_program(program: Path, *arguments: str, lines: str) -> str:
     """
     java = java_command()
     with tempfile.TemporaryDirectory() as scratch:
-        command = [java, f"-Djava.io.tmpdir={scratch}", *SHORT_LIVED_JVM, "-cp", f"{kafka_streams_jars()}/*"]
+        command = [java, f"-Djava.io.tmpdir={scratch}", *SHORT_LIVED_JVM, "-cp", f"{jars()}/*"]
         command += [str(program), *arguments]
         done = subprocess.run(
             command, input=lines, capture_output=True, encoding="utf-8", timeout=TIMEOUT_S, check=False

@@ -1,0 +1,21 @@
+"""Typed headers against the real jars of Kafka Connect 4.3.1, with random values and texts."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.support.connect.random_vectors import random_vectors
+from tests.support.connect.running import failure_of
+from tests.support.java.connect import vectors_with_results
+
+SEED = int(os.environ.get("STATESTORE_SEED", "18"))
+COUNT = 6000
+
+
+@pytest.mark.usefixtures("java")
+def test_random_values_and_texts_do_as_in_kafka() -> None:
+    vectors = vectors_with_results(random_vectors(SEED, COUNT))
+    failures = [f"{vector.id}: {failure}" for vector in vectors if (failure := failure_of(vector)) is not None]
+    assert "\n".join(failures) == ""
