@@ -1,4 +1,4 @@
-"""Typed headers against the real jars of Kafka Connect 4.3.1, with random values and texts."""
+"""Typed headers against the real jars of Kafka Connect 4.3.1, with random values, texts, transformations."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import os
 
 import pytest
 
+from tests.support.connect.random_transforms import random_transforms
 from tests.support.connect.random_vectors import random_vectors
 from tests.support.connect.running import failure_of
 from tests.support.java.connect import vectors_with_results
 
 SEED = int(os.environ.get("STATESTORE_SEED", "18"))
 COUNT = 6000
+TRANSFORMS = 1500
 
 
 @pytest.mark.usefixtures("java")
-def test_random_values_and_texts_do_as_in_kafka() -> None:
-    vectors = vectors_with_results(random_vectors(SEED, COUNT))
+def test_random_values_texts_and_transformations_do_as_in_kafka() -> None:
+    vectors = vectors_with_results([*random_vectors(SEED, COUNT), *random_transforms(SEED, TRANSFORMS)])
     failures = [f"{vector.id}: {failure}" for vector in vectors if (failure := failure_of(vector)) is not None]
     assert "\n".join(failures) == ""

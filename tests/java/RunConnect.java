@@ -20,6 +20,8 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TimeZone;
+import java.util.TreeMap;
+import org.apache.kafka.common.Configurable;
 import org.apache.kafka.connect.converters.ByteArrayConverter;
 import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Schema;
@@ -27,10 +29,18 @@ import org.apache.kafka.connect.data.SchemaAndValue;
 import org.apache.kafka.connect.data.SchemaBuilder;
 import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.data.Values;
+import org.apache.kafka.connect.header.ConnectHeaders;
+import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.storage.StringConverter;
+import org.apache.kafka.connect.transforms.DropHeaders;
+import org.apache.kafka.connect.transforms.HeaderFrom;
+import org.apache.kafka.connect.transforms.InsertHeader;
+import org.apache.kafka.connect.transforms.Transformation;
+import org.apache.kafka.connect.transforms.predicates.HasHeaderKey;
 
 /**
  * Does with Kafka Connect what each line of standard input asks for, and prints what came of it in a line:
@@ -55,7 +65,8 @@ public class RunConnect {
     static final Map<String, Kind> KINDS = Map.of(
         "values", RunConnect::values,
         "simple_header_converter", RunConnect::converter,
-        "header_converters", RunConnect::converter);
+        "header_converters", RunConnect::converter,
+        "transforms", RunConnect::transform);
 
     static final ObjectMapper JSON = new ObjectMapper();
     static final JsonNodeFactory NODES = JsonNodeFactory.instance;
@@ -161,7 +172,47 @@ public class RunConnect {
         }
     }
 
+    static ObjectNode transform(JsonNode vector) throws Exception {
+        Map<String, Object> properties = new HashMap<>();
+        vector.get("config").fields().forEachRemaining(
+            e -> properties.put(e.getKey(), e.getValue().isBoolean() ? (Object) e.getValue().booleanValue() : e.getValue().textValue()));
+        SourceRecord record = toRecord(vector.get("record"));
+        String name = vector.get("smt").textValue();
+        Configurable made = switch (name) {
+            case "DropHeaders" -> new DropHeaders<SourceRecord>();
+            case "HasHeaderKey" -> new HasHeaderKey<SourceRecord>();
+            case "HeaderFrom$Key" -> new HeaderFrom.Key<SourceRecord>();
+            case "HeaderFrom$Value" -> new HeaderFrom.Value<SourceRecord>();
+            case "InsertHeader" -> new InsertHeader<SourceRecord>();
+            default -> throw new BrokenVector(name);
+        };
+        ObjectNode failed = guarded(() -> {
+            made.configure(properties);
+            return NODES.objectNode();
+        });
+        if (failed.has("error")) {
+            return failed.put("phase", "configure");
+        }
+        if (made instanceof HasHeaderKey<?> predicate) {
+            return one("test", NODES.booleanNode(((HasHeaderKey<SourceRecord>) predicate).test(record)));
+        }
+        ObjectNode applied = guarded(() -> one("record", ofRecord(((Transformation<SourceRecord>) made).apply(record))));
+        return applied.has("error") ? applied.put("phase", "apply") : applied;
+    }
+
     // Forms to values
+
+    static SourceRecord toRecord(JsonNode form) {
+        try {
+            ConnectHeaders headers = new ConnectHeaders();
+            form.get("headers").forEach(
+                each -> headers.add(each.get("key").textValue(), toValue(each.get("value")), toSchema(each.get("schema"))));
+            return new SourceRecord(Map.of(), Map.of(), "topic", 3, toSchema(form.get("keySchema")), toValue(form.get("key")),
+                toSchema(form.get("valueSchema")), toValue(form.get("value")), 1700000000123L, headers);
+        } catch (RuntimeException e) {
+            throw new BrokenVector(e);
+        }
+    }
 
     static Object toValue(JsonNode form) {
         if (isNone(form)) {
@@ -255,6 +306,21 @@ public class RunConnect {
 
     // Values to forms
 
+    static ObjectNode ofRecord(SourceRecord record) {
+        ObjectNode node = NODES.objectNode();
+        node.set("keySchema", ofSchema(record.keySchema()));
+        node.set("key", ofValue(record.key()));
+        node.set("valueSchema", ofSchema(record.valueSchema()));
+        node.set("value", ofValue(record.value()));
+        ArrayNode headers = node.putArray("headers");
+        for (Header header : record.headers()) {
+            ObjectNode each = headers.addObject().put("key", header.key());
+            each.set("schema", ofSchema(header.schema()));
+            each.set("value", ofValue(header.value()));
+        }
+        return node;
+    }
+
     static ObjectNode one(String name, JsonNode content) {
         ObjectNode node = NODES.objectNode();
         node.set(name, content);
@@ -307,7 +373,9 @@ public class RunConnect {
             known.forEach(each -> elements.add(ofValue(each)));
         } else if (value instanceof Map<?, ?> known) {
             ArrayNode pairs = node.putArray("map");
-            known.forEach((key, each) -> pairs.addArray().add(ofValue(key)).add(ofValue(each)));
+            // one without an order of its own has that of its keys
+            Map<?, ?> ordered = known.getClass() == HashMap.class ? new TreeMap<>(known) : known;
+            ordered.forEach((key, each) -> pairs.addArray().add(ofValue(key)).add(ofValue(each)));
         } else if (value instanceof Struct known) {
             ObjectNode content = node.putObject("struct");
             content.set("schema", ofSchema(known.schema()));
