@@ -8,12 +8,15 @@ typed_map  TypedMap: a map that tells its keys apart by type
 header     ConnectHeader, here Header: key, schema and value
 headers    ConnectHeaders: the typed headers of a record
 records    ConnectRecord, SourceRecord, SinkRecord
+values     STRICT and COMPAT: conversions between types, and between values and text
+converters  what turns typed headers into bytes and back
 config     ConfigDef: the properties that something has, and how they are read
 transforms  transformations of records, in chains that a connector's configuration describes
 
 Users import from here. Imports `headers`; `bytestore` and all above import it. Start at `schema`.
 """
 
+from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.header import ConnectHeader as Header
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
@@ -53,10 +56,14 @@ from statestore.connect.schemas import (
     time_to_milliseconds,
 )
 from statestore.connect.typed_map import TypedMap
+from statestore.connect.values.compat import COMPAT
+from statestore.connect.values.strict import STRICT
+from statestore.connect.values.values import Values
 
 __all__ = [
     "BOOLEAN_SCHEMA",
     "BYTES_SCHEMA",
+    "COMPAT",
     "DATE_SCHEMA",
     "FLOAT32_SCHEMA",
     "FLOAT64_SCHEMA",
@@ -73,6 +80,7 @@ __all__ = [
     "OPTIONAL_INT32_SCHEMA",
     "OPTIONAL_INT64_SCHEMA",
     "OPTIONAL_STRING_SCHEMA",
+    "STRICT",
     "STRING_SCHEMA",
     "TIMESTAMP_SCHEMA",
     "TIME_SCHEMA",
@@ -87,9 +95,11 @@ __all__ = [
     "Int64",
     "Schema",
     "SchemaAndValue",
+    "SimpleHeaderConverter",
     "Struct",
     "Type",
     "TypedMap",
+    "Values",
     "array_schema",
     "date_to_days",
     "days_to_date",

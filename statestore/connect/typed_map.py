@@ -24,9 +24,7 @@ class TypedMap(Mapping[Any, Any]):
     def __init__(self, entries: Iterable[tuple[Any, Any]] = ()) -> None:
         found: dict[Hashable, tuple[Any, Any]] = {}
         for key, value in entries:
-            identity = identity_of(key)
-            first = found.get(identity, (key, value))
-            found[identity] = (first[0], value)
+            found[identity_of(key)] = (key, value)
         self._entries = list(found.values())
         self._places: dict[Hashable, int] | None = None
 

@@ -229,7 +229,7 @@ def test_tokens_are_looked_at_a_fixed_number_of_times(monkeypatch: pytest.Monkey
             assert looks <= 5 * len(reading.tokens_of(text))
 
 
-@pytest.mark.parametrize(("values", "deepest"), [(COMPAT, compat.DEEPEST), (STRICT, strict.DEEPEST)])
+@pytest.mark.parametrize(("values", "deepest"), [(COMPAT, compat.DEEPEST_COMPAT), (STRICT, strict.DEEPEST_STRICT)])
 def test_depth_has_a_limit(values: Values, deepest: int) -> None:
     text = "[" * deepest + "]" * deepest
     found = values.parse_string(text)
@@ -257,9 +257,9 @@ def test_a_value_that_holds_itself_has_no_text() -> None:
 
 def test_too_deep_text_of_a_schema_is_refused() -> None:
     schema = INT8_SCHEMA
-    for _ in range(strict.DEEPEST + 1):
+    for _ in range(strict.DEEPEST_STRICT + 1):
         schema = array_schema(schema)
-    deep = "[" * (strict.DEEPEST + 1) + "]" * (strict.DEEPEST + 1)
+    deep = "[" * (strict.DEEPEST_STRICT + 1) + "]" * (strict.DEEPEST_STRICT + 1)
     with pytest.raises(ConnectException, match="deeper than 100"):
         STRICT.parse_as(schema, deep)
     with pytest.raises(ConnectException, match="deeper than 100"):

@@ -47,7 +47,7 @@ from statestore.errors import DataException, NullValueException, NumberFormatExc
 
 _Width = TypeVar("_Width", Int8, Int16, Int32, Int64)
 
-DEEPEST: Final = 500
+DEEPEST_COMPAT: Final = 500
 """Arrays and maps within one another; Java's stack holds some thousands."""
 _FIRST_OF_OUR_ERA_MS: Final = (days_to_year_month(1, 0, is_julian=True) - EPOCH_DAY) * DAY_MS
 _1970_BEFORE_OUR_ERA_MS: Final = (days_to_year_month(1 - 1970, 0, is_julian=True) - EPOCH_DAY) * DAY_MS
@@ -167,20 +167,20 @@ class CompatValues(Values):
 
     def convert_to_string(self, schema: Schema | None, value: Any) -> str | None:
         """Return the text of a value, None for None. All instants before 1970-01-02 print as times of the day."""
-        return None if value is None else text_of(schema, value, _STYLE, deepest=DEEPEST)
+        return None if value is None else text_of(schema, value, _STYLE, deepest=DEEPEST_COMPAT)
 
     def parse_string(self, text: str | None) -> SchemaAndValue | None:
         """Return the first thing that Kafka sees in a text. None, for the text "null", is Java's null."""
         if text is None:
             return SchemaAndValue(None, None)
-        return ValueReader(text, aligned, deepest=DEEPEST).read()
+        return ValueReader(text, aligned, deepest=DEEPEST_COMPAT).read()
 
     def infer_schema(self, value: Any) -> Schema | None:
         """Return a schema by the type of a value; of elements, the type alone. Raises SchemaBuilderException: [None].
 
         None if elements have different types, for what is empty, and for decimals and instants.
         """
-        found: Schema | None = call(_inferred, value, deepest=DEEPEST)
+        found: Schema | None = call(_inferred, value, deepest=DEEPEST_COMPAT)
         return found
 
     def _parsed(self, text: str) -> Any:

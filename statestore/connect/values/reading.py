@@ -321,9 +321,7 @@ class ValueReader:
         """Return entries, of two equal keys one at the place of the first, with the value of the last."""
         found: dict[Hashable, tuple[Any, Any]] = {}
         for key, value in zip(keys, values, strict=True):
-            identity = self._identity(key)
-            first = found.get(identity)
-            found[identity] = (key if first is None else first[0], value)
+            found[self._identity(key)] = (key, value)
         return list(found.values())
 
     def _identity(self, value: Any) -> Hashable:

@@ -53,7 +53,7 @@ from statestore.errors import DataException
 
 _Width = TypeVar("_Width", Int8, Int16, Int32, Int64)
 
-DEEPEST: Final = 100
+DEEPEST_STRICT: Final = 100
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -150,14 +150,14 @@ class StrictValues(Values):
 
     def convert_to_string(self, schema: Schema | None, value: Any) -> str | None:
         """Return the text of a value, None for None; `parse_as` with the same schema reads it."""
-        return None if value is None else text_of(schema, value, _STYLE, deepest=DEEPEST)
+        return None if value is None else text_of(schema, value, _STYLE, deepest=DEEPEST_STRICT)
 
     def parse_string(self, text: str | None) -> SchemaAndValue:
         """Return what Kafka takes a text for, if it prints as that text again and follows its schema; else a string."""
         if text is None:
             return SchemaAndValue(None, None)
         try:
-            found = ValueReader(text, aligned, deepest=DEEPEST).read()
+            found = ValueReader(text, aligned, deepest=DEEPEST_STRICT).read()
         except DataException:  # nests too deeply
             found = None
         is_kept = (
@@ -172,11 +172,11 @@ class StrictValues(Values):
         """Return the value of a schema that `convert_to_string` printed with it; None for None if that is one."""
         if text is None:
             return None if schema.optional else required(text)
-        return value_of(schema, text, self.parse_string, deepest=DEEPEST)
+        return value_of(schema, text, self.parse_string, deepest=DEEPEST_STRICT)
 
     def infer_schema(self, value: Any) -> Schema | None:
         """Return a schema that a value follows, elements too; None if there is none. An instant is a timestamp."""
-        found: Schema | None = call(_inferred, value, deepest=DEEPEST)
+        found: Schema | None = call(_inferred, value, deepest=DEEPEST_STRICT)
         return found
 
 
