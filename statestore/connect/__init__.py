@@ -16,10 +16,13 @@ transforms  transformations of records, in chains that a connector's configurati
 Users import from here. Imports `headers`; `bytestore` and all above import it. Start at `schema`.
 """
 
+from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.header import ConnectHeader as Header
+from statestore.connect.headers import ConnectHeaders
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
+from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Field, Schema, SchemaAndValue, Struct, Type, is_of_type, type_of, validate_value
 from statestore.connect.schemas import (
     BOOLEAN_SCHEMA,
@@ -55,6 +58,16 @@ from statestore.connect.schemas import (
     struct_schema,
     time_to_milliseconds,
 )
+from statestore.connect.transforms.chain import TransformChain
+from statestore.connect.transforms.columns import ColumnChain
+from statestore.connect.transforms.drop_headers import DropHeaders
+from statestore.connect.transforms.filter import Filter
+from statestore.connect.transforms.header_from import HeaderFromKey, HeaderFromValue
+from statestore.connect.transforms.header_to import HeaderToKey, HeaderToValue
+from statestore.connect.transforms.insert_header import InsertHeader
+from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
+from statestore.connect.transforms.step import Step
+from statestore.connect.transforms.transformation import Predicate, Transformation
 from statestore.connect.typed_map import TypedMap
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
@@ -84,19 +97,39 @@ __all__ = [
     "STRING_SCHEMA",
     "TIMESTAMP_SCHEMA",
     "TIME_SCHEMA",
+    "ColumnChain",
+    "ConfigDef",
+    "ConfigType",
+    "ConnectHeaders",
+    "ConnectRecord",
+    "DropHeaders",
     "Field",
+    "Filter",
     "Float32",
     "Float64",
+    "HasHeaderKey",
     "Header",
+    "HeaderFromKey",
+    "HeaderFromValue",
+    "HeaderToKey",
+    "HeaderToValue",
+    "InsertHeader",
     "Instant",
     "Int8",
     "Int16",
     "Int32",
     "Int64",
+    "Predicate",
+    "Property",
+    "RecordIsTombstone",
     "Schema",
     "SchemaAndValue",
     "SimpleHeaderConverter",
+    "Step",
     "Struct",
+    "TopicNameMatches",
+    "TransformChain",
+    "Transformation",
     "Type",
     "TypedMap",
     "Values",
