@@ -115,6 +115,7 @@ for converter, decimal_format in zip(STRICT_CONVERTERS, ("base64", "numeric"), s
 @example(SchemaAndValue(Schema(Type.FLOAT64), float("nan")))
 @example(SchemaAndValue(Schema(Type.FLOAT32), Float32(-0.0)))
 @example(SchemaAndValue(Schema(Type.FLOAT32), Float32(1.1754944e-38)))
+@example(SchemaAndValue(Schema(Type.FLOAT64), 2.0**-24))
 @example(SchemaAndValue(map_schema(Schema(Type.FLOAT64), Schema(Type.INT8)), TypedMap([(0.0, 1), (-0.0, 2)])))
 def test_what_is_written_is_read_as_it_was(given_value: SchemaAndValue) -> None:
     for strict in STRICT_CONVERTERS:

@@ -17,7 +17,7 @@ from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int
 from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Struct, Type
 from statestore.connect.schemas import days_to_date, decimal_from_bytes, milliseconds_to_time, scale_of
 from statestore.connect.typed_map import TypedMap
-from statestore.connect.values.number_text import float32_of, long_of
+from statestore.connect.values.number_text import float32_of, float_text, long_of
 from statestore.errors import DataException
 
 _INTEGERS: Final[dict[Type, type[Int8] | type[Int16] | type[Int32] | type[Int64]]] = {
@@ -95,8 +95,9 @@ class PayloadReader:
         found = float32_of(exact) if single else Float64(float(exact))
         if not self._strict:
             return found
-        # As many digits as there are: then what is read is what was meant.
-        if not isfinite(found) or Decimal(f"{float(found):.{len(exact.as_tuple().digits) - 1}e}") != exact:
+        # What is read is what was meant if it is written so, or rounded to as many digits.
+        texts = (float_text(found), f"{float(found):.{len(exact.as_tuple().digits) - 1}e}")
+        if not isfinite(found) or exact not in map(Decimal, texts):
             raise DataException(f"{_shown(node)} loses digits as {schema.type}")
         return found
 
