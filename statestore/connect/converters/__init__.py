@@ -5,6 +5,7 @@ simple         SimpleHeaderConverter: values as text, the default
 string         StringConverter: text
 byte_array     ByteArrayConverter: bytes as they are
 json           JsonConverter: values with their schemas, or without
+avro           AvroConverter: Avro, with its schema or without
 registry       header_converter: the one that properties ask for
 conversion     between a record's headers and typed ones
 charsets       encodings under Java's names
@@ -13,6 +14,8 @@ json_encoding  which characters the bytes of a JSON text are
 json_schema    schemas as JSON
 json_reading   values of JSON to typed values
 json_writing   typed values to values of JSON
+avro_schema    schemas as Avro has them
+avro_binary    Avro's binary encoding of typed values
 nesting        recursion without a stack of calls
 
 Imports `values` and the foundation of `statestore.connect`; transforms import it. Start at `base`.

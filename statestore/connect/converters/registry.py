@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from statestore.connect.config import ConfigDef, ConfigType, Properties, Property, invalid
+from statestore.connect.converters.avro import AvroConverter
 from statestore.connect.converters.base import MODE, STRICT_MODE, HeaderConverter
 from statestore.connect.converters.byte_array import ByteArrayConverter
 from statestore.connect.converters.json import JsonConverter
@@ -19,6 +20,7 @@ _CONVERTERS: Final[dict[str, type[HeaderConverter]]] = {
     "org.apache.kafka.connect.storage.StringConverter": StringConverter,
     "org.apache.kafka.connect.json.JsonConverter": JsonConverter,
     "org.apache.kafka.connect.converters.ByteArrayConverter": ByteArrayConverter,
+    "statestore.AvroConverter": AvroConverter,  # Kafka has none
 }
 _ENDINGS: Final = ("HeaderConverter", "Converter")
 

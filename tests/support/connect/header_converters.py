@@ -1,6 +1,6 @@
 """Vectors of header converters: what they write and read again, and what they read.
 
-Those of seed 2 are ours: what the first set leaves out of JSON and encodings, run on the jars of Kafka 4.3.1 as that was.
+Those of seed 2 are ours: what the first set leaves out of JSON and encodings, run on the jars of Kafka 4.3.1 as well.
 """
 
 from __future__ import annotations

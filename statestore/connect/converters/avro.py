@@ -1,0 +1,137 @@
+"""Avro headers: with their schema, as a file of one value, or without, where the configuration has it.
+
+    header := "Obj" 01  metadata:map of bytes  sync:u8[16]  1:varint  size:varint  datum:u8[size]  sync
+            | datum                                             schema.content
+
+The first is Avro's object container file, which any Avro reader takes. Its metadata are `avro.schema`, `avro.codec`
+("null") and, of those that are written here, `connect.schema`: the typed schema as JSON headers have it, as Avro's says
+less. The sync marker is the MD5 of `avro.schema`, so that equal values are equal bytes. No schema registry is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from statestore.connect.config import ConfigDef, Property
+from statestore.connect.converters.avro_binary import AvroReader, decode_datum, encode_datum
+from statestore.connect.converters.avro_schema import AvroType, avro_type_of, schema_to_avro
+from statestore.connect.converters.base import HeaderConverter
+from statestore.connect.converters.json_reading import PayloadReader
+from statestore.connect.converters.json_schema import SchemaReader, schema_to_json
+from statestore.connect.converters.json_text import read_json, write_json
+from statestore.connect.converters.json_writing import PayloadWriter
+from statestore.connect.converters.nesting import settle
+from statestore.connect.header import header_in_errors
+from statestore.connect.schema import Schema, SchemaAndValue, Type
+from statestore.connect.schemas import map_schema
+from statestore.connect.values.strict import STRICT
+from statestore.errors import DataException, FormatError
+from statestore.format.varint import encode_varlong
+
+_MAGIC: Final = b"Obj\x01"
+_SYNC_SIZE: Final = 16
+_AVRO_SCHEMA: Final = "avro.schema"
+_AVRO_CODEC: Final = "avro.codec"
+_CONNECT_SCHEMA: Final = "connect.schema"
+_SCHEMA_CONTENT: Final = "schema.content"
+_BYTES: Final = AvroType("bytes", Schema(Type.BYTES))
+_METADATA: Final = AvroType("map", map_schema(Schema(Type.STRING), Schema(Type.BYTES)), parts=(_BYTES,))
+
+
+class AvroConverter(HeaderConverter):
+    """Headers in Avro's binary encoding, each with its schema. What is read is what was written, type by type.
+
+    With `schema.content`, an Avro schema as JSON, headers are values of it alone. A None that a schema does not allow
+    is written as the schema's default.
+    """
+
+    _kind: AvroType | None
+
+    def config(self) -> ConfigDef:
+        """Return the properties that it has."""
+        content = Property(_SCHEMA_CONTENT, default=None, doc="The Avro schema of all values, which stand without one.")
+        return ConfigDef(*super().config().properties, content)
+
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Read its properties. Raises ConfigException, and DataException if `schema.content` is no Avro schema."""
+        super().configure(properties)
+        content = self.settings[_SCHEMA_CONTENT]
+        self._kind = avro_type_of(read_json(content.encode(), strict=True)) if content else None
+
+    def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
+        """Return a value in Avro; None for None without a schema. Without one, the schema is taken from the value.
+
+        Raises DataException if the value does not follow the schema, or has none.
+        """
+        assert self.settings
+        if schema is None and value is None:
+            return None
+        with header_in_errors(key):
+            if self._kind is not None:
+                return encode_datum(self._kind, value)
+            schema = STRICT.infer_schema(value) if schema is None else schema
+            if schema is None:
+                raise DataException(f"{type(value).__name__} has no schema of its own: give it one")
+            avro = schema_to_avro(schema)
+            return _file(avro, schema, encode_datum(avro_type_of(avro).with_schema(schema), value))
+
+    def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue:
+        """Return schema and value of Avro. Raises DataException if it is malformed, or no file where one is due."""
+        assert self.settings
+        if value is None:
+            return SchemaAndValue(None, None)
+        with header_in_errors(key):
+            if self._kind is not None:
+                return SchemaAndValue(self._kind.schema, decode_datum(self._kind, value))
+            try:
+                kind, datum = _parts_of_file(value)
+            except FormatError as cause:
+                raise DataException(f"Malformed Avro: {cause}") from cause
+            return SchemaAndValue(kind.schema, decode_datum(kind, datum))
+
+
+def _file(avro: Any, schema: Schema, datum: bytes) -> bytes:
+    avro_json = write_json(avro)
+    connect_json = write_json(schema_to_json(schema, _write_default))
+    metadata = {_AVRO_SCHEMA: avro_json, _AVRO_CODEC: b"null", _CONNECT_SCHEMA: connect_json}
+    sync = hashlib.md5(avro_json, usedforsecurity=False).digest()
+    sizes = encode_varlong(1) + encode_varlong(len(datum))
+    return b"".join((_MAGIC, encode_datum(_METADATA, metadata), sync, sizes, datum, sync))
+
+
+def _parts_of_file(data: bytes) -> tuple[AvroType, bytes]:
+    if not data.startswith(_MAGIC):
+        raise DataException("Malformed Avro: it does not begin as an object container file does")
+    reader = AvroReader(data)
+    reader.take(len(_MAGIC))
+    metadata = reader.read(_METADATA)
+    sync = reader.take(_SYNC_SIZE)
+    count, size = reader.integer(), reader.integer()
+    datum = reader.take(size)
+    if count != 1 or reader.take(_SYNC_SIZE) != sync or reader.position != len(data):
+        raise DataException("Malformed Avro: a header is a file of one value")
+    if metadata.get(_AVRO_CODEC, b"null") != b"null":
+        raise DataException("Avro headers are not compressed")
+    if _AVRO_SCHEMA not in metadata:
+        raise DataException("Malformed Avro: there is no schema")
+    avro = read_json(metadata[_AVRO_SCHEMA], strict=True)
+    if _CONNECT_SCHEMA not in metadata:
+        return avro_type_of(avro), datum
+    schema = _SCHEMAS.read(read_json(metadata[_CONNECT_SCHEMA], strict=True))
+    if schema is None or schema_to_avro(schema) != avro:
+        raise DataException("Malformed Avro: its two schemas are not one of the other")
+    return avro_type_of(avro).with_schema(schema), datum
+
+
+def _write_default(schema: Schema, default: Any) -> Any:
+    return settle(_DEFAULTS_WRITER.write(schema, default))
+
+
+def _read_default(schema: Schema, node: Any) -> Any:
+    return settle(PayloadReader(strict=True, replace_null=False).read(schema, node))
+
+
+_DEFAULTS_WRITER: Final = PayloadWriter(strict=True, replace_null=False, decimals_are_numbers=False)
+_SCHEMAS: Final = SchemaReader(_read_default, strict=True)
