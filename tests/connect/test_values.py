@@ -125,6 +125,8 @@ def test_strict_texts_say_what_a_date_is_and_when(schema: Schema | None, value: 
         ("convert_to_date", TIME_SCHEMA, Instant(0)),
         ("convert_to_date", STRING_SCHEMA, MIDNIGHT),
         ("convert_to_date", None, 1 << 31),
+        ("convert_to_date", None, "00:00:00.000Z"),
+        ("convert_to_timestamp", None, "00:00:00.000Z"),
         ("convert_to_time", TIMESTAMP_SCHEMA, AFTERNOON),
         ("convert_to_time", None, -1),
         ("convert_to_timestamp", None, "x"),
@@ -223,6 +225,19 @@ def test_a_strict_schema_is_one_that_the_value_follows() -> None:
 def test_a_text_that_is_not_of_its_schema_is_refused(text: str) -> None:
     with pytest.raises(DataException):
         STRICT.parse_as(struct_schema({"x": INT32_SCHEMA}), text)
+
+
+@pytest.mark.parametrize("schema", [DATE_SCHEMA, TIMESTAMP_SCHEMA])
+def test_a_time_is_no_date_as_kafka_prints_old_ones(schema: Schema) -> None:
+    text = COMPAT.convert_to_string(schema, Instant(-86_400_000))
+    assert text == "00:00:00.000Z"
+    with pytest.raises(DataException):
+        STRICT.parse_as(schema, text)
+
+
+def test_what_kafka_prints_of_a_later_timestamp_is_read() -> None:
+    for value in (MIDNIGHT, AFTERNOON):
+        assert STRICT.parse_as(TIMESTAMP_SCHEMA, COMPAT.convert_to_string(TIMESTAMP_SCHEMA, value)) == value
 
 
 def test_kafkas_date_formats() -> None:

@@ -247,6 +247,14 @@ def test_depth_has_a_limit(values: Values, deepest: int) -> None:
         assert values.parse_string(f"[{text}]").value == f"[{text}]"  # type: ignore[union-attr]
 
 
+def test_what_is_begun_has_a_limit_too() -> None:
+    text = "[" * 20_000
+    with pytest.raises(ConnectException, match="deeper than 10000"):
+        COMPAT.parse_string(text)
+    assert STRICT.parse_string(text).value == text
+    assert COMPAT.parse_string("[" * 9000).value == "[" * 9000  # type: ignore[union-attr]
+
+
 def test_a_value_that_holds_itself_has_no_text() -> None:
     endless: list[Any] = []
     endless.append(endless)

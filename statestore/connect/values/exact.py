@@ -123,7 +123,7 @@ def exact_scale(value: Any, scale: int) -> Decimal:
 def exact_instant(schema: Schema | None, value: Any, target: str) -> Instant:
     """Return an instant, its text or its number as what a date, time or timestamp of the name `target` is."""
     if isinstance(value, str):
-        found = instant_of(value)
+        found = instant_of(value, target)
         if found is not None:
             return fitting(found, target)
     elif isinstance(value, Instant):
@@ -162,12 +162,17 @@ def lossless_text(schema: Schema | None, value: Instant) -> str:
     return date_text(ms) if ms % DAY_MS == 0 else timestamp_text(ms)
 
 
-def instant_of(text: str) -> Instant | None:
-    """Return the instant whose date, time or both a text is, exactly as `lossless_text` writes them; else None."""
+def instant_of(text: str, target: str | None = None) -> Instant | None:
+    """Return the instant whose date, time or both a text is, exactly as `lossless_text` writes them; else None.
+
+    A time alone is no date or timestamp, if `target` is the name of one: Kafka prints those before 1970-01-02 so.
+    """
     match = TEMPORAL.fullmatch(text)
     if match is None:
         return None
     if match["time"]:
+        if target not in (None, TIME_NAME):
+            return None
         ms = _time_ms(match["time"])
         return Instant(ms) if time_text(ms) == text else None
     year, month, day = match["date"].rsplit("-", 2)

@@ -62,7 +62,7 @@ def _scalar(schema: Schema, text: str) -> Any:
     if schema.name == DECIMAL_NAME:
         return decimal_of(text)
     if schema.name in TEMPORAL_NAMES:
-        found = instant_of(text)
+        found = instant_of(text, schema.name)
         if found is None:
             raise refusal(text, schema)
         return found

@@ -13,6 +13,7 @@ from tests.support.connect.forms import Json
 DATE = {"type": "INT32", "name": "org.apache.kafka.connect.data.Date", "version": 1}
 TIME = {"type": "INT32", "name": "org.apache.kafka.connect.data.Time", "version": 1}
 TIMESTAMP = {"type": "INT64", "name": "org.apache.kafka.connect.data.Timestamp", "version": 1}
+DAY_MS = 86_400_000
 SCHEMAS = (None, None, {"type": "STRING"}, DATE, TIME, TIMESTAMP)
 CONVERSIONS = (
     *("convertToBoolean", "convertToByte", "convertToShort", "convertToInteger", "convertToLong", "convertToFloat"),
@@ -43,9 +44,26 @@ def _parsed(random: Random) -> dict[str, Any]:
 
 def _converted(random: Random) -> dict[str, Any]:
     operation = random.choice(CONVERSIONS)
-    value = random_value(random) if random.random() < 0.7 else {"string": random_text(random)}
-    vector = {"kind": "values", "op": operation, "schema": random.choice(SCHEMAS), "value": value}
+    makers = (random_value, random_value, _near_value)
+    vector = {
+        "kind": "values",
+        "op": operation,
+        "schema": random.choice(SCHEMAS),
+        "value": random.choice(makers)(random),
+    }
     return vector | ({"scale": random.randint(-3, 9)} if operation == "convertToDecimal" else {})
+
+
+def _near_value(random: Random) -> Json:
+    """Return the form of a point in time, a number's text or any text: what most conversions take."""
+    if random.random() < 0.5:
+        return {"millis": _millis(random)}
+    return {"string": random.choice((_number, _date, random_text))(random)}
+
+
+def _millis(random: Random) -> int:
+    ages = (random.randint(-(10**14), 10**14), random.randint(-(10**18), 10**18), random.randint(0, DAY_MS))
+    return random.choice((*ages, random.randint(-9, 99) * DAY_MS, random.randint(-(10**6), 10**6) * DAY_MS))
 
 
 def _written(random: Random) -> dict[str, Any]:
@@ -180,10 +198,6 @@ def random_value(random: Random, depth: int = 2) -> Json:
     decimal = Decimal(
         (random.randint(0, 1), tuple(random.choices(range(10), k=random.randint(1, 25))), random.randint(-30, 30))
     )
-    day_ms = 86_400_000
-    millis = random.choice(
-        (random.randint(-(10**14), 10**14), random.randint(-9, 99) * day_ms, random.randint(0, day_ms))
-    )
     return random.choice(
         (
             {"bool": bool(random.getrandbits(1))},
@@ -194,7 +208,7 @@ def random_value(random: Random, depth: int = 2) -> Json:
             {"string": _pieces(random)},
             {"bytes": random.randbytes(random.randint(0, 9)).hex()},
             {"bytebuffer": random.randbytes(random.randint(0, 9)).hex()},
-            {"millis": millis},
+            {"millis": _millis(random)},
             {"bigint": str(random.getrandbits(80))},
         )
     )
