@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from statestore.errors import InputError, LocalStateCorruptedError, ProcessorError
 from statestore.format.due_key import TIMER_KEYS
@@ -30,6 +30,9 @@ from statestore.processor.operator import Operator, OperatorStore
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import PunctuationType
 from statestore.processor.record import Record, RecordMetadata
+
+if TYPE_CHECKING:
+    from statestore.connect.typed_headers import TypedHeaders
 
 ROWS_HANDED_OVER: Final = 4_000
 """How many rows of a key are handed over in one piece."""
@@ -103,6 +106,13 @@ class KeyContext(ShardClock):
     def record_metadata(self) -> RecordMetadata | None:
         """Topic, partition and offset of the key's last row; None for a timer."""
         return self._record_context.metadata
+
+    def typed_headers(self, headers: Headers, topic: str | None = None) -> TypedHeaders:
+        """Return a row's headers as the query's header converter reads them, each when it is asked for.
+
+        A topic of None is that of the key's last row. The converter is as in `ProcessorContext.typed_headers`.
+        """
+        return self._context.typed_headers(headers, topic=topic)
 
 
 class KeyedLogic(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,6 +14,10 @@ from statestore.headers import Headers
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator
 from statestore.processor.record import Record, RecordMetadata
+
+if TYPE_CHECKING:
+    from statestore.connect.converters.base import HeaderConverter
+    from statestore.connect.typed_headers import TypedHeaders
 
 Receiver = Callable[[Record[Any, Any]], None]
 BatchReceiver = Callable[[RecordColumns], None]
@@ -162,12 +166,14 @@ class ProcessorContext(ShardClock):
         punctuations: Punctuations,
         *,
         is_global: bool = False,
+        header_converter: HeaderConverter | None = None,
     ) -> None:
         super().__init__(shard, record_context)
         self.node = node
         self._stores = stores
         self._punctuations = punctuations
         self._is_global = is_global
+        self._header_converter = header_converter
         self.disconnect()
 
     def connect(self, children: Mapping[str, Receiver], batch_children: Mapping[str, BatchReceiver]) -> None:
@@ -316,6 +322,28 @@ class ProcessorContext(ShardClock):
     def current_headers(self) -> Headers:
         """The headers of the record at this node, the very same that it has; none during a punctuation."""
         return self._record_context.headers
+
+    def typed_headers(self, headers: Headers | None = None, *, topic: str | None = None) -> TypedHeaders:
+        """Return headers as the query's header converter reads them, each when it is asked for.
+
+        Args:
+            headers: those of any record; None means those of the record at this node.
+            topic: whose converter to use; None means the topic of the input record.
+
+        The converter is that of a ConnectIngest given as `on_ingest`, else Kafka's SimpleHeaderConverter.
+        """
+        # What nobody asks for is not imported either.
+        from statestore.connect.converters.registry import header_converter
+        from statestore.connect.typed_headers import TypedHeaders
+
+        if self._header_converter is None:
+            self._header_converter = header_converter()
+        context = self._record_context
+        return TypedHeaders(
+            context.headers if headers is None else headers,
+            self._header_converter,
+            context.topic if topic is None else topic,
+        )
 
     def _refuse_to_forward(self, record: Record[Any, Any] | None = None) -> None:
         raise TopologyError(

@@ -7,18 +7,62 @@ or timestamp, or keep the record to itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+import pyarrow as pa
 
 from statestore.errors import ProcessorError
 from statestore.headers import Headers
 from statestore.headers.records import ConsumerRecord, TimestampType
 from statestore.processor.receivers import SourceRecord
+from statestore.processor.topic_columns import source_batch, source_records
+
+if TYPE_CHECKING:
+    from statestore.connect.converters.base import HeaderConverter
 
 BytesRecord: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
 IngestHook: TypeAlias = "Callable[[BytesRecord], BytesRecord | None]"
 """Returns the record to go on with, the same or another; None if it took care of it. Travels to the executors."""
 
 _NAME = "on_ingest"
+
+
+@runtime_checkable
+class ColumnIngest(Protocol):
+    """A hook that takes columns too, and has a converter of headers."""
+
+    header_converter: HeaderConverter
+    is_in_columns: bool
+    """Whether it takes columns."""
+
+    def ingest_columns(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what the hook makes of records in SOURCE_COLUMNS: the same as of each by itself."""
+        ...
+
+
+def header_converter_of(hook: Any) -> HeaderConverter | None:
+    """Return what processors read typed headers with, None if the hook does not say."""
+    return hook.header_converter if isinstance(hook, ColumnIngest) else None
+
+
+def ingest_batch(batch: pa.RecordBatch, hook: IngestHook | None) -> Iterator[pa.RecordBatch]:
+    """Yield what `hook` leaves of records in columns, if anything. Raises as `ingest_records` does."""
+    if hook is None:
+        yield batch
+    elif isinstance(hook, ColumnIngest) and hook.is_in_columns:
+        left = _in_columns(batch, hook)
+        if left.num_rows:
+            yield left
+    elif records := list(ingest_records(source_records(batch), hook)):
+        yield source_batch(records)
+
+
+def _in_columns(batch: pa.RecordBatch, hook: Any) -> pa.RecordBatch:
+    try:
+        return hook.ingest_columns(batch)
+    except Exception as cause:
+        list(ingest_records(source_records(batch), hook))  # raises for the record that it was
+        raise ProcessorError(node=_NAME, doing=f"a batch of {batch.num_rows} records", cause=cause) from cause
 
 
 def ingest_records(records: Iterable[SourceRecord], hook: IngestHook) -> Iterator[SourceRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,9 @@ from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.punctuations import RecordedPunctuation, RecordedPunctuations
 from statestore.stores.typed_store import TypedStore
+
+if TYPE_CHECKING:
+    from statestore.connect.converters.base import HeaderConverter
 
 T = TypeVar("T")
 
@@ -101,6 +104,7 @@ class Task:
         punctuations: RecordedPunctuations | None = None,
         send: Send | None = None,
         send_batch: Callable[[pa.RecordBatch], None] | None = None,
+        header_converter: HeaderConverter | None = None,
     ) -> None:
         self.skipped_records = 0
         self.punctuation_count = 0
@@ -111,6 +115,7 @@ class Task:
         self.shard = shard
         self._topology = topology
         self._context = context
+        self._header_converter = header_converter
         self._skip = on_deserialization_error is OnDeserializationError.SKIP
         self._stores = stores
         self._expiring = [store for store in stores.values() if store.stack.expiring is not None]
@@ -327,6 +332,7 @@ class Task:
                     stores,
                     self._punctuations,
                     is_global=topology.is_global(node.name),
+                    header_converter=self._header_converter,
                 ),
             )
             if isinstance(processor, BatchProcessor):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,9 +20,17 @@ from statestore.spark.checkpoint_pointers import recorded_pointers
 from statestore.spark.datasource.committed import state_in
 from statestore.spark.datasource.store_scan import STORE_SCHEMA, StoreScan
 
+if TYPE_CHECKING:
+    from statestore.spark.header_functions.conversion import AnyConverter
+
 
 def read_store(
-    spark: SparkSession, store: str, *, checkpoint_location: str | Path, state_location: str | Path | DurableLocation
+    spark: SparkSession,
+    store: str,
+    *,
+    checkpoint_location: str | Path,
+    state_location: str | Path | DurableLocation,
+    header_converter: AnyConverter = None,
 ) -> DataFrame:
     """Return the committed entries of `store`, one row each, in no set order; columns as in STORE_SCHEMA.
 
@@ -30,6 +39,9 @@ def read_store(
     until when a version of a versioned store is valid; null for key-value stores, and for the end of the latest
     version. Timestamp and headers are null if the store's format has none. Of a global store, of which every shard
     holds all, each row is there once.
+
+    With a `header_converter` (one, its name, or properties of Kafka Connect) there is one column more, `typed_headers`:
+    what each header is, as `header_functions.typed_headers` says it. `headers` stay bytes, for `header_typed`.
 
     Raises RecoveryError or StatePointersError if there is no state, and ValueError if it has no such store.
     """
@@ -48,4 +60,10 @@ def read_store(
             for pointer in batch.column("pointer").to_pylist():
                 yield from scan.read(CommitPointer.from_json(pointer))
 
-    return spark.createDataFrame(rows, "pointer string").repartition(len(rows)).mapInArrow(read, STORE_SCHEMA)
+    entries = spark.createDataFrame(rows, "pointer string").repartition(len(rows)).mapInArrow(read, STORE_SCHEMA)
+    if header_converter is None:
+        return entries
+    # Every Python worker of a query imports this module, and few queries have typed headers.
+    from statestore.spark.header_functions import typed_headers
+
+    return entries.withColumn("typed_headers", typed_headers("headers", converter=header_converter))

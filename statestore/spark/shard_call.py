@@ -7,14 +7,11 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from statestore.errors import TopologyError
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.ingest import IngestHook, ingest_records
+from statestore.processor.ingest import IngestHook, header_converter_of, ingest_batch, ingest_records
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.task_stores import shard_stores
-from statestore.processor.topic_columns import source_batch, source_records
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.figures import Stopwatch
@@ -125,6 +122,7 @@ class ShardCall:
             punctuations=batch.pointer.punctuations,
             send=outputs.add,
             send_batch=outputs.add_batch,
+            header_converter=header_converter_of(self.on_ingest),
         )
         now_ms, processed = context.system_time_ms, 0
         try:
@@ -155,20 +153,13 @@ class ShardCall:
         topics_first = frozenset(self.topology.global_stores.values())
         if task.takes_batches:
             for batch in batches_in_order(spool.blobs, topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):
-                yield from (task.process_batch(taken) for taken in self._ingested(batch))
+                yield from (task.process_batch(taken) for taken in ingest_batch(batch, self.on_ingest))
             return
         records = records_in_order(spool.blobs, topics_first)
         if self.on_ingest is not None:
             records = ingest_records(records, self.on_ingest)
         while count := task.process(records, outputs):
             yield count
-
-    def _ingested(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield what the hook leaves of a batch, if anything."""
-        if self.on_ingest is None:
-            yield batch
-        elif left := list(ingest_records(source_records(batch), self.on_ingest)):
-            yield source_batch(left)
 
     def _claim(self, query_id: str) -> None:
         claimed = (str(self.state.location), query_id)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from statestore.errors import DriverError, DriverFailedError, InvalidTimestampError, UnknownTopicError
-from statestore.processor.ingest import IngestHook, ingest_records
+from statestore.processor.ingest import IngestHook, header_converter_of, ingest_batch, ingest_records
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import OnDeserializationError, Task
 from statestore.processor.topic_columns import source_batch
@@ -185,6 +185,7 @@ class DriverRun:
                 state.context,
                 on_deserialization_error=self._on_deserialization_error,
                 punctuations=state.progress.punctuations,
+                header_converter=header_converter_of(self._on_ingest),
             )
         except BaseException:
             state.discard()
@@ -203,9 +204,8 @@ class DriverRun:
         self._task.process(records if self._on_ingest is None else ingest_records(records, self._on_ingest))
 
     def _process_batch(self, batch: list[SourceRecord]) -> None:
-        records = batch if self._on_ingest is None else list(ingest_records(batch, self._on_ingest))
-        if records:
-            self._task.process_batch(source_batch(records))
+        for left in ingest_batch(source_batch(batch), self._on_ingest):
+            self._task.process_batch(left)
 
     def _commit_each(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceRecord]:
         """Yield what waits, then the records of `topic` and after each what waits; commit when the task is back."""

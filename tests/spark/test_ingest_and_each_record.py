@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from orders import Order, expected_totals, running_total_topology, seeded_orders
 from statestore import ConsumerRecord, ProducerRecord, Serdes
+from statestore.connect.ingest import ConnectIngest
 from statestore.errors import InputError
 from statestore.processor.ingest import BytesRecord
 from statestore.spark import for_each_record, stateful
@@ -83,3 +84,21 @@ def test_a_callback_gets_each_record_of_the_source_and_of_the_result(
 def test_a_batch_has_no_callback(spark: SparkSession) -> None:
     with pytest.raises(InputError, match="lacks"):
         for_each_record(spark.range(1), print)
+
+
+@pytest.mark.parametrize("via", ["transform_with_state"])
+def test_a_connectors_configuration_is_done_to_every_record(order_query: OrderQuery) -> None:
+    config = {
+        "header.converter": "StringConverter",
+        "transforms": "mark",
+        "transforms.mark.type": "org.apache.kafka.connect.transforms.InsertHeader",
+        "transforms.mark.header": "hop",
+        "transforms.mark.value.literal": "7",
+    }
+    order_query.add(ORDERS)
+    order_query.run(on_ingest=ConnectIngest(config))
+    marked = [order._replace(headers=[*order.headers, ("hop", b"7")]) for order in ORDERS]
+    assert order_query.totals() == expected_totals(marked)
+    for row in order_query.rows_of("totals", header_converter="SimpleHeaderConverter"):
+        assert [header.key for header in row.typed_headers] == [header.key for header in row.headers]
+        assert tuple(row.typed_headers[-1]) == ("hop", "INT8", "7")

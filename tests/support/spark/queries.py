@@ -96,10 +96,10 @@ class OrderQuery:
         writer = rows.writeStream.foreachBatch(lambda batch, _: self.outputs.extend(batch.collect()))
         run_to_the_end(writer.outputMode(output_mode), self.home / checkpoint)
 
-    def rows_of(self, store: str, checkpoint: str = "checkpoint") -> list[Row]:
+    def rows_of(self, store: str, checkpoint: str = "checkpoint", **options: Any) -> list[Row]:
         """Return the entries of a store, read back from the durable location."""
         locations = {"checkpoint_location": self.home / checkpoint, "state_location": self.state_location}
-        return read_store(self.spark, store, **locations).collect()
+        return read_store(self.spark, store, **locations, **options).collect()
 
     def totals(self, checkpoint: str = "checkpoint") -> dict[str, Total]:
         """Return what the store holds, read back from the durable location."""

@@ -1,0 +1,185 @@
+"""ConnectIngest: what a connector's configuration says about records, done to those that come into a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
+from statestore.connect.converters.registry import header_converter
+from statestore.connect.records import ConnectRecord
+from statestore.connect.schema import Schema, SchemaAndValue
+from statestore.connect.schemas import OPTIONAL_BYTES_SCHEMA
+from statestore.connect.transforms.chain import TransformChain
+from statestore.connect.transforms.columns import ColumnChain
+from statestore.connect.transforms.connector_config import connector_properties
+from statestore.connect.typed_headers import TypedHeaders
+from statestore.errors import ConfigException
+from statestore.format.header_columns import decode_header_column, encode_header_column
+from statestore.headers import ConsumerRecord, Headers
+
+_HEADER: Final = "header.converter"
+_SIDES: Final = ("key.converter", "value.converter")
+
+
+class ConnectIngest:
+    """A connector's configuration for a query: `on_ingest` of `stateful()` and of a TopologyTestDriver.
+
+    Its transformations (`transforms`, `predicates`) are done to each record before any source, and what they drop is
+    left out. `header.converter` is what they read headers with, and what `ProcessorContext.typed_headers` reads with;
+    headers that no step touches keep their bytes. `key.converter` and `value.converter` are for steps that look into
+    keys and values, which are bytes otherwise; a value that no step touches keeps its bytes. A chain that looks at
+    headers, topics and tombstones alone reads nothing, and runs on whole columns in a query that has columns.
+
+    Keys, topics and partitions say which shard a record belongs to: a step that changes them ends the query.
+    """
+
+    def __init__(
+        self,
+        config: str | Mapping[str, Any] = "",
+        *,
+        topics: Mapping[str, str | Mapping[str, Any] | HeaderConverter] | None = None,
+        mode: str = STRICT_MODE,
+    ) -> None:
+        """Read a configuration.
+
+        Args:
+            config: a mapping, the text of a file of Java's properties, or JSON.
+            topics: what to read the headers of some topics with instead: properties, the name of a converter, or one.
+            mode: "strict", or "compat" for converters and steps that are not told and shall do all as Kafka does.
+
+        Raises ConfigException, with the full name of the property, if one is missing or wrong.
+        """
+        properties = connector_properties(config) if config else {}
+        self.chain: Final = TransformChain.from_properties(properties, mode=mode)
+        self.header_converter: Final[HeaderConverter] = TopicHeaderConverter(
+            header_converter(properties, mode=mode),
+            {topic: header_converter(chosen, mode=mode) for topic, chosen in (topics or {}).items()},
+        )
+        self._key, self._value = (_converter_of(side, properties, mode) for side in _SIDES)
+        self._columns = ColumnChain(self.chain, self.header_converter)
+        self.is_in_columns: Final = self._columns.is_in_columns
+        """Whether `ingest_columns` can be called."""
+
+    def __call__(self, record: ConsumerRecord[Any, Any]) -> ConsumerRecord[Any, Any] | None:
+        """Return what the steps make of a record, None if one drops it. Raises what steps and converters raise."""
+        if not self.chain.steps:
+            return record
+        topic = record.topic
+        converter = self.header_converter
+        headers = TypedHeaders(record.headers, _Unread(converter) if self.is_in_columns else converter, topic)
+        key, value = _read(self._key, topic, record.key), _read(self._value, topic, record.value)
+        made = self.chain.apply(
+            ConnectRecord(
+                topic,
+                kafka_partition=record.partition,
+                key_schema=key.schema,
+                key=key.value,
+                value_schema=value.schema,
+                value=value.value,
+                timestamp_ms=record.timestamp_ms,
+                headers=headers.to_connect_headers(),
+            )
+        )
+        if made is None:
+            return None
+        return ConsumerRecord(
+            record.topic if made.topic is None else made.topic,
+            record.partition if made.kafka_partition is None else made.kafka_partition,
+            record.offset,
+            key=_write(self._key, topic, key, made.key_schema, made.key, record.key),
+            value=_write(self._value, topic, value, made.value_schema, made.value, record.value),
+            timestamp_ms=record.timestamp_ms if made.timestamp_ms is None else made.timestamp_ms,
+            timestamp_type=record.timestamp_type,
+            headers=headers.write(made.headers),
+        )
+
+    def ingest_columns(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what the steps make of records in columns with a topic, a value and encoded headers each."""
+        encoded = records.column("headers")
+        lists = decode_header_column(encoded)
+        made, rows = self._columns.apply_to_lists(lists, topics=records.column("topic"), values=records.column("value"))
+        kept = records if len(rows) == records.num_rows else records.take(pa.array(rows))
+        if made is lists:
+            return kept
+        place = records.schema.get_field_index("headers")
+        return kept.set_column(place, records.schema.field(place), encode_header_column(made))
+
+    def typed_headers(self, headers: Headers, topic: str) -> TypedHeaders:
+        """Return headers of a record of a topic as its converter reads them."""
+        return TypedHeaders(headers, self.header_converter, topic)
+
+    def __repr__(self) -> str:
+        return f"ConnectIngest({self.chain.describe()})"
+
+
+class TopicHeaderConverter(HeaderConverter):
+    """Reads and writes headers of some topics with converters of their own, and all others with one."""
+
+    def __init__(self, otherwise: HeaderConverter, topics: Mapping[str, HeaderConverter]) -> None:
+        self._otherwise = otherwise
+        self._topics = dict(topics)
+
+    def of(self, topic: str) -> HeaderConverter:
+        """Return the converter of a topic."""
+        return self._topics.get(topic, self._otherwise)
+
+    def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue | None:
+        """Return what the topic's converter reads."""
+        return self.of(topic).to_connect_header(topic, key, value)
+
+    def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
+        """Return what the topic's converter writes."""
+        return self.of(topic).from_connect_header(topic, key, schema, value)
+
+    def close(self) -> None:
+        """Close all of them."""
+        for converter in (self._otherwise, *self._topics.values()):
+            converter.close()
+
+
+class _Unread(HeaderConverter):
+    """Writes headers, and leaves those that are there as the bytes they are, for steps that look at none."""
+
+    def __init__(self, writer: HeaderConverter) -> None:
+        self._writer = writer
+
+    def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue:
+        return SchemaAndValue(OPTIONAL_BYTES_SCHEMA, value)
+
+    def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
+        return self._writer.from_connect_header(topic, key, schema, value)
+
+
+def _converter_of(side: str, properties: Mapping[str, Any], mode: str) -> HeaderConverter | None:
+    """Return the converter of keys or values; None leaves them bytes."""
+    if side not in properties:
+        return None
+    own = {name.replace(side, _HEADER, 1): value for name, value in properties.items() if name.startswith(side)}
+    try:
+        return header_converter(own, mode=mode)
+    except ConfigException as error:
+        name = None if error.name is None else error.name.replace(_HEADER, side)
+        raise ConfigException(error.problem.replace(_HEADER, side), name=name, value=error.value) from error
+
+
+def _read(converter: HeaderConverter | None, topic: str, data: bytes | None) -> SchemaAndValue:
+    if converter is None:
+        return SchemaAndValue(OPTIONAL_BYTES_SCHEMA, data)
+    return converter.to_connect_header(topic, "", data) or SchemaAndValue(None, None)
+
+
+def _write(
+    converter: HeaderConverter | None,
+    topic: str,
+    read: SchemaAndValue,
+    schema: Schema | None,
+    value: Any,
+    data: bytes | None,
+) -> Any:
+    """Return a key or value as bytes: the very same if no step has changed it."""
+    if value is read.value and schema is read.schema:
+        return data
+    return value if converter is None else converter.from_connect_header(topic, "", schema, value)
