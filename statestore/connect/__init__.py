@@ -12,14 +12,18 @@ values     STRICT and COMPAT: conversions between types, and between values and 
 converters  what turns typed headers into bytes and back
 config     ConfigDef: the properties that something has, and how they are read
 transforms  transformations of records, in chains that a connector's configuration describes
+typed_headers  TypedHeaders: a record's headers, each read when it is asked for
+ingest     ConnectIngest: a connector's configuration, for the records that come into a query
 
 Users import from here. Imports `headers`; `bytestore` and all above import it. Start at `schema`.
 """
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.header import ConnectHeader as Header
 from statestore.connect.headers import ConnectHeaders
+from statestore.connect.ingest import ConnectIngest
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.records import ConnectRecord
@@ -68,6 +72,7 @@ from statestore.connect.transforms.insert_header import InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.connect.transforms.step import Step
 from statestore.connect.transforms.transformation import Predicate, Transformation
+from statestore.connect.typed_headers import TypedHeaders
 from statestore.connect.typed_map import TypedMap
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
@@ -101,6 +106,7 @@ __all__ = [
     "ConfigDef",
     "ConfigType",
     "ConnectHeaders",
+    "ConnectIngest",
     "ConnectRecord",
     "DropHeaders",
     "Field",
@@ -109,6 +115,7 @@ __all__ = [
     "Float64",
     "HasHeaderKey",
     "Header",
+    "HeaderConverter",
     "HeaderFromKey",
     "HeaderFromValue",
     "HeaderToKey",
@@ -131,6 +138,7 @@ __all__ = [
     "TransformChain",
     "Transformation",
     "Type",
+    "TypedHeaders",
     "TypedMap",
     "Values",
     "array_schema",

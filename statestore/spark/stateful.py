@@ -81,7 +81,8 @@ def stateful(
         upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
             entries that no record touches.
         on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on
-            with, whose headers, value and timestamp may differ, or None to leave it out. See `ingest_records`.
+            with, whose headers, value and timestamp may differ, or None to leave it out. See `ingest_records`. Kafka
+            Connect's converters and transformations are given as a ConnectIngest.
         memory_bytes: what the state may take in memory on each executor: uncommitted writes, write buffers and block
             cache. The tasks that run at once on an executor share it evenly; what is above a share goes to `local_dir`.
             None is 256 MiB for each of them.
