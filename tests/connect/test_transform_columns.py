@@ -19,8 +19,16 @@ from statestore import RecordColumns
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.records import ConnectRecord
-from statestore.connect.schema import Schema, SchemaAndValue
-from statestore.connect.schemas import OPTIONAL_STRING_SCHEMA
+from statestore.connect.schema import Schema, SchemaAndValue, Type
+from statestore.connect.schemas import (
+    DATE_SCHEMA,
+    OPTIONAL_STRING_SCHEMA,
+    STRING_SCHEMA,
+    TIMESTAMP_SCHEMA,
+    array_schema,
+    decimal_schema,
+    struct_schema,
+)
 from statestore.connect.transforms.chain import TransformChain
 from statestore.connect.transforms.columns import ColumnChain
 from statestore.connect.transforms.drop_headers import DropHeaders
@@ -31,6 +39,7 @@ from statestore.connect.transforms.insert_header import InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.connect.transforms.step import Step
 from statestore.connect.transforms.transformation import Transformation
+from statestore.connect.transforms.typed_columns import schema_of, type_of_schema
 from statestore.errors import DataException, NullValueException
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.headers.record_columns import ORIGIN
@@ -285,6 +294,36 @@ def test_a_column_without_a_schema_is_refused_only_if_it_has_fields() -> None:
     assert run(durations, AsRecords()).value.to_pylist() == [timedelta(1)]
     with pytest.raises(DataException, match="has a field whose type has no schema"):
         run(struct_records({"t": timedelta(1)}), AsRecords())
+
+
+@pytest.mark.parametrize(
+    ("arrow", "schema"),
+    [
+        (pa.uint8(), Schema(Type.INT16, optional=True)),
+        (pa.uint32(), Schema(Type.INT64, optional=True)),
+        (pa.uint64(), None),
+        (pa.large_string(), OPTIONAL_STRING_SCHEMA),
+        (pa.dictionary(pa.int32(), pa.string()), OPTIONAL_STRING_SCHEMA),
+        (pa.date64(), DATE_SCHEMA.as_optional()),
+        (pa.timestamp("ns"), TIMESTAMP_SCHEMA.as_optional()),
+        (pa.decimal256(50, 3), decimal_schema(3, optional=True)),
+        (pa.list_(pa.field("e", pa.string(), nullable=False)), array_schema(STRING_SCHEMA, optional=True)),
+        (pa.list_(pa.duration("s")), None),
+        (pa.map_(pa.string(), pa.duration("s")), None),
+        (pa.struct([pa.field("x", pa.string(), nullable=False)]), struct_schema({"x": STRING_SCHEMA}, optional=True)),
+        (pa.null(), None),
+    ],
+)
+def test_a_type_has_a_schema_if_there_is_one(arrow: pa.DataType, schema: Schema | None) -> None:
+    assert schema_of(arrow) == schema
+
+
+def test_what_no_column_can_hold_is_refused() -> None:
+    with pytest.raises(DataException, match="No schema defined for what is in"):
+        type_of_schema(array_schema(None))
+    records = struct_records({"id": 7})
+    with pytest.raises(DataException, match="header 'a': No schema defined for element of array"):
+        run(records, InsertHeader("a", '[1,"x"]', "compat"), HeaderToValue(("a",), ("a",), "copy"))
 
 
 @dataclass(frozen=True)

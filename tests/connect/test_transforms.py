@@ -193,6 +193,8 @@ def test_a_topic_matches_as_a_whole(pattern: str, topic: str | None, matches: bo
         "[a&&b]",
         "[]a[b]",
         "[^]&&a]",
+        "[a||b]",
+        "a" + "(" * 100_000,
         "\\p{L}",
         "\\Qa\\E",
         "(?<n>a)",

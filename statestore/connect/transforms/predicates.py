@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -41,8 +42,10 @@ def _pattern(name: str, value: str | None) -> str | None:
     if value is None or problem is not None:
         raise invalid(name, value, f"Invalid regex: {problem or 'there is none'}")
     try:
-        re.compile(value, re.ASCII)
-    except (re.error, RecursionError, OverflowError) as cause:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what Python warns of, it will read otherwise one day
+            re.compile(value, re.ASCII)
+    except (re.error, Warning, RecursionError, OverflowError) as cause:
         raise invalid(name, value, f"Invalid regex: {cause}") from cause
     return value
 
