@@ -62,7 +62,7 @@ def add_to_lists(
     is_added[positions[1:][chosen] - 1] = True
     order[is_added] = len(entries) + np.arange(len(added))
     order[~is_added] = np.arange(len(entries))
-    everything = pa.concat_arrays([entries.cast(_ENTRY_TYPE), added]).take(pa.array(order))
+    everything = pa.concat_arrays([_entries(entries), added]).take(pa.array(order))
     return _lists(positions, everything, is_valid(lists) | chosen)
 
 
@@ -92,5 +92,10 @@ def _counts(lists: pa.ListArray) -> Integers:
 
 
 def _lists(positions: Integers, entries: pa.StructArray, valid: Flags) -> pa.ListArray:
-    offsets = pa.array(positions, pa.int32())
-    return pa.ListArray.from_arrays(offsets, entries.cast(_ENTRY_TYPE), type=HEADERS_TYPE, mask=pa.array(~valid))
+    mask = None if valid.all() else pa.array(~valid)
+    return pa.ListArray.from_arrays(pa.array(positions, pa.int32()), _entries(entries), type=HEADERS_TYPE, mask=mask)
+
+
+def _entries(entries: pa.StructArray) -> pa.StructArray:
+    """Return headers with all of them and their keys nullable, as the type has them."""
+    return entries if entries.type == _ENTRY_TYPE else entries.cast(_ENTRY_TYPE)
