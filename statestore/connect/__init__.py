@@ -19,15 +19,32 @@ Users import from here. Imports `headers`; `bytestore` and all above import it. 
 """
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.connect.converters.avro import AvroConverter
 from statestore.connect.converters.base import HeaderConverter
+from statestore.connect.converters.byte_array import ByteArrayConverter
+from statestore.connect.converters.conversion import read_headers, write_headers
+from statestore.connect.converters.json import JsonConverter
+from statestore.connect.converters.registry import header_converter
 from statestore.connect.converters.simple import SimpleHeaderConverter
+from statestore.connect.converters.string import StringConverter
+from statestore.connect.header import ConnectHeader
 from statestore.connect.header import ConnectHeader as Header
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.ingest import ConnectIngest
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
-from statestore.connect.records import ConnectRecord
-from statestore.connect.schema import Field, Schema, SchemaAndValue, Struct, Type, is_of_type, type_of, validate_value
+from statestore.connect.records import ConnectRecord, SinkRecord, SourceRecord
+from statestore.connect.schema import (
+    Field,
+    Schema,
+    SchemaAndValue,
+    Struct,
+    Type,
+    is_of_type,
+    same_value,
+    type_of,
+    validate_value,
+)
 from statestore.connect.schemas import (
     BOOLEAN_SCHEMA,
     BYTES_SCHEMA,
@@ -102,9 +119,12 @@ __all__ = [
     "STRING_SCHEMA",
     "TIMESTAMP_SCHEMA",
     "TIME_SCHEMA",
+    "AvroConverter",
+    "ByteArrayConverter",
     "ColumnChain",
     "ConfigDef",
     "ConfigType",
+    "ConnectHeader",
     "ConnectHeaders",
     "ConnectIngest",
     "ConnectRecord",
@@ -126,13 +146,17 @@ __all__ = [
     "Int16",
     "Int32",
     "Int64",
+    "JsonConverter",
     "Predicate",
     "Property",
     "RecordIsTombstone",
     "Schema",
     "SchemaAndValue",
     "SimpleHeaderConverter",
+    "SinkRecord",
+    "SourceRecord",
     "Step",
+    "StringConverter",
     "Struct",
     "TopicNameMatches",
     "TransformChain",
@@ -147,12 +171,16 @@ __all__ = [
     "decimal_from_bytes",
     "decimal_schema",
     "decimal_to_bytes",
+    "header_converter",
     "is_of_type",
     "map_schema",
     "milliseconds_to_time",
+    "read_headers",
+    "same_value",
     "scale_of",
     "struct_schema",
     "time_to_milliseconds",
     "type_of",
     "validate_value",
+    "write_headers",
 ]
