@@ -241,9 +241,16 @@ def test_what_kafka_prints_of_a_later_timestamp_is_read() -> None:
 
 
 def test_kafkas_date_formats() -> None:
-    assert COMPAT.date_format_for(Instant(-1)) == "HH:mm:ss.SSSZ"
+    assert COMPAT.date_format_for(Instant(-1)) == "HH:mm:ss.SSS'Z'"
     assert STRICT.date_format_for(MIDNIGHT) == "yyyy-MM-dd"
-    assert STRICT.date_format_for(AFTERNOON) == "yyyy-MM-ddTHH:mm:ss.SSSZ"
+    assert STRICT.date_format_for(AFTERNOON) == "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+
+
+@pytest.mark.parametrize("text", ["1\U0001d7cf", "\U0001d7cf", "1e\U0001d7cf", "1.\U0001d7cf", "[1,\U0001d7cf]"])
+def test_digits_beyond_16_bits_are_none_to_java(text: str) -> None:
+    found = COMPAT.parse_string(text)
+    assert found is not None
+    assert found.value == text
 
 
 def test_a_failed_container_behind_blanks_leaves_kafka_with_the_blanks() -> None:

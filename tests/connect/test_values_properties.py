@@ -43,7 +43,7 @@ MODES = [COMPAT, STRICT]
 SIGNS = st.text('[]{},:"\\ nul01.E-+Z', max_size=40)
 TEXTS = st.one_of(st.text(st.characters(), max_size=30), SIGNS, st.from_regex(r"\A[0-9]{1,5}[-:.][0-9E+-]{1,20}Z?\Z"))
 MILLION = 1_000_000
-MANY = MILLION // 5
+MANY = MILLION // 10
 
 INSTANTS = st.integers(-(1 << 48), 1 << 48).map(Instant)
 SCALARS: list[tuple[Schema, st.SearchStrategy[Any]]] = [

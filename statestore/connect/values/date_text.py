@@ -32,7 +32,7 @@ class DateFormat:
     """One of Kafka's patterns.
 
     Args:
-        pattern: in Java's letters, without quotes.
+        pattern: as `SimpleDateFormat` has it, in Java's letters.
         schema: what texts of it are.
         parts: a letter for each number, which stands for its field, or what has to stand in the text.
     """
@@ -44,14 +44,14 @@ class DateFormat:
     @property
     def length(self) -> int:
         """The count of 16-bit characters that a text must have to be of this pattern."""
-        return len(self.pattern)
+        return len(self.pattern.replace("'", ""))
 
 
 _DATE_PARTS: Final = ("y", "-", "M", "-", "d")
 _TIME_PARTS: Final = ("H", ":", "m", ":", "s", ".", "S", "Z")
 DATE: Final = DateFormat("yyyy-MM-dd", DATE_SCHEMA, _DATE_PARTS)
-TIME: Final = DateFormat("HH:mm:ss.SSSZ", TIME_SCHEMA, _TIME_PARTS)
-TIMESTAMP: Final = DateFormat("yyyy-MM-ddTHH:mm:ss.SSSZ", TIMESTAMP_SCHEMA, (*_DATE_PARTS, "T", *_TIME_PARTS))
+TIME: Final = DateFormat("HH:mm:ss.SSS'Z'", TIME_SCHEMA, _TIME_PARTS)
+TIMESTAMP: Final = DateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", TIMESTAMP_SCHEMA, (*_DATE_PARTS, "T", *_TIME_PARTS))
 BY_LENGTH: Final = {each.length: each for each in (DATE, TIME, TIMESTAMP)}
 LONGEST: Final = 2 * TIMESTAMP.length
 """No text of more characters is a date, its escaped colons included."""
@@ -211,9 +211,9 @@ def timestamp_text(epoch_ms: int) -> str:
     return f"{date_text(epoch_ms)}T{time_text(epoch_ms)}"
 
 
-_TEXTS: Final = {DATE: date_text, TIME: time_text, TIMESTAMP: timestamp_text}
-
-
 def instant_text(value: Instant) -> str:
     """Return an instant as Kafka prints it, whatever its schema."""
-    return _TEXTS[format_for(value)](value.epoch_ms)
+    kind = format_for(value)
+    if kind is TIME:
+        return time_text(value.epoch_ms)
+    return date_text(value.epoch_ms) if kind is DATE else timestamp_text(value.epoch_ms)

@@ -91,5 +91,5 @@ class Values(ABC):
         """Return a schema that a value follows, None if there is none."""
 
     def date_format_for(self, value: Instant) -> str:
-        """Return the pattern that Kafka prints an instant with, as `SimpleDateFormat` has it, without quotes."""
+        """Return the pattern that Kafka prints an instant with, as `SimpleDateFormat` has it."""
         return format_for(value).pattern
