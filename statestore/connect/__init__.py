@@ -5,8 +5,8 @@ instant    Instant: a point in time, what dates and times are
 schema     Type, Schema, Struct, and whether a value follows a schema
 schemas    the schemas of primitive types, and the four logical types
 typed_map  TypedMap: a map that tells its keys apart by type
-header     ConnectHeader, here Header: key, schema and value
-headers    ConnectHeaders: the typed headers of a record
+header     ConnectHeader, here Header too: key, schema and value
+headers    ConnectHeaders, here Headers too: the typed headers of a record
 records    ConnectRecord, SourceRecord, SinkRecord
 values     STRICT and COMPAT: conversions between types, and between values and text
 converters  what turns typed headers into bytes and back
@@ -30,6 +30,7 @@ from statestore.connect.converters.string import StringConverter
 from statestore.connect.header import ConnectHeader
 from statestore.connect.header import ConnectHeader as Header
 from statestore.connect.headers import ConnectHeaders
+from statestore.connect.headers import ConnectHeaders as Headers
 from statestore.connect.ingest import ConnectIngest
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
@@ -55,15 +56,6 @@ from statestore.connect.schemas import (
     INT16_SCHEMA,
     INT32_SCHEMA,
     INT64_SCHEMA,
-    OPTIONAL_BOOLEAN_SCHEMA,
-    OPTIONAL_BYTES_SCHEMA,
-    OPTIONAL_FLOAT32_SCHEMA,
-    OPTIONAL_FLOAT64_SCHEMA,
-    OPTIONAL_INT8_SCHEMA,
-    OPTIONAL_INT16_SCHEMA,
-    OPTIONAL_INT32_SCHEMA,
-    OPTIONAL_INT64_SCHEMA,
-    OPTIONAL_STRING_SCHEMA,
     STRING_SCHEMA,
     TIME_SCHEMA,
     TIMESTAMP_SCHEMA,
@@ -106,15 +98,6 @@ __all__ = [
     "INT16_SCHEMA",
     "INT32_SCHEMA",
     "INT64_SCHEMA",
-    "OPTIONAL_BOOLEAN_SCHEMA",
-    "OPTIONAL_BYTES_SCHEMA",
-    "OPTIONAL_FLOAT32_SCHEMA",
-    "OPTIONAL_FLOAT64_SCHEMA",
-    "OPTIONAL_INT8_SCHEMA",
-    "OPTIONAL_INT16_SCHEMA",
-    "OPTIONAL_INT32_SCHEMA",
-    "OPTIONAL_INT64_SCHEMA",
-    "OPTIONAL_STRING_SCHEMA",
     "STRICT",
     "STRING_SCHEMA",
     "TIMESTAMP_SCHEMA",
@@ -140,6 +123,7 @@ __all__ = [
     "HeaderFromValue",
     "HeaderToKey",
     "HeaderToValue",
+    "Headers",
     "InsertHeader",
     "Instant",
     "Int8",

@@ -16,14 +16,23 @@ from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMEST
 from statestore.errors import DataException, NullValueException
 
 INT8_SCHEMA: Final = Schema(Type.INT8)
+"""Of integers of 8 bits."""
 INT16_SCHEMA: Final = Schema(Type.INT16)
+"""Of integers of 16 bits."""
 INT32_SCHEMA: Final = Schema(Type.INT32)
+"""Of integers of 32 bits."""
 INT64_SCHEMA: Final = Schema(Type.INT64)
+"""Of integers of 64 bits."""
 FLOAT32_SCHEMA: Final = Schema(Type.FLOAT32)
+"""Of floats of single precision."""
 FLOAT64_SCHEMA: Final = Schema(Type.FLOAT64)
+"""Of floats of double precision."""
 BOOLEAN_SCHEMA: Final = Schema(Type.BOOLEAN)
+"""Of true and false."""
 STRING_SCHEMA: Final = Schema(Type.STRING)
+"""Of texts."""
 BYTES_SCHEMA: Final = Schema(Type.BYTES)
+"""Of bytes."""
 OPTIONAL_INT8_SCHEMA: Final = INT8_SCHEMA.as_optional()
 OPTIONAL_INT16_SCHEMA: Final = INT16_SCHEMA.as_optional()
 OPTIONAL_INT32_SCHEMA: Final = INT32_SCHEMA.as_optional()
@@ -34,8 +43,11 @@ OPTIONAL_BOOLEAN_SCHEMA: Final = BOOLEAN_SCHEMA.as_optional()
 OPTIONAL_STRING_SCHEMA: Final = STRING_SCHEMA.as_optional()
 OPTIONAL_BYTES_SCHEMA: Final = BYTES_SCHEMA.as_optional()
 DATE_SCHEMA: Final = Schema(Type.INT32, name=DATE_NAME, version=1)
+"""Of days, as Instants of midnight."""
 TIME_SCHEMA: Final = Schema(Type.INT32, name=TIME_NAME, version=1)
+"""Of times of the day, as Instants of 1970-01-01."""
 TIMESTAMP_SCHEMA: Final = Schema(Type.INT64, name=TIMESTAMP_NAME, version=1)
+"""Of points in time, as Instants."""
 _SCALE: Final = "scale"
 
 

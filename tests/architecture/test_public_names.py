@@ -67,6 +67,12 @@ def documented_constants(module: ModuleType) -> Iterator[str]:
             yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
+def natural_order(name: str) -> tuple[bool, list[tuple[str, int]]]:
+    """Order constants before others, and numbers in names by what they are."""
+    parts = re.findall(r"(\D*)(\d*)", name)
+    return not name.isupper(), [(text, int(number or 0)) for text, number in parts]
+
+
 def public(module: ModuleType) -> set[str]:
     """Return what importing a module offers beside its submodules."""
     names = {name for name in vars(module) if name.isidentifier() and name[0] != "_"}  # pytest adds others
@@ -88,7 +94,7 @@ def test_lists_of_public_names_are_sorted_and_documented(modules: dict[str, Modu
     assert lists == SOURCES.public
     constants = {constant for module in modules.values() for constant in documented_constants(module)}
     for name, listed in lists.items():
-        assert listed == sorted(set(listed), key=lambda one: (not one.isupper(), one)), f"{name}: constants first"
+        assert listed == sorted(set(listed), key=natural_order), f"{name}: constants first"
         for public_name in listed:
             assert hasattr(modules[name], public_name), f"{name} has no {public_name}"
             found = getattr(modules[name], public_name)
