@@ -246,6 +246,17 @@ def test_kafkas_date_formats() -> None:
     assert STRICT.date_format_for(AFTERNOON) == "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 
 
+@pytest.mark.parametrize(("exponent", "text"), [(-96, "1.2621775E-29"), (87, "1.5474251E26"), (90, "1.2379401E27")])
+def test_powers_of_two_have_more_room_above_for_a_short_text(exponent: int, text: str) -> None:
+    assert COMPAT.convert_to_string(None, Float32(2.0**exponent)) == text
+    assert COMPAT.convert_to_float(None, text) == Float32(2.0**exponent)
+
+
+@pytest.mark.parametrize("text", ["1e2147483647", "-1e999999999", "1e-999999999", "0e999999999", "1" + "0" * 100_000])
+def test_kafkas_integers_of_huge_numbers_are_their_lowest_bits(text: str) -> None:
+    assert COMPAT.convert_to_long(None, text) == 0
+
+
 @pytest.mark.parametrize("text", ["1\U0001d7cf", "\U0001d7cf", "1e\U0001d7cf", "1.\U0001d7cf", "[1,\U0001d7cf]"])
 def test_digits_beyond_16_bits_are_none_to_java(text: str) -> None:
     found = COMPAT.parse_string(text)

@@ -19,6 +19,7 @@ SPARK_FOLDER = TESTS / "spark"
 SLOW = (
     "benchmarks/test_peers_run.py",
     "bytestore/test_byte_store_conformance.py",
+    "connect/test_values_properties.py",
     "docs/test_documentation_code.py",
     "model",
     "recovery/test_damaged_files.py",

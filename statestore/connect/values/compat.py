@@ -48,7 +48,7 @@ from statestore.errors import DataException, NullValueException, NumberFormatExc
 _Width = TypeVar("_Width", Int8, Int16, Int32, Int64)
 
 DEEPEST_COMPAT: Final = 500
-"""Arrays and maps within one another; Java's stack holds some thousands."""
+"""Arrays and maps within one another; Java's stack overflows somewhere past a thousand."""
 _FIRST_OF_OUR_ERA_MS: Final = (days_to_year_month(1, 0, is_julian=True) - EPOCH_DAY) * DAY_MS
 _1970_BEFORE_OUR_ERA_MS: Final = (days_to_year_month(1 - 1970, 0, is_julian=True) - EPOCH_DAY) * DAY_MS
 _STYLE: Final = KafkaStyle()
@@ -180,7 +180,7 @@ class CompatValues(Values):
 
         None if elements have different types, for what is empty, and for decimals and instants.
         """
-        found: Schema | None = call(_inferred, value, deepest=DEEPEST_COMPAT)
+        found: Schema | None = call(_inferred, value, deepest=DEEPEST_COMPAT + 1)
         return found
 
     def _parsed(self, text: str) -> Any:

@@ -60,8 +60,8 @@ _SMALL_INTEGERS: Final = {str(value): SchemaAndValue(INT8_SCHEMA, Int8(value)) f
 """What is by far the most of long arrays."""
 _TOKENS_OF_TIME: Final = 4
 """So many tokens follow the first one of a time whose colons are not escaped."""
-_MOST_OPEN: Final = 10_000
-"""Containers within one another. Java's stack holds about as many."""
+_MOST_OPEN: Final = 2000
+"""Containers within one another, closed or not. Java's stack overflows somewhere past a thousand."""
 _NUMBERS_BY_SIZE: Final = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64)
 """A number of a type can be one of each that follows."""
 

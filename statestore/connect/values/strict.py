@@ -176,7 +176,7 @@ class StrictValues(Values):
 
     def infer_schema(self, value: Any) -> Schema | None:
         """Return a schema that a value follows, elements too; None if there is none. An instant is a timestamp."""
-        found: Schema | None = call(_inferred, value, deepest=DEEPEST_STRICT)
+        found: Schema | None = call(_inferred, value, deepest=DEEPEST_STRICT + 1)
         return found
 
 
