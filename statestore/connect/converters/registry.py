@@ -20,7 +20,7 @@ _CONVERTERS: Final[dict[str, type[HeaderConverter]]] = {
     "org.apache.kafka.connect.storage.StringConverter": StringConverter,
     "org.apache.kafka.connect.json.JsonConverter": JsonConverter,
     "org.apache.kafka.connect.converters.ByteArrayConverter": ByteArrayConverter,
-    "statestore.AvroConverter": AvroConverter,  # Kafka has none
+    "statestore.connect.AvroConverter": AvroConverter,  # Kafka has none
 }
 _ENDINGS: Final = ("HeaderConverter", "Converter")
 
