@@ -11,6 +11,7 @@ from decimal import Decimal
 from types import EllipsisType
 from typing import Any, overload
 
+from statestore.connect import schemas
 from statestore.connect.header import ConnectHeader, header_in_errors
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
@@ -24,26 +25,6 @@ from statestore.connect.schema import (
     Struct,
     Type,
     is_of_type,
-)
-from statestore.connect.schemas import (
-    BOOLEAN_SCHEMA,
-    BYTES_SCHEMA,
-    DATE_SCHEMA,
-    FLOAT32_SCHEMA,
-    FLOAT64_SCHEMA,
-    INT8_SCHEMA,
-    INT16_SCHEMA,
-    INT32_SCHEMA,
-    INT64_SCHEMA,
-    OPTIONAL_BYTES_SCHEMA,
-    OPTIONAL_STRING_SCHEMA,
-    STRING_SCHEMA,
-    TIME_SCHEMA,
-    TIMESTAMP_SCHEMA,
-    date_to_days,
-    decimal_schema,
-    scale_of,
-    time_to_milliseconds,
 )
 from statestore.errors import DataException, NullValueException
 
@@ -104,39 +85,41 @@ class ConnectHeaders:
 
     def add_string(self, key: str, value: str | None) -> ConnectHeaders:
         """Append a string; None has the optional schema. Raises DataException for anything else."""
-        return self._add_typed(key, value, STRING_SCHEMA if value is not None else OPTIONAL_STRING_SCHEMA)
+        return self._add_typed(
+            key, value, schemas.STRING_SCHEMA if value is not None else schemas.OPTIONAL_STRING_SCHEMA
+        )
 
     def add_bytes(self, key: str, value: bytes | bytearray | memoryview | None) -> ConnectHeaders:
         """Append bytes; None has the optional schema. Raises DataException for anything else."""
-        return self._add_typed(key, value, BYTES_SCHEMA if value is not None else OPTIONAL_BYTES_SCHEMA)
+        return self._add_typed(key, value, schemas.BYTES_SCHEMA if value is not None else schemas.OPTIONAL_BYTES_SCHEMA)
 
     def add_boolean(self, key: str, value: bool) -> ConnectHeaders:
         """Append a boolean. Raises NullValueException for None, DataException for anything else."""
-        return self._add_primitive(key, value, BOOLEAN_SCHEMA, bool)
+        return self._add_primitive(key, value, schemas.BOOLEAN_SCHEMA, bool)
 
     def add_byte(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT8. Raises DataException if it does not fit, NullValueException for None."""
-        return self._add_primitive(key, value, INT8_SCHEMA, Int8)
+        return self._add_primitive(key, value, schemas.INT8_SCHEMA, Int8)
 
     def add_short(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT16. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, INT16_SCHEMA, Int16)
+        return self._add_primitive(key, value, schemas.INT16_SCHEMA, Int16)
 
     def add_int(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT32. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, INT32_SCHEMA, Int32)
+        return self._add_primitive(key, value, schemas.INT32_SCHEMA, Int32)
 
     def add_long(self, key: str, value: int) -> ConnectHeaders:
         """Append a number as INT64. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, INT64_SCHEMA, Int64)
+        return self._add_primitive(key, value, schemas.INT64_SCHEMA, Int64)
 
     def add_float(self, key: str, value: float) -> ConnectHeaders:
         """Append a number as FLOAT32, rounded to it. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, FLOAT32_SCHEMA, Float32)
+        return self._add_primitive(key, value, schemas.FLOAT32_SCHEMA, Float32)
 
     def add_double(self, key: str, value: float) -> ConnectHeaders:
         """Append a number as FLOAT64. Raises as `add_byte` does."""
-        return self._add_primitive(key, value, FLOAT64_SCHEMA, Float64)
+        return self._add_primitive(key, value, schemas.FLOAT64_SCHEMA, Float64)
 
     def add_list(self, key: str, value: Sequence[Any] | None, schema: Schema | None) -> ConnectHeaders:
         """Append a list; None goes without a schema. Raises DataException if the schema is no array's."""
@@ -156,20 +139,22 @@ class ConnectHeaders:
             return self.add(key, None)
         with header_in_errors(key):
             if not isinstance(value, Decimal):
-                raise DataException(f"The value {value!r} is not compatible with the schema {decimal_schema(0)}")
-            return self._append(ConnectHeader(_text(key), value, decimal_schema(scale_of(value))))
+                raise DataException(
+                    f"The value {value!r} is not compatible with the schema {schemas.decimal_schema(0)}"
+                )
+            return self._append(ConnectHeader(_text(key), value, schemas.decimal_schema(schemas.scale_of(value))))
 
     def add_date(self, key: str, value: Instant | datetime | date | None) -> ConnectHeaders:
         """Append a date. Raises DataException if it has a time of the day. None keeps the schema, as Kafka does."""
-        return self._add_instant(key, value, DATE_SCHEMA, date_to_days)
+        return self._add_instant(key, value, schemas.DATE_SCHEMA, schemas.date_to_days)
 
     def add_time(self, key: str, value: Instant | datetime | time | None) -> ConnectHeaders:
         """Append a time of the day. Raises DataException if it has a date. None keeps the schema, as Kafka does."""
-        return self._add_instant(key, value, TIME_SCHEMA, time_to_milliseconds)
+        return self._add_instant(key, value, schemas.TIME_SCHEMA, schemas.time_to_milliseconds)
 
     def add_timestamp(self, key: str, value: Instant | datetime | date | None) -> ConnectHeaders:
         """Append a point in time. None keeps the schema, as Kafka does."""
-        return self._add_instant(key, value, TIMESTAMP_SCHEMA)
+        return self._add_instant(key, value, schemas.TIMESTAMP_SCHEMA)
 
     def last_with_name(self, key: str) -> ConnectHeader | None:
         """Return the last header of this key, which is the one that counts; None if there is none."""

@@ -19,19 +19,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statestore.connect import schemas
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Struct, Type
-from statestore.connect.schemas import (
-    DATE_SCHEMA,
-    TIME_SCHEMA,
-    TIMESTAMP_SCHEMA,
-    array_schema,
-    decimal_schema,
-    map_schema,
-    struct_schema,
-)
 from statestore.connect.typed_map import map_of_distinct
 from statestore.errors import DataException
 from statestore.format.binary_columns import row_objects
@@ -150,23 +142,23 @@ def _composite(type_: pa.DataType) -> Schema | None:
     if pa.types.is_dictionary(type_):
         return schema_of(type_.value_type)
     if pa.types.is_decimal(type_):
-        return decimal_schema(type_.scale)
+        return schemas.decimal_schema(type_.scale)
     if pa.types.is_date(type_):
-        return DATE_SCHEMA
+        return schemas.DATE_SCHEMA
     if pa.types.is_time(type_):
-        return TIME_SCHEMA
+        return schemas.TIME_SCHEMA
     if pa.types.is_timestamp(type_):
-        return TIMESTAMP_SCHEMA
+        return schemas.TIMESTAMP_SCHEMA
     if pa.types.is_map(type_):
         key, value = schema_of(type_.key_type, is_optional=False), _of_field(type_.item_field)
-        return None if key is None or value is None else map_schema(key, value)
+        return None if key is None or value is None else schemas.map_schema(key, value)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         element = _of_field(type_.value_field)
-        return None if element is None else array_schema(element)
+        return None if element is None else schemas.array_schema(element)
     if pa.types.is_struct(type_):
         fields = {field.name: _of_field(field) for field in type_}
         known = {name: schema for name, schema in fields.items() if schema is not None}
-        return struct_schema(known) if len(known) == type_.num_fields else None
+        return schemas.struct_schema(known) if len(known) == type_.num_fields else None
     return None
 
 
