@@ -108,6 +108,8 @@ class Schema:
             raise SchemaBuilderException(f"Cannot create fields on type {self.type}")
         by_name: dict[str, Field] = {}
         for each in self.fields:
+            if not each.name:
+                raise SchemaBuilderException("fieldName cannot be null.")
             if each.name in by_name:
                 raise SchemaBuilderException(f"Cannot create field because of field name duplication {each.name}")
             by_name[each.name] = each

@@ -25,7 +25,7 @@ from statestore.connect.schemas import (
 )
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
-from statestore.errors import DataException, NumberFormatException
+from statestore.errors import DataException, NumberFormatException, SchemaBuilderException
 
 MIDNIGHT = Instant(1_495_324_800_000)  # 2017-05-21
 AFTERNOON = Instant(1_495_384_265_387)  # 16:31:05.387
@@ -238,6 +238,11 @@ def test_a_time_is_no_date_as_kafka_prints_old_ones(schema: Schema) -> None:
 def test_what_kafka_prints_of_a_later_timestamp_is_read() -> None:
     for value in (MIDNIGHT, AFTERNOON):
         assert STRICT.parse_as(TIMESTAMP_SCHEMA, COMPAT.convert_to_string(TIMESTAMP_SCHEMA, value)) == value
+
+
+def test_a_field_has_a_name() -> None:
+    with pytest.raises(SchemaBuilderException, match="fieldName cannot be null"):
+        struct_schema({"": INT8_SCHEMA})
 
 
 def test_kafkas_date_formats() -> None:

@@ -82,7 +82,7 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             st.lists(st.tuples(of[0][1], of[1][1]), max_size=3).map(TypedMap),
         )
     )
-    return st.one_of(arrays, maps, st.dictionaries(st.text(), inner, max_size=3).map(struct_of))
+    return st.one_of(arrays, maps, st.dictionaries(st.text(min_size=1), inner, max_size=3).map(struct_of))
 
 
 def struct_of(fields: dict[str, Any]) -> Any:
