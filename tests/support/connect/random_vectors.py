@@ -188,8 +188,11 @@ def random_value(random: Random, depth: int = 2) -> Json:
         return {"array": [random_value(random, depth - 1) for _ in range(random.randint(0, 3))]}
     if depth and kind < 0.25:
         keys = random.sample(("a", "b", 'q"', "\\", ""), k=random.randint(0, 3))
-        return {"map": [[{"string": key}, random_value(random, depth - 1)] for key in keys]}
-    if kind < 0.3:
+        forms = [{"string": key} if random.random() < 0.8 else random_value(random, depth - 1) for key in keys]
+        return {"map": [[form, random_value(random, depth - 1)] for form in forms]}
+    if kind < 0.28:
+        return {"struct": _struct(random)}
+    if kind < 0.32:
         return None
     bits = random.choice((8, 16, 32, 64))
     integer = random.choice((random.getrandbits(bits), random.randint(-3, 3))) % (1 << bits)
@@ -212,6 +215,20 @@ def random_value(random: Random, depth: int = 2) -> Json:
             {"bigint": str(random.getrandbits(80))},
         )
     )
+
+
+def _struct(random: Random) -> Json:
+    fields: list[tuple[str, Json, Json]] = [
+        ("a", {"type": "INT8", "optional": True}, {"int8": random.randint(-128, 127)}),
+        ('b"', {"type": "STRING", "default": {"string": "x\\"}}, {"string": _pieces(random)}),
+        ("c", TIMESTAMP | {"optional": True}, {"millis": _millis(random)}),
+        ("d e", {"type": "ARRAY", "valueSchema": {"type": "BYTES"}, "optional": True}, {"array": [{"bytes": "00ff"}]}),
+    ]
+    chosen = random.sample(fields, k=random.randint(0, len(fields)))
+    return {
+        "schema": {"type": "STRUCT", "fields": [[name, schema] for name, schema, _ in chosen]},
+        "fields": [[name, value] for name, _, value in chosen if random.random() < 0.7],
+    }
 
 
 def _float_text(width: str, content: bytes) -> str:
