@@ -23,8 +23,10 @@ from statestore.connect.schemas import (
     map_schema,
     struct_schema,
 )
+from statestore.connect.values import number_text
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
+from statestore.connect.values.utf8 import decode_leniently, encode_leniently
 from statestore.errors import DataException, NumberFormatException, SchemaBuilderException
 
 MIDNIGHT = Instant(1_495_324_800_000)  # 2017-05-21
@@ -260,6 +262,32 @@ def test_powers_of_two_have_more_room_above_for_a_short_text(exponent: int, text
 @pytest.mark.parametrize("text", ["1e2147483647", "-1e999999999", "1e-999999999", "0e999999999", "1" + "0" * 100_000])
 def test_kafkas_integers_of_huge_numbers_are_their_lowest_bits(text: str) -> None:
     assert COMPAT.convert_to_long(None, text) == 0
+
+
+def test_no_digits_are_made_of_a_huge_exponent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(number_text, "EXACT", None)  # what would make them
+    assert COMPAT.convert_to_long(None, "7e2147483647") == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"\xed\xa0", "\ufffd"),
+        (b"\xed\xa01", "\ufffd1"),
+        (b"\xed\xa0\x80\x80", "\ufffd\ufffd"),
+        (b"\xed1", "\ufffd1"),
+        (b"\xed", "\ufffd"),
+        (b"\xf0\x9f\x981", "\ufffd1"),
+        (b"\xe0\x80", "\ufffd\ufffd"),
+        (b"\xf4\x90\x80", "\ufffd\ufffd\ufffd"),
+    ],
+)
+def test_malformed_utf8_is_replaced_as_in_java(content: bytes, text: str) -> None:
+    assert decode_leniently(content) == text
+
+
+def test_halves_of_a_pair_are_one_character_to_java() -> None:
+    assert encode_leniently("\ud83d\ude00\ude00") == "\U0001f600?".encode()
 
 
 @pytest.mark.parametrize("text", ["1\U0001d7cf", "\U0001d7cf", "1e\U0001d7cf", "1.\U0001d7cf", "[1,\U0001d7cf]"])
