@@ -151,9 +151,10 @@ def test_a_value_without_a_schema_brings_its_own() -> None:
     assert CARRIED.to_connect_header("t", "h", optional) == SchemaAndValue(OPTIONAL_STRING_SCHEMA, None)
 
 
-def test_names_that_avro_has_not_are_read_as_they_were() -> None:
-    inner = struct_schema({"ü": INT8_SCHEMA, "field0": INT8_SCHEMA}, name="a-b")
-    outer = struct_schema({"1": inner, "2": inner}, name="legal.Name")
+@pytest.mark.parametrize("name", ["a-b", "legal.Inner", "statestore.Struct0", None])
+def test_names_that_avro_has_not_or_has_already_are_read_as_they_were(name: str | None) -> None:
+    inner = struct_schema({"ü": INT8_SCHEMA, "field0": INT8_SCHEMA}, name=name)
+    outer = struct_schema({"1": inner, "2": inner}, name="statestore.Struct1")
     value = Struct(outer, {name: Struct(inner, {"ü": 1, "field0": 2}) for name in ("1", "2")})
     content = CARRIED.from_connect_header("t", "h", outer, value)
     assert CARRIED.to_connect_header("t", "h", content) == SchemaAndValue(outer, value)

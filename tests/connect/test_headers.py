@@ -134,7 +134,8 @@ def test_a_transform_cannot_change_the_list_that_it_goes_through() -> None:
     for change in (lambda: headers.add("c", 3), lambda: headers.remove("a"), headers.clear):
 
         def change_and_keep(header: ConnectHeader, change: Callable[[], Any] = change) -> ConnectHeader:
-            change()
+            if len(headers) < 9:  # or a list that grows as it is gone through would have no end
+                change()
             return header
 
         with pytest.raises(RuntimeError):

@@ -122,8 +122,9 @@ class _AvroWriter:
         return _PRIMITIVES[schema.type]
 
     def _record(self, name: str | None, kind: str, parts: list[tuple[str, Schema | None]], depth: int) -> Any:
-        full_name = name if name and _LEGAL_NAME.fullmatch(name) and name not in self._names else None
-        full_name = full_name or f"statestore.{kind}{len(self._names)}"
+        full_name = name if name and _LEGAL_NAME.fullmatch(name) else f"statestore.{kind}{len(self._names)}"
+        while full_name in self._names:
+            full_name += "_"
         self._names.add(full_name)
         used = {part for part, _ in parts}
         fields = []
