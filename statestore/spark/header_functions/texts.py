@@ -71,9 +71,9 @@ def header_date(headers: Column | str, key: str, *, on_error: str = "raise") -> 
 def header_timestamp(headers: Column | str, key: str, *, on_error: str = "raise") -> Column:
     """Return the value of the last header of this key as a point in time: timestamp.
 
-    Right are the three forms that Kafka prints: 2017-05-21T16:31:05.387Z, 2017-05-21 for midnight and 16:31:05.387Z
-    for 1970-01-01, of the years 1 to 9999, all in UTC, whatever zone the session or the machine is in. `on_error` as
-    in `header_string`.
+    Right are 2017-05-21T16:31:05.387Z and, for midnight, 2017-05-21, of the years 1 to 9999, in UTC, whatever zone the
+    session or the machine is in. Wrong is 16:31:05.387Z, as Kafka prints all that is before 1970-01-02, without its
+    day. `on_error` as in `header_string`.
     """
     return _read(headers, key, "timestamp", _timestamp, on_error)
 
@@ -124,9 +124,4 @@ def _timestamp(text: Column) -> Column:
 
 
 def _whole_timestamp(text: Column) -> Column:
-    length = F.length(text)
-    return (
-        F.when(length == len("2017-05-21"), F.concat(text, F.lit(f"T{_MIDNIGHT}")))
-        .when(length == len(_MIDNIGHT), F.concat(F.lit("1970-01-01T"), text))
-        .otherwise(text)
-    )
+    return F.when(F.length(text) == len("2017-05-21"), F.concat(text, F.lit(f"T{_MIDNIGHT}"))).otherwise(text)
