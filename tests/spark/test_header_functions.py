@@ -18,6 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from statestore import ConsumerRecord
+from statestore.connect import ConnectIngest
 from statestore.connect.values.strict import STRICT
 from statestore.errors import DataException
 from statestore.spark import header_functions as hf
@@ -441,3 +443,57 @@ def test_wrong_arguments_are_refused(spark: SparkSession) -> None:
         hf.headers_to_map("headers", duplicates="list")
     with pytest.raises(TypeError, match="the key of a header must be a str, not b'a'"):
         hf.header_last("headers", b"a")  # type: ignore[arg-type]
+
+
+CHAIN = {
+    "transforms": "drop,late,mark,skip",
+    "transforms.drop.type": "DropHeaders",
+    "transforms.drop.headers": "a",
+    "transforms.late.type": "InsertHeader",
+    "transforms.late.header": "late",
+    "transforms.late.value.literal": "1.0",
+    "transforms.late.predicate": "tombstone",
+    "transforms.mark.type": "InsertHeader",
+    "transforms.mark.header": "a",
+    "transforms.mark.value.literal": "x",
+    "transforms.mark.predicate": "orders",
+    "transforms.mark.negate": "true",
+    "transforms.skip.type": "Filter",
+    "transforms.skip.predicate": "marked",
+    "predicates": "tombstone,orders,marked",
+    "predicates.tombstone.type": "RecordIsTombstone",
+    "predicates.orders.type": "TopicNameMatches",
+    "predicates.orders.pattern": "or?ders|or",
+    "predicates.marked.type": "HasHeaderKey",
+    "predicates.marked.name": "b",
+}
+
+
+@in_each_mode
+def test_a_chain_does_to_rows_what_it_does_to_records(spark: SparkSession, mode: str) -> None:
+    texts: list[tuple[str | None, bytes | None]] = [
+        ("orders", b"v"),
+        ("or", None),
+        ("orders-2", b"v"),
+        ("reorders", None),
+    ]
+    headers: list[list[Header]] = [[], [Header("a", b"1"), Header("c", None)], [Header("b", b"1")]]
+    rows = [(topic, value, each) for topic, value in texts for each in headers]
+    expected = []
+    for place, (topic, value, each) in enumerate(rows):
+        made = ConnectIngest(CHAIN)(ConsumerRecord(str(topic), 0, place, key=b"", value=value, headers=each))
+        if made is not None:
+            expected.append((topic, value, [tuple(header) for header in made.headers]))
+    assert 0 < len(expected) < len(rows)
+    with in_mode(spark, mode):
+        frame = spark.createDataFrame([*rows, (None, b"v", None)], f"topic string, value binary, headers {HEADERS}")
+        found = hf.transform_records(frame.coalesce(1), CHAIN).collect()
+    as_python = [(row.topic, comparable(row.value), comparable(row.headers)) for row in found]
+    assert as_python == [*expected, (None, b"v", [("a", b"x")])]
+
+
+def test_a_chain_that_looks_into_values_is_refused(spark: SparkSession) -> None:
+    chain = {"transforms": "a", "transforms.a.type": "HeaderFrom$Value", "transforms.a.operation": "copy"}
+    chain |= {"transforms.a.fields": "f", "transforms.a.headers": "h"}
+    with pytest.raises(ValueError, match=r"look into keys or values.*HeaderFrom"):
+        hf.transform_records(spark.createDataFrame([], f"headers {HEADERS}"), chain)

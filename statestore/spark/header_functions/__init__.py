@@ -3,6 +3,7 @@
 lookups          headers by their keys
 texts            values as what their texts stand for
 changes          other headers made of headers
+chains           a connector's transformations
 conversion       values and all headers as a header converter reads them, in Python
 headers_column   what these are made of
 
@@ -16,6 +17,7 @@ all headers for each header.
 Users import from here. Imports `connect` and `spark.schema`; no other room of `spark` needs it. Start at `lookups`.
 """
 
+from statestore.spark.header_functions.chains import transform_records
 from statestore.spark.header_functions.changes import drop_headers, rename_header, retain_latest, with_header
 from statestore.spark.header_functions.conversion import header_typed, typed_headers
 from statestore.spark.header_functions.lookups import (
@@ -52,6 +54,7 @@ __all__ = [
     "headers_to_map",
     "rename_header",
     "retain_latest",
+    "transform_records",
     "typed_headers",
     "with_header",
 ]

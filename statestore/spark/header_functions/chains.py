@@ -1,0 +1,69 @@
+"""A connector's transformations on DataFrames, as functions of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
+from statestore.connect.transforms.columns import ColumnChain
+from statestore.connect.transforms.drop_headers import DropHeaders
+from statestore.connect.transforms.insert_header import InsertHeader
+from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
+from statestore.connect.transforms.step import Step
+from statestore.spark.header_functions.changes import drop_headers, with_header
+from statestore.spark.header_functions.lookups import has_header
+
+
+def transform_records(records: DataFrame, config: str | Mapping[str, Any], *, mode: str = STRICT_MODE) -> DataFrame:
+    """Return records as the transformations of a connector's configuration leave them, without those that they drop.
+
+    They stay inside Spark's engine, so they must look at nothing but headers, topics and tombstones: InsertHeader,
+    DropHeaders and Filter, with HasHeaderKey, RecordIsTombstone and TopicNameMatches. What moves fields of keys and
+    values is done by `with_header` and `header_typed`, or in a query by a ConnectIngest.
+
+    Args:
+        records: has a column `headers`, and `topic` and `value` if a predicate looks at them; others stay as they are.
+        config: a mapping, the text of a file of Java's properties, or JSON. `header.converter` writes what is inserted,
+            for no topic.
+        mode: "strict", or "compat" for what is not told and shall do all as Kafka does.
+
+    Raises ConfigException for a wrong configuration, and ValueError for a step that looks at more.
+    """
+    chain = ColumnChain.from_properties(config, mode=mode)
+    if not chain.is_in_columns:
+        raise ValueError(f"these steps look into keys or values, which Spark's engine can't: {chain.chain.describe()}")
+    for step in chain.chain.steps:
+        records = _transformed(records, step, chain.converter)
+    return records
+
+
+def _transformed(records: DataFrame, step: Step, converter: HeaderConverter) -> DataFrame:
+    chosen = None if step.predicate is None else _is_true(step.predicate)
+    if chosen is not None and step.negate:
+        chosen = ~chosen
+    transformation: Any = step.transformation
+    if isinstance(transformation, InsertHeader):
+        literal = transformation.literal
+        value = converter.from_connect_header("", transformation.header, literal.schema, literal.value)
+        changed = with_header("headers", transformation.header, value)
+    elif isinstance(transformation, DropHeaders):
+        changed = drop_headers("headers", *transformation.headers)
+    else:
+        return records.where(F.lit(False) if chosen is None else ~chosen)
+    return records.withColumn(
+        "headers", changed if chosen is None else F.when(chosen, changed).otherwise(F.col("headers"))
+    )
+
+
+def _is_true(predicate: Any) -> Column:
+    """Return whether a predicate is true of a row; never null."""
+    if isinstance(predicate, HasHeaderKey):
+        return F.lit(False) if predicate.name is None else has_header("headers", predicate.name)
+    if isinstance(predicate, RecordIsTombstone):
+        return F.col("value").isNull()
+    assert isinstance(predicate, TopicNameMatches), predicate
+    return F.coalesce(F.col("topic").rlike(rf"^(?:{predicate.pattern})\z"), F.lit(False))
