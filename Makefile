@@ -74,6 +74,7 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(WITH_JAVA) $(BIN)/python benchmarks/growth.py
 	@$(BIN)/python benchmarks/migration.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/datasource.py
+	@$(WITH_JAVA) $(BIN)/python benchmarks/header_functions.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/tiny_batches.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 

@@ -144,11 +144,10 @@ def main() -> None:
     print(f"{given.rows} rows with 4 headers, best of {given.rounds}, us a row")
     for case in CASES:
         engine, udf = figures[f"{case.name} engine"], figures[f"{case.name} udf"]
-        below = udf / engine < ENGINE_TO_UDF and case.name not in IN_ARROW
-        verdict = f"  below {ENGINE_TO_UDF}" if below else ""
-        print(
-            f"  {case.name:16} {'Arrow' if case.name in IN_ARROW else 'engine':6} {engine:6.2f}  udf {udf:6.2f}  {udf / engine:6.1f} times as fast{verdict}"
-        )
+        is_arrow = case.name in IN_ARROW
+        verdict = f"  below {ENGINE_TO_UDF}" if udf / engine < ENGINE_TO_UDF and not is_arrow else ""
+        form = "Arrow" if is_arrow else "engine"
+        print(f"  {case.name:16} {form:6} {engine:6.2f}  udf {udf:6.2f}  {udf / engine:6.1f} times as fast{verdict}")
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 

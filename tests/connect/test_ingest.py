@@ -87,6 +87,19 @@ def test_a_batch_of_which_nothing_is_left_is_no_batch() -> None:
     assert list(ingest_batch(source_batch(MIXED[1:2]), ConnectIngest(PASTED))) == []
 
 
+def test_headers_that_no_step_looks_at_may_be_anything() -> None:
+    config = {"transforms": "a", "transforms.a.type": "DropHeaders", "transforms.a.headers": "x", **JSON_HEADERS}
+    rows = [record(("x", b"1"), ("no JSON", b"{"))]
+    assert headers_of(ingest_records(rows, ConnectIngest(config))) == [[("no JSON", b"{")]]
+
+
+def test_what_fails_in_columns_names_the_record() -> None:
+    malformed = (*record(offset=5)[:-1], b"\x02")
+    with pytest.raises(ProcessorError, match="on_ingest") as raised:
+        list(ingest_batch(source_batch([*MIXED, malformed]), ConnectIngest(PASTED)))
+    assert raised.value.offset == 5
+
+
 def test_steps_that_look_into_values_read_them_by_the_value_converter() -> None:
     ingest = ConnectIngest(TO_HEADER)
     assert not ingest.is_in_columns
