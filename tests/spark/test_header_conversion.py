@@ -39,6 +39,7 @@ from statestore.spark.header_functions.conversion import _Reader, _schema_and_ty
 from statestore.spark.schema import HEADERS
 
 ORDER = struct_schema({"id": INT64_SCHEMA, "tags": array_schema(STRING_SCHEMA)})
+DAY_AND_PRICE = (date(2017, 5, 21), Decimal("1.50"))
 READ: list[tuple[str, bytes | None, str | Schema, Any]] = [
     ("byte", b"-5", "tinyint", -5),
     ("whole", b"7.0", "bigint", 7),
@@ -57,6 +58,7 @@ READ: list[tuple[str, bytes | None, str | Schema, Any]] = [
     ("map", b'{"a":1,"b":2}', map_schema(STRING_SCHEMA, INT8_SCHEMA), {"a": 1, "b": 2}),
     ("struct", b'{"id":1,"tags":["x"],"other":2}', ORDER, (1, ["x"])),
     ("missing fields", b'{"id":1}', "struct<id:bigint,tags:array<string>>", (1, None)),
+    ("fields", b'{"day": "2017-05-21", "price": 1.50}', "struct<day:date,price:decimal(9,2)>", DAY_AND_PRICE),
     ("nothing", None, "int", None),
 ]
 
@@ -124,6 +126,8 @@ def test_each_text_is_read_once_in_a_batch() -> None:
 def test_slices_of_columns_are_seen_as_they_are() -> None:
     column = pa.array([[("a", b"1")], None, [("b", b"x"), ("c", None)], [("d", b"2")]], HEADERS_TYPE)
     whole = _Viewer("t", SimpleHeaderConverter()).view(column).to_pylist()
+    with_null = pa.array([[None, ("a", b"1")]], HEADERS_TYPE)
+    assert _Viewer("t", SimpleHeaderConverter()).view(with_null).to_pylist() == [[None, whole[0][0]]]
     assert _Viewer("t", SimpleHeaderConverter()).view(column.slice(1, 2)).to_pylist() == whole[1:3]
 
 

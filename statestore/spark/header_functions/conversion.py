@@ -299,6 +299,8 @@ def _plain(schema: Schema, found: Schema | None, value: Any, by: _Conversions) -
 
 def _fields(schema: Schema, found: Schema | None, value: Any, by: _Conversions) -> dict[str, Any]:
     """Return the fields of a struct; of a map those are the entries of their names."""
+    if isinstance(value, str):
+        value = by.values.convert_to_map(found, value)
     if isinstance(value, Struct):
         known = {name: (value.schema.field(name), each) for name, each in value.items()}
     elif isinstance(value, Mapping):
