@@ -460,3 +460,17 @@ def test_a_wide_struct_within_many_is_not_checked_once_for_each() -> None:
 def test_a_date_of_python_is_no_value() -> None:
     with pytest.raises(DataException, match="datetime"):
         json_converter().from_connect_header("t", "h", None, datetime(2017, 5, 21))
+
+
+@pytest.mark.parametrize(
+    ("behind", "encoding", "is_read"),
+    [("\u2028", "utf-16-be", True), ("é", "utf-16-be", False), ("\u2028", "utf-8", False), ("$", "utf-8", True)],
+)
+def test_a_word_ends_where_jackson_ends_it(behind: str, encoding: str, is_read: bool) -> None:
+    converter = json_converter(mode="compat", schemas_enable=False)
+    content = f"false{behind}".encode(encoding)
+    if is_read:
+        assert converter.to_connect_header("t", "h", content).value is False
+    else:
+        with pytest.raises(DataException, match="word"):
+            converter.to_connect_header("t", "h", content)

@@ -9,6 +9,7 @@ them; nothing recurses. Source: Kafka's `JsonDeserializer` and `JsonSerializer`;
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
 from math import isfinite
@@ -206,7 +207,7 @@ class _Reader:
             raise self._malformed("a word is unknown")
         self.position += len(word)
         behind = self._peek()
-        if behind >= "0" and (behind.isalnum() or behind in "_\x7f" or behind >= "\x80"):
+        if behind >= "0" and (_goes_on(behind) or (self.is_utf8 and not behind.isascii())):
             raise self._malformed("a word is unknown")
         return value
 
@@ -230,6 +231,17 @@ class _Reader:
 
 
 _OPENED: Final = object()
+
+
+def _goes_on(character: str) -> bool:
+    """Return whether a word of Java goes on with a character."""
+    if character.isascii():
+        return character.isalnum() or character in "_\x7f"
+    is_control = "\x80" <= character <= "\x9f"
+    return character <= "\uffff" and (is_control or unicodedata.category(character) in _PARTS_OF_WORDS)
+
+
+_PARTS_OF_WORDS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Nd", "Mn", "Mc", "Pc", "Sc", "Cf"})
 
 
 def write_json(value: Any) -> bytes:
