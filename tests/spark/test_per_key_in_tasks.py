@@ -10,6 +10,7 @@ import pytest
 
 from customer_totals import customer_totals_topology
 from statestore import ExpiredTimer, Headers, KeyContext, Processor, Record, Serdes, StatefulProcessorHandle
+from statestore.connect import ConnectIngest
 from statestore.errors import InputError, OutputFrameError, ProcessorError, StateHandleError
 from statestore.format.header_bytes import encode_headers
 from statestore.operators import per_key
@@ -42,6 +43,24 @@ def test_rows_are_handed_over_by_key_in_order(tmp_path: Path) -> None:
     )
     assert of_b["headers"].tolist() == [Headers([("trace", b"1")]), Headers([("trace", b"3")])]
     assert of_a["value"].tolist() == [None]
+
+
+def test_headers_of_rows_are_read_by_the_converter_of_their_topic() -> None:
+    def rows(self: Any, key: str, rows: Iterator[pd.DataFrame], context: KeyContext) -> Any:
+        for frame in rows:
+            read = [
+                [header.value for header in context.typed_headers(each, topic)]
+                for each, topic in zip(frame["headers"], frame["topic"], strict=True)
+            ]
+            yield pd.DataFrame({"value": [[f"{type(one).__name__} {one}" for one in each] for each in read]})
+
+    ingest = ConnectIngest(topics={"text": "StringConverter"})
+    with TopologyTestDriver(topology_of(Doing(rows)), on_ingest=ingest) as driver:
+        out = driver.create_output_topic("out", key_serde=Serdes.string(), value_serde=Serdes.json())
+        for topic in ("in", "text"):
+            piped = driver.create_input_topic(topic, key_serde=Serdes.string(), value_serde=Serdes.json())
+            piped.pipe_input("a", 1, headers=Headers([("n", b"7"), ("none", None)]))
+        assert out.read_values_to_list() == [["Int8 7", "NoneType None"], ["str 7", "NoneType None"]]
 
 
 def test_integers_stay_integers_beside_nulls(tmp_path: Path) -> None:
