@@ -15,7 +15,8 @@ json_schema    schemas as JSON
 json_reading   values of JSON to typed values
 json_writing   typed values to values of JSON
 avro_schema    schemas as Avro has them
-avro_binary    Avro's binary encoding of typed values
+avro_values    typed values in Avro's binary encoding
+avro_library   fastavro, which does that
 nesting        recursion without a stack of calls
 
 Imports `values` and the foundation of `statestore.connect`; transforms import it. Start at `base`.

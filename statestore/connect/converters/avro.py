@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from statestore.connect.config import ConfigDef, Property
-from statestore.connect.converters.avro_binary import AvroReader, decode_datum, encode_datum
+from statestore.connect.converters.avro_library import library
 from statestore.connect.converters.avro_schema import AvroType, avro_type_of, schema_to_avro
+from statestore.connect.converters.avro_values import AvroCodec
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.json_reading import PayloadReader
 from statestore.connect.converters.json_schema import SchemaReader, schema_to_json
@@ -24,20 +26,24 @@ from statestore.connect.converters.json_text import read_json, write_json
 from statestore.connect.converters.json_writing import PayloadWriter
 from statestore.connect.converters.nesting import settle
 from statestore.connect.header import header_in_errors
-from statestore.connect.schema import Schema, SchemaAndValue, Type
-from statestore.connect.schemas import map_schema
+from statestore.connect.schema import Schema, SchemaAndValue, Struct
 from statestore.connect.values.strict import STRICT
-from statestore.errors import DataException, FormatError
-from statestore.format.varint import encode_varlong
+from statestore.errors import DataException
 
 _MAGIC: Final = b"Obj\x01"
-_SYNC_SIZE: Final = 16
 _AVRO_SCHEMA: Final = "avro.schema"
 _AVRO_CODEC: Final = "avro.codec"
 _CONNECT_SCHEMA: Final = "connect.schema"
 _SCHEMA_CONTENT: Final = "schema.content"
-_BYTES: Final = AvroType("bytes", Schema(Type.BYTES))
-_METADATA: Final = AvroType("map", map_schema(Schema(Type.STRING), Schema(Type.BYTES)), parts=(_BYTES,))
+_LARGEST_SCHEMA_BYTES: Final = 1 << 20
+_FILE_FIELDS: Final = {
+    "magic": {"type": "fixed", "name": "Magic", "size": len(_MAGIC)},
+    "metadata": {"type": "map", "values": "bytes"},
+    "sync": {"type": "fixed", "name": "Sync", "size": 16},
+    "count": "long",
+    "datum": "bytes",
+    "end": "Sync",
+}
 
 
 class AvroConverter(HeaderConverter):
@@ -47,7 +53,7 @@ class AvroConverter(HeaderConverter):
     is written as the schema's default.
     """
 
-    _kind: AvroType | None
+    _codec: AvroCodec | None
 
     def config(self) -> ConfigDef:
         """Return the properties that it has."""
@@ -55,10 +61,14 @@ class AvroConverter(HeaderConverter):
         return ConfigDef(*super().config().properties, content)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Read its properties. Raises ConfigException, and DataException if `schema.content` is no Avro schema."""
+        """Read its properties.
+
+        Raises ConfigException, for want of fastavro too, and DataException if `schema.content` is no Avro schema.
+        """
         super().configure(properties)
+        library()
         content = self.settings[_SCHEMA_CONTENT]
-        self._kind = avro_type_of(read_json(content.encode(), strict=True)) if content else None
+        self._codec = AvroCodec(avro_type_of(_read_schema(content.encode()))) if content else None
 
     def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
         """Return a value in Avro; None for None without a schema. Without one, the schema is taken from the value.
@@ -69,13 +79,13 @@ class AvroConverter(HeaderConverter):
         if schema is None and value is None:
             return None
         with header_in_errors(key):
-            if self._kind is not None:
-                return encode_datum(self._kind, value)
+            if self._codec is not None:
+                return self._codec.encode(value)
             schema = STRICT.infer_schema(value) if schema is None else schema
             if schema is None:
                 raise DataException(f"{type(value).__name__} has no schema of its own: give it one")
             avro = schema_to_avro(schema)
-            return _file(avro, schema, encode_datum(avro_type_of(avro).with_schema(schema), value))
+            return _file(avro, schema, AvroCodec(avro_type_of(avro).with_schema(schema)).encode(value))
 
     def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue:
         """Return schema and value of Avro. Raises DataException if it is malformed, or no file where one is due."""
@@ -83,13 +93,16 @@ class AvroConverter(HeaderConverter):
         if value is None:
             return SchemaAndValue(None, None)
         with header_in_errors(key):
-            if self._kind is not None:
-                return SchemaAndValue(self._kind.schema, decode_datum(self._kind, value))
-            try:
-                kind, datum = _parts_of_file(value)
-            except FormatError as cause:
-                raise DataException(f"Malformed Avro: {cause}") from cause
-            return SchemaAndValue(kind.schema, decode_datum(kind, datum))
+            if self._codec is not None:
+                return SchemaAndValue(self._codec.kind.schema, self._codec.decode(value))
+            kind, datum = _parts_of_file(value)
+            return SchemaAndValue(kind.schema, AvroCodec(kind).decode(datum))
+
+
+@cache
+def _files() -> AvroCodec:
+    fields = [{"name": name, "type": kind} for name, kind in _FILE_FIELDS.items()]
+    return AvroCodec(avro_type_of({"type": "record", "name": "File", "fields": fields}))
 
 
 def _file(avro: Any, schema: Schema, datum: bytes) -> bytes:
@@ -97,32 +110,36 @@ def _file(avro: Any, schema: Schema, datum: bytes) -> bytes:
     connect_json = write_json(schema_to_json(schema, _write_default))
     metadata = {_AVRO_SCHEMA: avro_json, _AVRO_CODEC: b"null", _CONNECT_SCHEMA: connect_json}
     sync = hashlib.md5(avro_json, usedforsecurity=False).digest()
-    sizes = encode_varlong(1) + encode_varlong(len(datum))
-    return b"".join((_MAGIC, encode_datum(_METADATA, metadata), sync, sizes, datum, sync))
+    parts = {"magic": _MAGIC, "metadata": metadata, "sync": sync, "count": 1, "datum": datum, "end": sync}
+    files = _files()
+    assert files.kind.schema is not None
+    return files.encode(Struct(files.kind.schema, parts))
 
 
 def _parts_of_file(data: bytes) -> tuple[AvroType, bytes]:
     if not data.startswith(_MAGIC):
         raise DataException("Malformed Avro: it does not begin as an object container file does")
-    reader = AvroReader(data)
-    reader.take(len(_MAGIC))
-    metadata = reader.read(_METADATA)
-    sync = reader.take(_SYNC_SIZE)
-    count, size = reader.integer(), reader.integer()
-    datum = reader.take(size)
-    if count != 1 or reader.take(_SYNC_SIZE) != sync or reader.position != len(data):
+    file = _files().decode(data)
+    if file.get("count") != 1 or file.get("end") != file.get("sync"):
         raise DataException("Malformed Avro: a header is a file of one value")
+    metadata, datum = file.get("metadata"), file.get("datum")
     if metadata.get(_AVRO_CODEC, b"null") != b"null":
         raise DataException("Avro headers are not compressed")
     if _AVRO_SCHEMA not in metadata:
         raise DataException("Malformed Avro: there is no schema")
-    avro = read_json(metadata[_AVRO_SCHEMA], strict=True)
+    avro = _read_schema(metadata[_AVRO_SCHEMA])
     if _CONNECT_SCHEMA not in metadata:
         return avro_type_of(avro), datum
-    schema = _SCHEMAS.read(read_json(metadata[_CONNECT_SCHEMA], strict=True))
+    schema = _SCHEMAS.read(_read_schema(metadata[_CONNECT_SCHEMA]))
     if schema is None or schema_to_avro(schema) != avro:
         raise DataException("Malformed Avro: its two schemas are not one of the other")
     return avro_type_of(avro).with_schema(schema), datum
+
+
+def _read_schema(data: bytes) -> Any:
+    if len(data) > _LARGEST_SCHEMA_BYTES:
+        raise DataException(f"A schema is larger than {_LARGEST_SCHEMA_BYTES} bytes")
+    return read_json(data, strict=True)
 
 
 def _write_default(schema: Schema, default: Any) -> Any:

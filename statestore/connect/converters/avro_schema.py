@@ -9,15 +9,20 @@
     ["null", ...]  optional
 
 The other way "enum" is STRING and "fixed" BYTES, too. Source: the Avro 1.12 specification.
+
+Schemas come with headers that anybody may have written, so they are bounded: in depth and size, with all that they name
+again, and in how many values a few bytes can be.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from statestore.connect.converters.avro_library import library, library_errors
+from statestore.connect.converters.nesting import Steps, settle
 from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Type
 from statestore.connect.schemas import (
     DATE_SCHEMA,
@@ -31,6 +36,21 @@ from statestore.connect.schemas import (
 from statestore.errors import DataException
 
 _DEEPEST: Final = 100
+_DEEPEST_JSON: Final = 4 * _DEEPEST
+"""An optional record is a union, and in it an object, its fields, and one of these."""
+_MOST_TYPES: Final = 10_000
+"""How many types a schema holds, those counted again that it names again."""
+_VALUES_PER_BYTE: Final = 8
+"""How many values elements of an array are at most for each byte: fastavro makes as many as the bytes tell it to."""
+_LARGEST_FIXED: Final = 2**31 - 1
+_FACTS: Final = frozenset(
+    {"type", "name", "namespace", "doc", "fields", "items", "values", "symbols", "size"}
+    | {"logicalType", "precision", "scale"}
+)
+"""What is read of a schema. Defaults are not, nor the marks that fastavro leaves in schemas which it parsed."""
+_LISTS: Final = {"record": "fields", "error": "fields", "enum": "symbols"}
+_LEAST_BYTES: Final = {"null": 0, "record": 0, "float": 4, "double": 8}
+"""Those of the other types are 1."""
 _MOST_DECIMAL_DIGITS: Final = 38
 """The precision that is claimed for decimals; Avro wants one, and Connect's have none."""
 
@@ -145,131 +165,162 @@ def _scale(schema: Schema) -> int:
 
 @dataclass(frozen=True)
 class AvroType:
-    """How a value is written. `null_branch` is the place of null in a union of two; None if it is none."""
+    """How a value is written. `null_branch` is the place of null in a union of two; None if it is none.
+
+    A map is an array of records of key and value, which are the same bytes. Raises DataException if the type is too
+    deep or large, or an array whose elements take too few bytes.
+    """
 
     kind: str
     schema: Schema | None
     null_branch: int | None = None
     parts: tuple[AvroType, ...] = ()
-    """Of an array or a map its elements, of a record its fields."""
+    """Of an array its elements, of a record its fields."""
     symbols: tuple[str, ...] = ()
     size_bytes: int = 0
+    levels: int = field(init=False)
+    types: int = field(init=False)
+    surplus: int = field(init=False)
+    """The most values that it can be, beside `_VALUES_PER_BYTE` for each byte that it then takes."""
+
+    def __post_init__(self) -> None:
+        is_pair = self.kind == "record" and self.schema is None
+        self._set("levels", max((part.levels for part in self.parts), default=0) + (not is_pair))
+        self._set("types", sum(part.types for part in self.parts) + 1)
+        if self.levels > _DEEPEST:
+            raise _too_deep()
+        if self.types > _MOST_TYPES:
+            raise DataException(f"An Avro schema holds more than {_MOST_TYPES} types")
+        least_bytes = self.size_bytes if self.kind == "fixed" else _LEAST_BYTES.get(self.kind, 1)
+        surplus = 1 - _VALUES_PER_BYTE * least_bytes
+        if self.kind == "record":
+            surplus += sum(part.surplus for part in self.parts)
+        elif self.kind == "array" and self.parts[0].surplus > 0:
+            raise DataException(f"Elements of an Avro array must not be over {_VALUES_PER_BYTE} values for each byte")
+        self._set("surplus", surplus if self.null_branch is None else max(1, surplus) - _VALUES_PER_BYTE)
+
+    def _set(self, name: str, value: int) -> None:
+        object.__setattr__(self, name, value)
 
     def with_schema(self, schema: Schema) -> AvroType:
         """Return the type with the typed schema that it was made of, which says more."""
-        if self.kind == "record":
-            fields = zip(self.parts, schema.fields, strict=True)
-            parts = tuple(part.with_schema(each.schema) for part, each in fields)
-        elif holds_pairs(schema) and schema.key_schema is not None and schema.value_schema is not None:
+        inner: list[Schema | None] = [each.schema for each in schema.fields]
+        parts = self.parts
+        if schema.type is Type.MAP:
             (entry,) = self.parts
-            key, value = entry.parts
-            pair = (key.with_schema(schema.key_schema), value.with_schema(schema.value_schema))
-            parts = (replace(entry, parts=pair),)
-        elif schema.value_schema is not None:
-            parts = (self.parts[0].with_schema(schema.value_schema),)
-        else:
-            parts = ()
-        return replace(self, schema=schema, parts=parts)
+            parts, inner = entry.parts, [schema.key_schema, schema.value_schema]
+        elif schema.type is Type.ARRAY:
+            inner = [schema.value_schema]
+        made = tuple(part.with_schema(each) for part, each in zip(parts, inner, strict=True) if each is not None)
+        if schema.type is Type.MAP:
+            made = (replace(self.parts[0], parts=made),)
+        return replace(self, schema=schema, parts=made)
 
 
 def avro_type_of(node: Any) -> AvroType:
     """Return the type that an Avro schema, as JSON, is. Raises DataException if it is none, or has no typed schema."""
-    return _AvroReader().read(node, 0, "")
+    facts = settle(_facts(node, 0))
+    with library_errors("Malformed Avro schema"):
+        parsed = library().parse_schema(facts)
+    return _AvroReader().read(parsed, 0)
+
+
+def _facts(node: Any, depth: int) -> Steps:
+    """Return what is read of a schema, bounded in depth, and without what fastavro takes for its own."""
+    if depth == _DEEPEST_JSON:
+        raise _too_deep()
+    if isinstance(node, list):
+        elements = []
+        for each in node:
+            elements.append((yield _facts(each, depth + 1)))
+        return elements
+    if not isinstance(node, dict):
+        return node
+    kind = node.get("type")
+    wanted = _LISTS.get(kind) if isinstance(kind, str) else None
+    if wanted is not None and not isinstance(node.get(wanted), list):
+        raise DataException(f"The {wanted} of an Avro {kind} must be an array")
+    facts = {}
+    for name in node.keys() & _FACTS:
+        facts[name] = yield _facts(node[name], depth + 1)
+    return facts
+
+
+def _too_deep() -> DataException:
+    return DataException(f"Schemas nest deeper than {_DEEPEST} levels")
 
 
 class _AvroReader:
-    """Reads one Avro schema; `named` are the types that it has named so far, None while they are read."""
+    """Reads one schema that fastavro parsed, in which all names are full ones.
+
+    `named` are the types that it has named so far, None while they are read.
+    """
 
     def __init__(self) -> None:
         self._named: dict[str, AvroType | None] = {}
 
-    def read(self, node: Any, depth: int, namespace: str) -> AvroType:
+    def read(self, node: Any, depth: int) -> AvroType:
         if depth == _DEEPEST:
-            raise DataException(f"Schemas nest deeper than {_DEEPEST} levels")
+            raise _too_deep()
         if isinstance(node, list):
-            return self._union(node, depth, namespace)
-        if isinstance(node, str):
-            return self._primitive(node, namespace)
-        kind = node.get("type") if isinstance(node, dict) else None
-        if isinstance(kind, dict | list):
-            return self.read(kind, depth + 1, namespace)
+            return self._union(node, depth)
+        if isinstance(node, str) and node in self._named:
+            found = self._named[node]
+            if found is None:
+                raise DataException(f"The Avro type {node[:80]} holds itself, which no typed schema can")
+            return found
+        kind = node if isinstance(node, str) else node["type"]
         if kind in ("record", "error", "enum", "fixed"):
-            return self._named_type(node, kind, depth, namespace)
+            return self._named_type(node, kind, depth)
         if kind == "array":
-            element = self.read(node.get("items"), depth + 1, namespace)
+            element = self.read(node["items"], depth + 1)
             return AvroType("array", array_schema(element.schema), parts=(element,))
         if kind == "map":
-            element = self.read(node.get("values"), depth + 1, namespace)
-            return AvroType("map", map_schema(Schema(Type.STRING), element.schema), parts=(element,))
-        if not isinstance(kind, str):
-            raise DataException("An Avro schema must have a type")
-        found = self._primitive(kind, namespace)
-        return replace(found, schema=_logical_schema(node, kind) or found.schema)
-
-    def _primitive(self, name: str, namespace: str) -> AvroType:
-        if name == "null":
+            key, value = AvroType("string", Schema(Type.STRING)), self.read(node["values"], depth + 1)
+            pair = AvroType("record", None, parts=(key, value))
+            return AvroType("array", map_schema(key.schema, value.schema), parts=(pair,))
+        if kind == "null":
             return AvroType("null", None)
-        if name in _CONNECT_TYPES and name not in ("enum", "fixed"):
-            return AvroType(name, Schema(_CONNECT_TYPES[name]))
-        full_name = name if "." in name or not namespace else f"{namespace}.{name}"
-        if full_name not in self._named:
-            raise DataException(f"Unknown Avro type: {name[:80]}")
-        found = self._named[full_name]
-        if found is None:
-            raise DataException(f"The Avro type {name[:80]} holds itself, which no typed schema can")
-        return found
+        logical = None if isinstance(node, str) else _logical_schema(node, kind)
+        return AvroType(kind, logical or Schema(_CONNECT_TYPES[kind]))
 
-    def _union(self, branches: list[Any], depth: int, namespace: str) -> AvroType:
-        found = [self.read(each, depth + 1, namespace) for each in branches]
-        places = [place for place, each in enumerate(found) if each.kind == "null"]
-        others = [each for each in found if each.kind != "null"]
-        if len(found) != 2 or len(places) != 1 or others[0].null_branch is not None or others[0].schema is None:
-            raise DataException("A union other than of null and one type has no typed schema")
-        return replace(others[0], schema=others[0].schema.as_optional(), null_branch=places[0])
+    def _union(self, branches: list[Any], depth: int) -> AvroType:
+        nulls = [each in ("null", {"type": "null"}) for each in branches]
+        if sorted(nulls) == [False, True] and not isinstance(branches[nulls.index(False)], list):
+            found = self.read(branches[nulls.index(False)], depth)
+            if found.schema is not None:
+                return replace(found, schema=found.schema.as_optional(), null_branch=nulls.index(True))
+        raise DataException("A union other than of null and one type has no typed schema")
 
-    def _named_type(self, node: Mapping[str, Any], kind: str, depth: int, namespace: str) -> AvroType:
-        name = node.get("name")
-        if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name):
+    def _named_type(self, node: Mapping[str, Any], kind: str, depth: int) -> AvroType:
+        name = node["name"]
+        if not _LEGAL_NAME.fullmatch(name):
             raise DataException(f"An Avro {kind} must have a name of letters, digits and underscores")
-        space = name.rpartition(".")[0] if "." in name else node.get("namespace", namespace)
-        full_name = name if "." in name or not space else f"{space}.{name}"
-        if full_name in self._named:
-            raise DataException(f"The Avro type {full_name[:80]} is there twice")
-        self._named[full_name] = None
-        if kind in ("enum", "fixed"):
-            made = _enum_or_fixed(node, kind)
+        self._named[name] = None
+        if kind == "enum":
+            made = AvroType("enum", Schema(Type.STRING), symbols=tuple(node["symbols"]))
+        elif kind == "fixed":
+            size = node["size"]
+            if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST_FIXED:
+                raise DataException("The size of an Avro fixed must be a count of bytes")
+            made = AvroType("fixed", _logical_schema(node, "fixed") or Schema(Type.BYTES), size_bytes=size)
         else:
-            made = self._record(node, full_name, depth, str(space))
-        self._named[full_name] = made
+            made = self._record(node, depth)
+        self._named[name] = made
         return made
 
-    def _record(self, node: Mapping[str, Any], full_name: str, depth: int, namespace: str) -> AvroType:
-        fields = node.get("fields")
-        if not isinstance(fields, list) or not all(isinstance(each, dict) for each in fields):
-            raise DataException("The fields of an Avro record must be an array of objects")
+    def _record(self, node: Mapping[str, Any], depth: int) -> AvroType:
         parts = []
         schemas = []
-        for each in fields:
-            part = self.read(each.get("type"), depth + 1, namespace)
-            if part.schema is None or not isinstance(each.get("name"), str):
+        for each in node["fields"]:
+            part = self.read(each["type"], depth + 1)
+            if part.schema is None or not isinstance(each["name"], str):
                 raise DataException("A field of an Avro record must have a name, and a type other than null")
             parts.append(part)
             schemas.append((each["name"], part.schema))
         doc = node.get("doc")
-        schema = struct_schema(schemas, name=full_name, doc=doc if isinstance(doc, str) else None)
+        schema = struct_schema(schemas, name=node["name"], doc=doc if isinstance(doc, str) else None)
         return AvroType("record", schema, parts=tuple(parts))
-
-
-def _enum_or_fixed(node: Mapping[str, Any], kind: str) -> AvroType:
-    if kind == "enum":
-        symbols = node.get("symbols")
-        if not isinstance(symbols, list) or not all(isinstance(each, str) for each in symbols):
-            raise DataException("The symbols of an Avro enum must be an array of texts")
-        return AvroType("enum", Schema(Type.STRING), symbols=tuple(symbols))
-    size = node.get("size")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise DataException("The size of an Avro fixed must be a count of bytes")
-    return AvroType("fixed", _logical_schema(node, "fixed") or Schema(Type.BYTES), size_bytes=size)
 
 
 def _logical_schema(node: Mapping[str, Any], kind: str) -> Schema | None:
