@@ -101,6 +101,7 @@ class KeyContext(ShardClock):
 
     def __init__(self, context: ProcessorContext) -> None:
         super().__init__(context.shard, context._record_context)
+        self._typed_headers = context.typed_headers
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
@@ -112,7 +113,7 @@ class KeyContext(ShardClock):
 
         A topic of None is that of the key's last row. The converter is as in `ProcessorContext.typed_headers`.
         """
-        return self._context.typed_headers(headers, topic=topic)
+        return self._typed_headers(headers, topic=topic)
 
 
 class KeyedLogic(Protocol):
