@@ -21,6 +21,7 @@ from statestore.connect.numbers import Int32
 from statestore.connect.schema import Schema, SchemaAndValue, Struct
 from statestore.connect.schemas import (
     DATE_SCHEMA,
+    FLOAT64_SCHEMA,
     INT8_SCHEMA,
     INT32_SCHEMA,
     OPTIONAL_STRING_SCHEMA,
@@ -142,6 +143,7 @@ def test_a_configured_schema_is_written_without_it() -> None:
         ({"type": "fixed", "name": "F", "size": -1}, "size"),
         ({"type": "fixed", "name": "F", "size": 2**31}, "size"),
         ({"type": "record", "name": "R", "__fastavro_parsed": True, "__named_schemas": {}}, "fields"),
+        ({"type": "record", "name": "R", "fields": [{}], "__fastavro_parsed": True, "__named_schemas": {}}, "missing"),
         ({"type": "array", "items": "null"}, "8 values"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 1, "scale": 2}, "precision"),
         ({"type": "record", "name": "not legal", "fields": []}, "name"),
@@ -234,6 +236,7 @@ def test_files_of_others_are_read() -> None:
             "8 values",
         ),
         (file_of(b'{"type":"enum","name":"E","symbols":["A"]}', b"\x01"), "place -1"),
+        (file_of(b'"int"', b"\x0a")[:-1] + b"\x00", "one value"),
         (file_of(b'"bytes"', encode_varlong(-1) + b"abc"), "fewer bytes"),
         (file_of(b'"bytes"', encode_varlong(2**40) + b"abc"), "fewer bytes"),
         (file_of(b'{"type":"int","logicalType":"date"}', encode_varlong(2**31)), "out of the range"),
@@ -326,6 +329,12 @@ def test_deep_values_are_written_and_read() -> None:
     assert CARRIED.to_connect_header("t", "h", content) == SchemaAndValue(schema, value)
     with pytest.raises(DataException, match="100 levels"):
         CARRIED.from_connect_header("t", "h", array_schema(schema), [value])
+
+
+def test_defaults_and_unknown_facts_are_passed_over() -> None:
+    field = {"name": "a", "type": {"type": "double"}, "default": 1, "aliases": None}
+    schema = configured({"type": "record", "name": "R", "fields": [field]}).to_connect_header("t", "h", bytes(8)).schema
+    assert schema == struct_schema({"a": FLOAT64_SCHEMA}, name="R")
 
 
 def test_blocks_of_arrays_are_read_with_their_sizes() -> None:
