@@ -15,17 +15,7 @@ from statestore.connect import schemas
 from statestore.connect.header import ConnectHeader, header_in_errors
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
-from statestore.connect.schema import (
-    DATE_NAME,
-    DECIMAL_NAME,
-    TIME_NAME,
-    TIMESTAMP_NAME,
-    Schema,
-    SchemaAndValue,
-    Struct,
-    Type,
-    is_of_type,
-)
+from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, is_of_type
 from statestore.errors import DataException, NullValueException
 
 HeaderTransform = Callable[[ConnectHeader], ConnectHeader | None]
@@ -34,10 +24,10 @@ HeaderTransform = Callable[[ConnectHeader], ConnectHeader | None]
 _InstantCheck = Callable[[Instant], int]
 
 _LOGICAL_TYPES: dict[tuple[Type, str | None], type] = {
-    (Type.BYTES, DECIMAL_NAME): Decimal,
-    (Type.INT32, DATE_NAME): Instant,
-    (Type.INT32, TIME_NAME): Instant,
-    (Type.INT64, TIMESTAMP_NAME): Instant,
+    (Type.BYTES, LogicalName.DECIMAL): Decimal,
+    (Type.INT32, LogicalName.DATE): Instant,
+    (Type.INT32, LogicalName.TIME): Instant,
+    (Type.INT64, LogicalName.TIMESTAMP): Instant,
 }
 """What a header of such a schema may hold beside what its type says."""
 

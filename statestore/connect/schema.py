@@ -39,7 +39,7 @@ class Type(Enum):
         return self.name
 
 
-_NUMBERS: Final[dict[Type, type]] = {
+NUMBER_TYPES: Final[dict[Type, type]] = {
     Type.INT8: Int8,
     Type.INT16: Int16,
     Type.INT32: Int32,
@@ -47,18 +47,25 @@ _NUMBERS: Final[dict[Type, type]] = {
     Type.FLOAT32: Float32,
     Type.FLOAT64: Float64,
 }
+"""What numbers are in Python, by their type."""
 _INTEGER_BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 _FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
 
-DECIMAL_NAME: Final = "org.apache.kafka.connect.data.Decimal"
-DATE_NAME: Final = "org.apache.kafka.connect.data.Date"
-TIME_NAME: Final = "org.apache.kafka.connect.data.Time"
-TIMESTAMP_NAME: Final = "org.apache.kafka.connect.data.Timestamp"
+
+class LogicalName:
+    """What schemas of the four logical types are called."""
+
+    DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+    DATE: Final = "org.apache.kafka.connect.data.Date"
+    TIME: Final = "org.apache.kafka.connect.data.Time"
+    TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
+
+
 _LOGICAL: Final[dict[str | None, type]] = {
-    DECIMAL_NAME: Decimal,
-    DATE_NAME: Instant,
-    TIME_NAME: Instant,
-    TIMESTAMP_NAME: Instant,
+    LogicalName.DECIMAL: Decimal,
+    LogicalName.DATE: Instant,
+    LogicalName.TIME: Instant,
+    LogicalName.TIMESTAMP: Instant,
 }
 """What a value of a schema of such a name is, whatever the schema's type."""
 
@@ -271,7 +278,7 @@ def _same_field(one: Any, other: Any) -> bool:
 
 def is_of_type(value: Any, expected: Type) -> bool:
     """Return whether a value is one of a type. A plain int is of every integer type that holds it; a bool is none."""
-    number = _NUMBERS.get(expected)
+    number = NUMBER_TYPES.get(expected)
     if number is not None:
         if type(value) is int and expected in _INTEGER_BITS:
             return in_range(value, _INTEGER_BITS[expected])
@@ -294,7 +301,7 @@ def type_of(value: Any) -> Type | None:
 
     A Decimal and an Instant have none, as more than one schema may be theirs; nor has an int of more than 64 bits.
     """
-    for known, number in _NUMBERS.items():
+    for known, number in NUMBER_TYPES.items():
         if isinstance(value, number):
             return known
     if type(value) is int:
@@ -328,15 +335,16 @@ def _validate(schema: Schema, value: Any, place: str) -> None:
     elif schema.type is Type.ARRAY:
         inner = f"element of array {place}"
         for element in value:
-            _validate(_present(schema.value_schema, inner), element, inner)
+            _validate(known_schema(schema.value_schema, inner), element, inner)
     elif schema.type is Type.MAP:
         of_key, of_value = f"key of map {place}", f"value of map {place}"
         for key, element in value.items():
-            _validate(_present(schema.key_schema, of_key), key, of_key)
-            _validate(_present(schema.value_schema, of_value), element, of_value)
+            _validate(known_schema(schema.key_schema, of_key), key, of_key)
+            _validate(known_schema(schema.value_schema, of_value), element, of_value)
 
 
-def _present(schema: Schema | None, place: str) -> Schema:
+def known_schema(schema: Schema | None, place: str) -> Schema:
+    """Return a schema that may not be known. Raises DataException if it is not."""
     if schema is None:
         raise DataException(f"No schema defined for {place}")
     return schema

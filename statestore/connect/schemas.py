@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import in_range
-from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Field, Schema, Type
+from statestore.connect.schema import Field, LogicalName, Schema, Type
 from statestore.errors import DataException, NullValueException
 
 INT8_SCHEMA: Final = Schema(Type.INT8)
@@ -42,11 +42,11 @@ OPTIONAL_FLOAT64_SCHEMA: Final = FLOAT64_SCHEMA.as_optional()
 OPTIONAL_BOOLEAN_SCHEMA: Final = BOOLEAN_SCHEMA.as_optional()
 OPTIONAL_STRING_SCHEMA: Final = STRING_SCHEMA.as_optional()
 OPTIONAL_BYTES_SCHEMA: Final = BYTES_SCHEMA.as_optional()
-DATE_SCHEMA: Final = Schema(Type.INT32, name=DATE_NAME, version=1)
+DATE_SCHEMA: Final = Schema(Type.INT32, name=LogicalName.DATE, version=1)
 """Of days, as Instants of midnight."""
-TIME_SCHEMA: Final = Schema(Type.INT32, name=TIME_NAME, version=1)
+TIME_SCHEMA: Final = Schema(Type.INT32, name=LogicalName.TIME, version=1)
 """Of times of the day, as Instants of 1970-01-01."""
-TIMESTAMP_SCHEMA: Final = Schema(Type.INT64, name=TIMESTAMP_NAME, version=1)
+TIMESTAMP_SCHEMA: Final = Schema(Type.INT64, name=LogicalName.TIMESTAMP, version=1)
 """Of points in time, as Instants."""
 _SCALE: Final = "scale"
 
@@ -69,7 +69,7 @@ def struct_schema(fields: Mapping[str, Schema] | Iterable[tuple[str, Schema]], *
 
 def decimal_schema(scale: int, **facts: Any) -> Schema:
     """Return the schema of decimals with so many digits behind the point; a negative scale is zeros before it."""
-    return replace(Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters={_SCALE: str(scale)}), **facts)
+    return replace(Schema(Type.BYTES, name=LogicalName.DECIMAL, version=1, parameters={_SCALE: str(scale)}), **facts)
 
 
 def scale_of(value: Decimal) -> int:

@@ -15,30 +15,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from statestore.connect import Float32, Instant, Int8
+from statestore.connect import Float32, Instant, Int8, schemas
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.schema import Schema, SchemaAndValue
-from statestore.connect.schemas import (
-    BYTES_SCHEMA,
-    FLOAT64_SCHEMA,
-    INT8_SCHEMA,
-    INT64_SCHEMA,
-    STRING_SCHEMA,
-    TIME_SCHEMA,
-    TIMESTAMP_SCHEMA,
-    array_schema,
-    decimal_schema,
-    map_schema,
-    struct_schema,
-)
 from statestore.errors import ConfigException, DataException
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark import header_functions as hf
 from statestore.spark.header_functions.conversion import _Reader, _schema_and_type, _Viewer
 from statestore.spark.schema import HEADERS
 
-ORDER = struct_schema({"id": INT64_SCHEMA, "tags": array_schema(STRING_SCHEMA)})
+ORDER = schemas.struct_schema({"id": schemas.INT64_SCHEMA, "tags": schemas.array_schema(schemas.STRING_SCHEMA)})
 DAY_AND_PRICE = (date(2017, 5, 21), Decimal("1.50"))
 READ: list[tuple[str, bytes | None, str | Schema, Any]] = [
     ("byte", b"-5", "tinyint", -5),
@@ -49,13 +36,18 @@ READ: list[tuple[str, bytes | None, str | Schema, Any]] = [
     ("text", "é 007".encode(), "string", "é 007"),
     ("encoded", b"AQI=", "binary", b"\x01\x02"),
     ("decimal", b"1.5", "decimal(10,2)", Decimal("1.50")),
-    ("huge", b"123456789012345678901234567890.12", decimal_schema(2), Decimal("123456789012345678901234567890.12")),
+    (
+        "huge",
+        b"123456789012345678901234567890.12",
+        schemas.decimal_schema(2),
+        Decimal("123456789012345678901234567890.12"),
+    ),
     ("date", b"1969-12-31", "date", date(1969, 12, 31)),
     ("moment", b"2017-05-21T16:31:05.387Z", "timestamp", datetime(2017, 5, 21, 16, 31, 5, 387000)),
-    ("time", b"16:31:05.387Z", TIME_SCHEMA, 59_465_387),
+    ("time", b"16:31:05.387Z", schemas.TIME_SCHEMA, 59_465_387),
     ("array", b'[1,2.5,"3"]', "array<double>", [1.0, 2.5, 3.0]),
     ("nulls", b"[[1],[null]]", "array<array<int>>", [[1], [None]]),
-    ("map", b'{"a":1,"b":2}', map_schema(STRING_SCHEMA, INT8_SCHEMA), {"a": 1, "b": 2}),
+    ("map", b'{"a":1,"b":2}', schemas.map_schema(schemas.STRING_SCHEMA, schemas.INT8_SCHEMA), {"a": 1, "b": 2}),
     ("struct", b'{"id":1,"tags":["x"],"other":2}', ORDER, (1, ["x"])),
     ("missing fields", b'{"id":1}', "struct<id:bigint,tags:array<string>>", (1, None)),
     ("fields", b'{"day": "2017-05-21", "price": 1.50}', "struct<day:date,price:decimal(9,2)>", DAY_AND_PRICE),
@@ -168,13 +160,13 @@ def test_a_converter_is_given_by_name_by_properties_or_as_it_is(spark: SparkSess
 
 
 SCALARS = [
-    (INT8_SCHEMA, st.integers(-128, 127).map(Int8)),
-    (INT64_SCHEMA, st.integers(-(2**63), 2**63 - 1)),
-    (FLOAT64_SCHEMA, st.floats(allow_nan=False)),
-    (STRING_SCHEMA, st.text(st.characters(exclude_categories=["Cs"]))),
-    (BYTES_SCHEMA, st.binary()),
-    (decimal_schema(2), st.decimals(-(10**20), 10**20, places=2)),
-    (TIMESTAMP_SCHEMA, st.datetimes().map(lambda one: one.replace(microsecond=1000, tzinfo=timezone.utc))),
+    (schemas.INT8_SCHEMA, st.integers(-128, 127).map(Int8)),
+    (schemas.INT64_SCHEMA, st.integers(-(2**63), 2**63 - 1)),
+    (schemas.FLOAT64_SCHEMA, st.floats(allow_nan=False)),
+    (schemas.STRING_SCHEMA, st.text(st.characters(exclude_categories=["Cs"]))),
+    (schemas.BYTES_SCHEMA, st.binary()),
+    (schemas.decimal_schema(2), st.decimals(-(10**20), 10**20, places=2)),
+    (schemas.TIMESTAMP_SCHEMA, st.datetimes().map(lambda one: one.replace(microsecond=1000, tzinfo=timezone.utc))),
 ]
 
 

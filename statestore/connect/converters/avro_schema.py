@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from statestore.connect.converters.avro_library import library, library_errors
 from statestore.connect.converters.nesting import Steps, settle
-from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Type
+from statestore.connect.schema import LogicalName, Schema, Type
 from statestore.connect.schemas import (
     DATE_SCHEMA,
     TIME_SCHEMA,
@@ -77,9 +77,9 @@ _CONNECT_TYPES: Final = {
     "fixed": Type.BYTES,
 }
 _LOGICAL: Final = {
-    DATE_NAME: ("int", "date"),
-    TIME_NAME: ("int", "time-millis"),
-    TIMESTAMP_NAME: ("long", "timestamp-millis"),
+    LogicalName.DATE: ("int", "date"),
+    LogicalName.TIME: ("int", "time-millis"),
+    LogicalName.TIMESTAMP: ("long", "timestamp-millis"),
 }
 _LOGICAL_SCHEMAS: Final = {
     ("int", "date"): DATE_SCHEMA,
@@ -97,7 +97,7 @@ def holds_pairs(schema: Schema) -> bool:
 
 def logical_name_of(schema: Schema) -> str | None:
     """Return the name of a logical type if a schema is one, under that name and of its type."""
-    base = "bytes" if schema.name == DECIMAL_NAME else _LOGICAL.get(str(schema.name), ("", ""))[0]
+    base = "bytes" if schema.name == LogicalName.DECIMAL else _LOGICAL.get(str(schema.name), ("", ""))[0]
     return schema.name if base and _CONNECT_TYPES[base] is schema.type else None
 
 
@@ -122,7 +122,7 @@ class _AvroWriter:
 
     def _required(self, schema: Schema, depth: int) -> Any:
         logical_name = logical_name_of(schema)
-        if logical_name == DECIMAL_NAME:
+        if logical_name == LogicalName.DECIMAL:
             scale = _scale(schema)
             # Avro has no zeros before the point, and no more digits behind it than there are at all.
             logical = {"logicalType": "decimal", "precision": max(_MOST_DECIMAL_DIGITS, scale), "scale": scale}

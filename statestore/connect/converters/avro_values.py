@@ -22,17 +22,8 @@ from typing import Any, Final
 from statestore.connect.converters.avro_library import library, library_errors
 from statestore.connect.converters.avro_schema import AvroType, holds_pairs, logical_name_of
 from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
-from statestore.connect.schema import (
-    DATE_NAME,
-    DECIMAL_NAME,
-    TIME_NAME,
-    TIMESTAMP_NAME,
-    Schema,
-    Struct,
-    Type,
-    is_of_type,
-)
+from statestore.connect.numbers import Float32
+from statestore.connect.schema import NUMBER_TYPES, LogicalName, Schema, Struct, Type, is_of_type
 from statestore.connect.schemas import (
     date_to_days,
     days_to_date,
@@ -44,18 +35,10 @@ from statestore.connect.schemas import (
 from statestore.connect.typed_map import TypedMap
 from statestore.errors import DataException
 
-_FORMS: Final[dict[Type, Callable[[Any], Any]]] = {
-    Type.INT8: Int8,
-    Type.INT16: Int16,
-    Type.INT32: Int32,
-    Type.INT64: Int64,
-    Type.FLOAT32: Float32,
-    Type.FLOAT64: Float64,
-}
 _ORDINALS: Final[dict[str | None, tuple[Callable[[Any], int], Callable[[int], Instant]]]] = {
-    DATE_NAME: (date_to_days, days_to_date),
-    TIME_NAME: (time_to_milliseconds, milliseconds_to_time),
-    TIMESTAMP_NAME: (lambda value: value.epoch_ms, Instant),
+    LogicalName.DATE: (date_to_days, days_to_date),
+    LogicalName.TIME: (time_to_milliseconds, milliseconds_to_time),
+    LogicalName.TIMESTAMP: (lambda value: value.epoch_ms, Instant),
 }
 _BOOLEANS: Final = {b"\0": False, b"\1": True}
 
@@ -124,8 +107,8 @@ def _plain(kind: AvroType, value: Any) -> Any:
     if logical_name in _ORDINALS:
         if not isinstance(value, Instant):
             raise _wrong(schema, value)
-        value = _FORMS[schema.type](_ORDINALS[logical_name][0](value))
-    elif logical_name == DECIMAL_NAME:
+        value = NUMBER_TYPES[schema.type](_ORDINALS[logical_name][0](value))
+    elif logical_name == LogicalName.DECIMAL:
         if not isinstance(value, Decimal):
             raise _wrong(schema, value)
         value = decimal_to_bytes(schema, value)
@@ -142,7 +125,7 @@ def _plain_enum(kind: AvroType, schema: Schema, value: str) -> int:
 
 def _plain_fixed(kind: AvroType, schema: Schema, value: Any) -> bytes:
     content = bytes(value)
-    if logical_name_of(schema) == DECIMAL_NAME and content:
+    if logical_name_of(schema) == LogicalName.DECIMAL and content:
         content = (b"\xff" if content[0] > 127 else b"\0") * (kind.size_bytes - len(content)) + content
     if len(content) != kind.size_bytes:
         raise DataException(f"{len(content)} bytes are no Avro fixed of {kind.size_bytes}")
@@ -196,11 +179,11 @@ def _typed(kind: AvroType, plain: Any) -> Any:
         return Struct.of_checked(schema, {each.name: value for each, value in zip(schema.fields, values, strict=True)})
     if kind.kind == "array":
         return _typed_array(kind, schema, plain)
-    value = _FORMS[schema.type](plain) if schema.type in _FORMS else plain
+    value = NUMBER_TYPES[schema.type](plain) if schema.type in NUMBER_TYPES else plain
     logical_name = logical_name_of(schema)
     if logical_name in _ORDINALS:
         return _ORDINALS[logical_name][1](value)
-    return decimal_from_bytes(schema, value) if logical_name == DECIMAL_NAME else value
+    return decimal_from_bytes(schema, value) if logical_name == LogicalName.DECIMAL else value
 
 
 def _typed_array(kind: AvroType, schema: Schema, plain: list[Any]) -> Any:

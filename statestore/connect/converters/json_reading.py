@@ -14,7 +14,7 @@ from statestore.connect.converters.json_text import MISSING
 from statestore.connect.converters.nesting import Steps, is_steps
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
-from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Struct, Type
+from statestore.connect.schema import LogicalName, Schema, Struct, Type
 from statestore.connect.schemas import days_to_date, decimal_from_bytes, milliseconds_to_time, scale_of
 from statestore.connect.typed_map import TypedMap
 from statestore.connect.values.number_text import float32_of, float_text, long_of
@@ -236,10 +236,10 @@ class PayloadReader:
         return Instant(int(Int64.wrapped(_integer_in(node, None, "Timestamp", "integral"))))
 
     _logical: Final[dict[str | None, Callable[..., Any]]] = {
-        DECIMAL_NAME: _decimal,
-        DATE_NAME: _date,
-        TIME_NAME: _time,
-        TIMESTAMP_NAME: _timestamp,
+        LogicalName.DECIMAL: _decimal,
+        LogicalName.DATE: _date,
+        LogicalName.TIME: _time,
+        LogicalName.TIMESTAMP: _timestamp,
     }
 
     @staticmethod

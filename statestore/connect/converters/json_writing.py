@@ -11,17 +11,7 @@ from typing import Any, Final
 from statestore.connect.converters.nesting import Steps, is_steps
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int32
-from statestore.connect.schema import (
-    DATE_NAME,
-    DECIMAL_NAME,
-    TIME_NAME,
-    TIMESTAMP_NAME,
-    Schema,
-    Struct,
-    Type,
-    is_of_type,
-    type_of,
-)
+from statestore.connect.schema import LogicalName, Schema, Struct, Type, is_of_type, type_of
 from statestore.connect.schemas import date_to_days, decimal_to_bytes, scale_of, time_to_milliseconds
 from statestore.errors import DataException, NullValueException
 
@@ -40,10 +30,10 @@ class PayloadWriter:
         self._replace_null = replace_null
         self._decimals_are_numbers = decimals_are_numbers
         self._logical: Final[dict[str | None, Callable[[Schema, Any], Any]]] = {
-            DECIMAL_NAME: self._decimal,
-            DATE_NAME: self._date,
-            TIME_NAME: self._time,
-            TIMESTAMP_NAME: self._timestamp,
+            LogicalName.DECIMAL: self._decimal,
+            LogicalName.DATE: self._date,
+            LogicalName.TIME: self._time,
+            LogicalName.TIMESTAMP: self._timestamp,
         }
 
     def write(self, schema: Schema | None, value: Any) -> Any:

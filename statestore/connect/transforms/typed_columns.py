@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 
 from statestore.connect import schemas
 from statestore.connect.instant import Instant
-from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.records import ConnectRecord
-from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Struct, Type
+from statestore.connect.schema import NUMBER_TYPES, LogicalName, Schema, Struct, Type, known_schema
 from statestore.connect.typed_map import map_of_distinct
 from statestore.errors import DataException
 from statestore.format.binary_columns import row_objects
@@ -48,22 +47,14 @@ _WIDER: Final = {
     pa.large_binary(): Type.BYTES,
 }
 _LOGICAL_TYPES: Final = {
-    DATE_NAME: pa.date32(),
-    TIME_NAME: pa.time32("ms"),
-    TIMESTAMP_NAME: pa.timestamp("ms", "UTC"),
+    LogicalName.DATE: pa.date32(),
+    LogicalName.TIME: pa.time32("ms"),
+    LogicalName.TIMESTAMP: pa.timestamp("ms", "UTC"),
 }
 _POINTS_IN_TIME: Final[dict[str | None, Callable[[Instant], Any]]] = {
-    DATE_NAME: Instant.to_date,
-    TIME_NAME: Instant.to_time,
-    TIMESTAMP_NAME: Instant.to_datetime,
-}
-_NUMBERS: Final[dict[Type, type]] = {
-    Type.INT8: Int8,
-    Type.INT16: Int16,
-    Type.INT32: Int32,
-    Type.INT64: Int64,
-    Type.FLOAT32: Float32,
-    Type.FLOAT64: Float64,
+    LogicalName.DATE: Instant.to_date,
+    LogicalName.TIME: Instant.to_time,
+    LogicalName.TIMESTAMP: Instant.to_datetime,
 }
 _MOST_DIGITS: Final = 38
 
@@ -168,28 +159,26 @@ def _of_field(field: pa.Field) -> Schema | None:
 
 def type_of_schema(schema: Schema) -> pa.DataType:
     """Return the Arrow type for values of a schema. Raises DataException if elements have no schema in common."""
-    if schema.name == DECIMAL_NAME:
+    if schema.name == LogicalName.DECIMAL:
         return pa.decimal128(_MOST_DIGITS, int(schema.parameters["scale"]))
     if schema.name in _LOGICAL_TYPES:
         return _LOGICAL_TYPES[schema.name]
     if schema.type is Type.ARRAY:
-        return pa.list_(type_of_schema(_present(schema.value_schema, schema)))
+        return pa.list_(type_of_schema(_element(schema.value_schema, schema)))
     if schema.type is Type.MAP:
-        key, value = _present(schema.key_schema, schema), _present(schema.value_schema, schema)
+        key, value = _element(schema.key_schema, schema), _element(schema.value_schema, schema)
         return pa.map_(type_of_schema(key), type_of_schema(value))
     if schema.type is Type.STRUCT:
         return pa.struct([pa.field(field.name, type_of_schema(field.schema)) for field in schema.fields])
     return _TYPES[schema.type]
 
 
-def _present(schema: Schema | None, outer: Schema) -> Schema:
-    if schema is None:
-        raise DataException(f"No schema defined for what is in {outer}: a column needs one")
-    return schema
+def _element(schema: Schema | None, outer: Schema) -> Schema:
+    return known_schema(schema, f"what is in {outer}: a column needs one")
 
 
 def _typed(schema: Schema, value: Any) -> Any:
-    if value is None or schema.name == DECIMAL_NAME:
+    if value is None or schema.name == LogicalName.DECIMAL:
         return value
     if schema.name in _LOGICAL_TYPES:
         return Instant.of(value)
@@ -197,12 +186,12 @@ def _typed(schema: Schema, value: Any) -> Any:
         fields = {field.name: _typed(field.schema, value[field.name]) for field in schema.fields}
         return Struct(schema, {name: each for name, each in fields.items() if each is not None})
     if schema.type is Type.ARRAY:
-        element = _present(schema.value_schema, schema)
+        element = _element(schema.value_schema, schema)
         return [_typed(element, each) for each in value]
     if schema.type is Type.MAP:
-        of_key, of_value = _present(schema.key_schema, schema), _present(schema.value_schema, schema)
+        of_key, of_value = _element(schema.key_schema, schema), _element(schema.value_schema, schema)
         return map_of_distinct([(_typed(of_key, key), _typed(of_value, each)) for key, each in value])
-    number = _NUMBERS.get(schema.type)
+    number = NUMBER_TYPES.get(schema.type)
     return value if number is None else number(value)
 
 

@@ -16,17 +16,7 @@ from typing import Any, Final, TypeVar
 from statestore.connect import schemas
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
-from statestore.connect.schema import (
-    DATE_NAME,
-    DECIMAL_NAME,
-    TIME_NAME,
-    TIMESTAMP_NAME,
-    Schema,
-    SchemaAndValue,
-    Struct,
-    Type,
-    type_of,
-)
+from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, type_of
 from statestore.connect.values.date_text import EPOCH_DAY, days_to_year_month
 from statestore.connect.values.depth import Steps, call
 from statestore.connect.values.number_text import decimal_of, float_text, long_of, shortened
@@ -108,9 +98,9 @@ class CompatValues(Values):
         """Return a date; an instant without a schema is returned as it is, time of the day and all."""
         found = self._temporal(value)
         if isinstance(found, Instant):
-            if schema is None or schema.name == DATE_NAME:
+            if schema is None or schema.name == LogicalName.DATE:
                 return found
-            if schema.name == TIMESTAMP_NAME:
+            if schema.name == LogicalName.TIMESTAMP:
                 return schemas.days_to_date(Int32.wrapped(_quotient(found.epoch_ms, DAY_MS)))
         return schemas.days_to_date(Int32.wrapped(self._long(schema, found)))
 
@@ -118,9 +108,9 @@ class CompatValues(Values):
         """Return a time; an instant without a schema is returned as it is, date and all."""
         found = self._temporal(value)
         if isinstance(found, Instant):
-            if schema is None or schema.name == TIME_NAME:
+            if schema is None or schema.name == LogicalName.TIME:
                 return found
-            if schema.name == TIMESTAMP_NAME:
+            if schema.name == LogicalName.TIMESTAMP:
                 is_of_our_era = found.epoch_ms >= _FIRST_OF_OUR_ERA_MS
                 day_ms = 0 if is_of_our_era else _1970_BEFORE_OUR_ERA_MS  # Kafka sets the year, not the era
                 return schemas.milliseconds_to_time(Int32.wrapped(day_ms + found.epoch_ms % DAY_MS))
@@ -130,11 +120,11 @@ class CompatValues(Values):
         """Return a timestamp."""
         found = self._temporal(value)
         if isinstance(found, Instant):
-            if schema is None or schema.name == TIMESTAMP_NAME:
+            if schema is None or schema.name == LogicalName.TIMESTAMP:
                 return found
-            if schema.name == DATE_NAME:
+            if schema.name == LogicalName.DATE:
                 return schemas.days_to_date(Int32.wrapped(schemas.date_to_days(found)))
-            if schema.name == TIME_NAME:
+            if schema.name == LogicalName.TIME:
                 return Instant(schemas.time_to_milliseconds(found))
         return Instant(self._long(schema, found))
 
@@ -190,11 +180,11 @@ class CompatValues(Values):
             except NumberFormatException as cause:
                 raise refusal(value, "a number" if schema is None else schema) from cause
         if isinstance(value, Instant) and schema is not None:
-            if schema.name == DATE_NAME:
+            if schema.name == LogicalName.DATE:
                 return Int32.wrapped(schemas.date_to_days(value))
-            if schema.name == TIME_NAME:
+            if schema.name == LogicalName.TIME:
                 return schemas.time_to_milliseconds(value)
-            if schema.name == TIMESTAMP_NAME:
+            if schema.name == LogicalName.TIMESTAMP:
                 return value.epoch_ms
         raise refusal(value, "a number" if schema is None else schema)
 
@@ -294,16 +284,16 @@ COMPAT: Final = CompatValues()
 
 def aligned(schema: Schema, value: Any) -> Any:
     """Return an element of a container as what the others are, as Kafka converts it. Raises DataException."""
-    if schema.name == DECIMAL_NAME:
+    if schema.name == LogicalName.DECIMAL:
         return COMPAT.convert_to_decimal(None, value, 0)  # it is one already
     return (_LOGICAL.get(schema.name) or _CONVERSIONS[schema.type])(None, required(value))
 
 
 _Conversion = Callable[[Schema | None, Any], Any]
 _LOGICAL: Final[dict[str | None, _Conversion]] = {
-    DATE_NAME: COMPAT.convert_to_date,
-    TIME_NAME: COMPAT.convert_to_time,
-    TIMESTAMP_NAME: COMPAT.convert_to_timestamp,
+    LogicalName.DATE: COMPAT.convert_to_date,
+    LogicalName.TIME: COMPAT.convert_to_time,
+    LogicalName.TIMESTAMP: COMPAT.convert_to_timestamp,
 }
 _CONVERSIONS: Final[dict[Type, _Conversion]] = {
     Type.BOOLEAN: COMPAT.convert_to_boolean,

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import Float32, Float64, in_range
-from statestore.connect.schema import DATE_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Type
+from statestore.connect.schema import LogicalName, Schema, Type
 from statestore.connect.schemas import date_to_days, scale_of, time_to_milliseconds
 from statestore.connect.values.compat import is_number, refusal
 from statestore.connect.values.date_text import EPOCH_DAY, date_text, days_to_year_month, time_text, timestamp_text
@@ -18,7 +18,7 @@ from statestore.errors import NumberFormatException
 
 _Float = TypeVar("_Float", Float32, Float64)
 
-TEMPORAL_NAMES: Final = (DATE_NAME, TIME_NAME, TIMESTAMP_NAME)
+TEMPORAL_NAMES: Final = (LogicalName.DATE, LogicalName.TIME, LogicalName.TIMESTAMP)
 TEMPORAL: Final = re.compile(
     r"(?P<date>-?[0-9]{4,9}-[0-9]{2}-[0-9]{2})(?:T(?P<at>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3})Z)?"
     r"|(?P<time>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3})Z"
@@ -64,9 +64,9 @@ def exact_integer(schema: Schema | None, value: Any, bits: int) -> int:
 def _instant_number(schema: Schema | None, value: Instant) -> Decimal | None:
     if schema is None or schema.name not in TEMPORAL_NAMES:
         return None
-    if schema.name == DATE_NAME:
+    if schema.name == LogicalName.DATE:
         return Decimal(date_to_days(value))
-    return Decimal(time_to_milliseconds(value) if schema.name == TIME_NAME else value.epoch_ms)
+    return Decimal(time_to_milliseconds(value) if schema.name == LogicalName.TIME else value.epoch_ms)
 
 
 def exact_float(schema: Schema | None, value: Any, width: type[_Float]) -> _Float:
@@ -128,19 +128,19 @@ def exact_instant(schema: Schema | None, value: Any, target: str) -> Instant:
             return fitting(found, target)
     elif isinstance(value, Instant):
         if schema is not None and (
-            schema.name not in TEMPORAL_NAMES or {schema.name, target} == {DATE_NAME, TIME_NAME}
+            schema.name not in TEMPORAL_NAMES or {schema.name, target} == {LogicalName.DATE, LogicalName.TIME}
         ):
             raise refusal(value, target)
         return fitting(value, target)
-    number = exact_integer(None, value, 64 if target == TIMESTAMP_NAME else 32)
-    return fitting(Instant(number * DAY_MS if target == DATE_NAME else number), target)
+    number = exact_integer(None, value, 64 if target == LogicalName.TIMESTAMP else 32)
+    return fitting(Instant(number * DAY_MS if target == LogicalName.DATE else number), target)
 
 
 def fitting(value: Instant, target: str) -> Instant:
     """Return an instant. Raises DataException if it has a time of the day as a date, or a date as a time."""
-    if target == DATE_NAME:
+    if target == LogicalName.DATE:
         date_to_days(value)
-    elif target == TIME_NAME:
+    elif target == LogicalName.TIME:
         time_to_milliseconds(value)
     return value
 
@@ -151,9 +151,9 @@ def lossless_text(schema: Schema | None, value: Instant) -> str:
     What is no date or no time, whatever its schema, and what has none and is before 1970, has both.
     """
     ms, name = value.epoch_ms, None if schema is None else schema.name
-    if name == DATE_NAME and ms % DAY_MS == 0:
+    if name == LogicalName.DATE and ms % DAY_MS == 0:
         return date_text(ms)
-    if name == TIME_NAME and 0 <= ms < DAY_MS:
+    if name == LogicalName.TIME and 0 <= ms < DAY_MS:
         return time_text(ms)
     if name in TEMPORAL_NAMES or ms < 0:
         return timestamp_text(ms)
@@ -171,7 +171,7 @@ def instant_of(text: str, target: str | None = None) -> Instant | None:
     if match is None:
         return None
     if match["time"]:
-        if target not in (None, TIME_NAME):
+        if target not in (None, LogicalName.TIME):
             return None
         ms = _time_ms(match["time"])
         return Instant(ms) if time_text(ms) == text else None

@@ -22,18 +22,7 @@ from typing import Any, Final, TypeVar
 from statestore.connect import schemas
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
-from statestore.connect.schema import (
-    DATE_NAME,
-    DECIMAL_NAME,
-    TIME_NAME,
-    TIMESTAMP_NAME,
-    Schema,
-    SchemaAndValue,
-    Struct,
-    Type,
-    type_of,
-    validate_value,
-)
+from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, type_of, validate_value
 from statestore.connect.values.compat import aligned, refusal, required
 from statestore.connect.values.depth import Steps, call
 from statestore.connect.values.exact import exact_float, exact_instant, exact_integer, exact_scale, lossless_text
@@ -108,15 +97,15 @@ class StrictValues(Values):
 
     def convert_to_date(self, schema: Schema | None, value: Any) -> Instant | None:
         """Return a date, of a text such as 2017-05-21 or a count of days too."""
-        return None if value is None else exact_instant(schema, value, DATE_NAME)
+        return None if value is None else exact_instant(schema, value, LogicalName.DATE)
 
     def convert_to_time(self, schema: Schema | None, value: Any) -> Instant | None:
         """Return a time, of a text such as 16:31:05.387Z or a count of milliseconds too."""
-        return None if value is None else exact_instant(schema, value, TIME_NAME)
+        return None if value is None else exact_instant(schema, value, LogicalName.TIME)
 
     def convert_to_timestamp(self, schema: Schema | None, value: Any) -> Instant | None:
         """Return a timestamp, of a text such as 2017-05-21T16:31:05.387Z or a count of milliseconds too."""
-        return None if value is None else exact_instant(schema, value, TIMESTAMP_NAME)
+        return None if value is None else exact_instant(schema, value, LogicalName.TIMESTAMP)
 
     def convert_to_list(self, schema: Schema | None, value: Any) -> Sequence[Any] | None:
         """Return an array, of a text too."""
@@ -190,7 +179,7 @@ def _follows(schema: Schema | None, value: Any) -> bool:
         validate_value(schema, value)
     except DataException:
         return False
-    return schema.name != DECIMAL_NAME or schema == schemas.decimal_schema(schemas.scale_of(value))
+    return schema.name != LogicalName.DECIMAL or schema == schemas.decimal_schema(schemas.scale_of(value))
 
 
 def _inferred(value: Any) -> Steps:

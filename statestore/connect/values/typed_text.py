@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
-from statestore.connect.schema import DECIMAL_NAME, Schema, SchemaAndValue, Struct, Type
+from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type
 from statestore.connect.typed_map import TypedMap, map_of_distinct
 from statestore.connect.values.compat import refusal
 from statestore.connect.values.depth import Steps, call, too_deep
@@ -59,7 +59,7 @@ def _is_string(schema: Schema) -> bool:
 
 def _scalar(schema: Schema, text: str) -> Any:
     """Return the value of a text that is neither a string nor a container's."""
-    if schema.name == DECIMAL_NAME:
+    if schema.name == LogicalName.DECIMAL:
         return decimal_of(text)
     if schema.name in TEMPORAL_NAMES:
         found = instant_of(text, schema.name)
@@ -119,7 +119,7 @@ class _Reader:
             return (yield from self._struct(schema))
         if _is_string(schema):
             return self._quoted()
-        if schema.type is Type.BYTES and schema.name != DECIMAL_NAME:
+        if schema.type is Type.BYTES and schema.name != LogicalName.DECIMAL:
             return _scalar(schema, self._quoted())
         text = self._temporal() if schema.name in TEMPORAL_NAMES else self._bare()
         self.place += len(text)

@@ -29,7 +29,7 @@ from statestore.connect.converters.registry import header_converter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.header import header_in_errors
 from statestore.connect.instant import Instant
-from statestore.connect.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema, Struct, Type
+from statestore.connect.schema import LogicalName, Schema, Struct, Type, known_schema
 from statestore.connect.schemas import (
     BYTES_SCHEMA,
     DATE_SCHEMA,
@@ -65,9 +65,9 @@ _PRIMITIVES: Final[dict[Type, T.DataType]] = {
     Type.BYTES: T.BinaryType(),
 }
 _LOGICAL: Final[dict[str | None, T.DataType]] = {
-    DATE_NAME: T.DateType(),
-    TIME_NAME: T.IntegerType(),
-    TIMESTAMP_NAME: T.TimestampType(),
+    LogicalName.DATE: T.DateType(),
+    LogicalName.TIME: T.IntegerType(),
+    LogicalName.TIMESTAMP: T.TimestampType(),
 }
 
 
@@ -194,7 +194,7 @@ class _Viewer:
 def _type_name(schema: Schema | None) -> str | None:
     if schema is None:
         return None
-    is_logical = schema.name in _LOGICAL or schema.name == DECIMAL_NAME
+    is_logical = schema.name in _LOGICAL or schema.name == LogicalName.DECIMAL
     return str(schema.name).rpartition(".")[2] if is_logical else schema.type.name
 
 
@@ -206,24 +206,22 @@ def _schema_and_type(data_type: str | T.DataType | Schema) -> tuple[Schema, T.Da
 
 
 def _spark_type(schema: Schema) -> T.DataType:
-    if schema.name == DECIMAL_NAME:
+    if schema.name == LogicalName.DECIMAL:
         return T.DecimalType(_MOST_DIGITS, int(schema.parameters["scale"]))
     if schema.name in _LOGICAL:
         return _LOGICAL[schema.name]
     if schema.type is Type.ARRAY:
-        return T.ArrayType(_spark_type(_known(schema.value_schema, schema)))
+        return T.ArrayType(_spark_type(_element(schema.value_schema, schema)))
     if schema.type is Type.MAP:
-        of_key, of_value = _known(schema.key_schema, schema), _known(schema.value_schema, schema)
+        of_key, of_value = _element(schema.key_schema, schema), _element(schema.value_schema, schema)
         return T.MapType(_spark_type(of_key), _spark_type(of_value))
     if schema.type is Type.STRUCT:
         return T.StructType([T.StructField(field.name, _spark_type(field.schema)) for field in schema.fields])
     return _PRIMITIVES[schema.type]
 
 
-def _known(schema: Schema | None, outer: Schema) -> Schema:
-    if schema is None:
-        raise DataException(f"No schema defined for what is in {outer}: a column needs one")
-    return schema
+def _element(schema: Schema | None, outer: Schema) -> Schema:
+    return known_schema(schema, f"what is in {outer}: a column needs one")
 
 
 def _schema(spark_type: T.DataType) -> Schema:
@@ -255,7 +253,7 @@ class _Conversions:
     def scalar(self, schema: Schema, found: Schema | None, value: Any) -> Any:
         if self.are_texts and not isinstance(value, str | bytes):
             found, value = STRING_SCHEMA, self.values.convert_to_string(found, value)
-        if schema.name == DECIMAL_NAME:
+        if schema.name == LogicalName.DECIMAL:
             return self.values.convert_to_decimal(found, value, int(schema.parameters["scale"]))
         if schema.name in _INSTANTS:
             convert, as_plain = _INSTANTS[schema.name]
@@ -280,15 +278,15 @@ def _plain(schema: Schema, found: Schema | None, value: Any, by: _Conversions) -
     if schema.type is Type.ARRAY:
         of_element = None if found is None else found.value_schema
         return [
-            _plain(_known(schema.value_schema, schema), of_element, each, by)
+            _plain(_element(schema.value_schema, schema), of_element, each, by)
             for each in by.values.convert_to_list(found, value) or ()
         ]
     if schema.type is Type.MAP:
         of_key, of_value = (None, None) if found is None else (found.key_schema, found.value_schema)
         return [
             (
-                _plain(_known(schema.key_schema, schema), of_key, key, by),
-                _plain(_known(schema.value_schema, schema), of_value, each, by),
+                _plain(_element(schema.key_schema, schema), of_key, key, by),
+                _plain(_element(schema.value_schema, schema), of_value, each, by),
             )
             for key, each in (by.values.convert_to_map(found, value) or {}).items()
         ]
@@ -335,7 +333,10 @@ _CONVERSIONS: Final[dict[Type, _Conversion]] = {
     Type.STRING: lambda values, schema, value: values.convert_to_string(schema, value),
 }
 _INSTANTS: Final[dict[str | None, tuple[_Conversion, Callable[[Instant], Any]]]] = {
-    DATE_NAME: (lambda values, schema, value: values.convert_to_date(schema, value), Instant.to_date),
-    TIME_NAME: (lambda values, schema, value: values.convert_to_time(schema, value), lambda time: time.epoch_ms),
-    TIMESTAMP_NAME: (lambda values, schema, value: values.convert_to_timestamp(schema, value), Instant.to_datetime),
+    LogicalName.DATE: (lambda values, schema, value: values.convert_to_date(schema, value), Instant.to_date),
+    LogicalName.TIME: (lambda values, schema, value: values.convert_to_time(schema, value), lambda time: time.epoch_ms),
+    LogicalName.TIMESTAMP: (
+        lambda values, schema, value: values.convert_to_timestamp(schema, value),
+        Instant.to_datetime,
+    ),
 }
