@@ -11,11 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore.connect import Float32, Float64, Instant, Int8, Int16, Int32, Int64, Schema, Struct, Type, schemas
+from statestore.connect import (
+    Float32,
+    Float64,
+    Instant,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    Struct,
+    Type,
+    recursion,
+    schemas,
+)
 from statestore.connect.instant import DAY_MS
 from statestore.connect.schema import same_value, validate_value
 from statestore.connect.typed_map import TypedMap
-from statestore.connect.values import compat, depth, reading, strict
+from statestore.connect.values import compat, reading, strict
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
 from statestore.connect.values.values import Values
@@ -263,5 +276,5 @@ def test_too_deep_text_of_a_schema_is_refused() -> None:
         STRICT.parse_as(schema, deep)
     with pytest.raises(ConnectException, match="deeper than 100"):
         STRICT.convert_to_list(None, deep)
-    assert depth.too_deep(1).problem
+    assert recursion.too_deep(1).problem
     assert Decimal("1") == STRICT.parse_as(schemas.decimal_schema(0), "1")

@@ -17,7 +17,6 @@ json_writing   typed values to values of JSON
 avro_schema    schemas as Avro has them
 avro_values    typed values in Avro's binary encoding
 avro_library   fastavro, which does that
-nesting        recursion without a stack of calls
 
 Imports `values` and the foundation of `statestore.connect`; transforms import it. Start at `base`.
 """

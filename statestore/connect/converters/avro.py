@@ -24,8 +24,8 @@ from statestore.connect.converters.json_reading import PayloadReader
 from statestore.connect.converters.json_schema import SchemaReader, schema_to_json
 from statestore.connect.converters.json_text import read_json, write_json
 from statestore.connect.converters.json_writing import PayloadWriter
-from statestore.connect.converters.nesting import settle
 from statestore.connect.header import header_in_errors
+from statestore.connect.recursion import settle
 from statestore.connect.schema import Schema, SchemaAndValue, Struct
 from statestore.connect.values.strict import STRICT
 from statestore.errors import DataException

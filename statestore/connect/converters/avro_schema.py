@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from statestore.connect.converters.avro_library import library, library_errors
-from statestore.connect.converters.nesting import Steps, settle
+from statestore.connect.recursion import Steps, settle
 from statestore.connect.schema import LogicalName, Schema, Type
 from statestore.connect.schemas import (
     DATE_SCHEMA,

@@ -11,9 +11,9 @@ from math import isfinite
 from typing import Any, Final
 
 from statestore.connect.converters.json_text import MISSING
-from statestore.connect.converters.nesting import Steps, is_steps
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
+from statestore.connect.recursion import Steps, is_steps
 from statestore.connect.schema import LogicalName, Schema, Struct, Type
 from statestore.connect.schemas import days_to_date, decimal_from_bytes, milliseconds_to_time, scale_of
 from statestore.connect.typed_map import TypedMap

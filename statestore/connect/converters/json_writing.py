@@ -8,9 +8,9 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
-from statestore.connect.converters.nesting import Steps, is_steps
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int32
+from statestore.connect.recursion import Steps, is_steps
 from statestore.connect.schema import LogicalName, Schema, Struct, Type, is_of_type, type_of
 from statestore.connect.schemas import date_to_days, decimal_to_bytes, scale_of, time_to_milliseconds
 from statestore.errors import DataException, NullValueException

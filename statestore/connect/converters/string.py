@@ -9,9 +9,9 @@ from typing import Any, Final
 from statestore.connect.config import ConfigDef, Property
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.charsets import Charset, charset_of
-from statestore.connect.converters.nesting import Steps, is_steps, settle
 from statestore.connect.header import header_in_errors
 from statestore.connect.instant import DAY_MS, Instant
+from statestore.connect.recursion import Steps, is_steps, settle
 from statestore.connect.schema import Schema, SchemaAndValue, Struct
 from statestore.connect.schemas import OPTIONAL_STRING_SCHEMA
 from statestore.connect.values.date_text import year_month_day

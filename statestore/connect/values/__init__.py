@@ -10,7 +10,6 @@ reading      what Kafka takes a text for
 printing     the text of a value
 date_text    dates and times as Java writes and reads them
 number_text  numbers as Java writes and reads them
-depth        recursion of limited depth, without Python's stack
 
 Imports the foundation of `statestore.connect` alone; converters and transforms import it. Start at `values`.
 """

@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 from statestore.connect import schemas
 from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
+from statestore.connect.recursion import Steps, call
 from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, type_of
 from statestore.connect.values.date_text import EPOCH_DAY, days_to_year_month
-from statestore.connect.values.depth import Steps, call
 from statestore.connect.values.number_text import decimal_of, float_text, long_of, shortened
 from statestore.connect.values.printing import KafkaStyle, text_of
 from statestore.connect.values.reading import ValueReader

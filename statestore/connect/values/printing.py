@@ -14,9 +14,9 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from statestore.connect.instant import Instant
+from statestore.connect.recursion import too_deep
 from statestore.connect.schema import Schema, Struct
 from statestore.connect.values.date_text import instant_text
-from statestore.connect.values.depth import too_deep
 from statestore.connect.values.number_text import decimal_text, float_text
 from statestore.errors import DataException
 

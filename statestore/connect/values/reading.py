@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from statestore.connect import schemas
 from statestore.connect.numbers import Float64, Int8, Int16, Int32, Int64, in_range
+from statestore.connect.recursion import too_deep
 from statestore.connect.schema import Schema, SchemaAndValue, Type
 from statestore.connect.typed_map import identity_of, map_of_distinct
 from statestore.connect.values.date_text import LONGEST, temporal_of
-from statestore.connect.values.depth import too_deep
 from statestore.connect.values.number_text import decimal_of, float32_of, is_digit
 from statestore.errors import DataException, NumberFormatException
 

@@ -22,9 +22,9 @@ from typing import Any, Final, TypeVar
 from statestore.connect import schemas
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
+from statestore.connect.recursion import Steps, call
 from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, type_of, validate_value
 from statestore.connect.values.compat import aligned, refusal, required
-from statestore.connect.values.depth import Steps, call
 from statestore.connect.values.exact import exact_float, exact_instant, exact_integer, exact_scale, lossless_text
 from statestore.connect.values.printing import text_of
 from statestore.connect.values.reading import ValueReader

@@ -19,10 +19,10 @@ from decimal import Decimal
 from typing import Any, Final
 
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
+from statestore.connect.recursion import Steps, call, too_deep
 from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type
 from statestore.connect.typed_map import TypedMap, map_of_distinct
 from statestore.connect.values.compat import refusal
-from statestore.connect.values.depth import Steps, call, too_deep
 from statestore.connect.values.exact import TEMPORAL, TEMPORAL_NAMES, exact_float, exact_integer, instant_of
 from statestore.connect.values.number_text import decimal_of, decimal_text, shortened
 from statestore.errors import DataException

@@ -12,6 +12,7 @@ from statestore.connect.schemas import OPTIONAL_STRING_SCHEMA
 from statestore.connect.values.compat import COMPAT
 from statestore.errors import NullValueException
 from tests.support.connect.forms import Json, decode_schema, decode_value, encode_headers
+from tests.support.connect.header_steps import HeaderSteps
 from tests.support.connect.running import error_name
 
 PYTHON_ERRORS: dict[tuple[str, type[Exception]], str] = {
@@ -25,28 +26,19 @@ PYTHON_ERRORS: dict[tuple[str, type[Exception]], str] = {
 
 def run(vector: Json) -> Json:
     """Run the steps of a vector."""
-    steps = Steps()
-    expected = vector["result"]["steps"]
-    found = [steps.run(step, of_java) for step, of_java in zip(vector["steps"], expected, strict=True)]
-    result = {"steps": found}
+    steps = Steps(ConnectHeaders)
+    result: Json = {"steps": steps.run_all(vector)}
     if len(steps.named) > 1:
         result["finally"] = {name: encode_headers(headers) for name, headers in steps.named.items()}
     return result
 
 
-class Steps:
-    """Named lists of headers, and Kafka's operations on them in Python's words."""
+class Steps(HeaderSteps[ConnectHeaders]):
+    def error_of(self, op: str, error: Exception) -> str:
+        return PYTHON_ERRORS.get((op, type(error))) or error_name(error)
 
-    def __init__(self) -> None:
-        self.named = {"a": ConnectHeaders()}
-
-    def run(self, step: Json, of_java: Json) -> Json:
-        headers = self.named[step.get("on", "a")]
-        try:
-            found = self.do(headers, step, of_java)
-        except Exception as error:
-            found = {"error": PYTHON_ERRORS.get((step["op"], type(error)), error_name(error))}
-        return {**found, "headers": encode_headers(headers)}
+    def state_of(self, headers: ConnectHeaders) -> Json:
+        return {"headers": encode_headers(headers)}
 
     def do(self, headers: ConnectHeaders, step: Json, of_java: Json) -> Json:
         op, key = step["op"], step.get("key")

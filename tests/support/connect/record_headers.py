@@ -17,6 +17,7 @@ from statestore.format.record_v2 import BatchBase, RecordV2, decode_record, enco
 from statestore.format.varint import decode_varint, encode_varint
 from statestore.headers import Header, Headers
 from tests.support.connect.forms import Json
+from tests.support.connect.header_steps import HeaderSteps
 from tests.support.connect.running import error_name
 
 _BEYOND = "64 bits"
@@ -26,9 +27,7 @@ _SIZE = "record size"
 def run(vector: Json) -> Json:
     """Run the steps of a vector, or write or read one record."""
     if vector["op"] == "steps":
-        steps = Steps()
-        pairs = zip(vector["steps"], vector["result"]["steps"], strict=True)
-        return {"steps": [steps.run(step, of_java) for step, of_java in pairs]}
+        return {"steps": Steps(Headers).run_all(vector)}
     return _write(vector) if vector["op"] == "writeRecord" else _read(vector)
 
 
@@ -40,19 +39,16 @@ def forms_of(headers: Any) -> Json:
     return [[key, None if value is None else value.hex()] for key, value in headers]
 
 
-class Steps:
-    """Named headers, and Kafka's operations on them in Python's words."""
+class Steps(HeaderSteps[Headers]):
+    def error_of(self, op: str, error: Exception) -> str:
+        return _error_of_step(op, error)
 
-    def __init__(self) -> None:
-        self.named = {"a": Headers()}
+    def state_of(self, headers: Headers) -> Json:
+        return {"headers": forms_of(headers), "readOnly": headers.is_frozen}
 
-    def run(self, step: Json, of_java: Json) -> Json:
-        headers = self.named[step.get("on", "a")]
-        try:
-            found = getattr(self, f"do_{step['op']}")(headers, step, of_java) or {}
-        except Exception as error:
-            found = {"error": _error_of_step(step["op"], error)}
-        return {**found, "headers": forms_of(headers), "readOnly": headers.is_frozen}
+    def do(self, headers: Headers, step: Json, of_java: Json) -> Json | None:
+        found: Json | None = getattr(self, f"do_{step['op']}")(headers, step, of_java)
+        return found
 
     def do_add(self, headers: Headers, step: Json, _: Json) -> None:
         assert headers.add(step["key"], content(step["value"])) is headers
