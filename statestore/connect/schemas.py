@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from decimal import MAX_PREC, ROUND_FLOOR, Context, Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
 
 from statestore.connect.instant import DAY_MS, Instant
@@ -81,37 +81,54 @@ def scale_of(value: Decimal) -> int:
 
 
 def decimal_to_bytes(schema: Schema, value: Decimal) -> bytes:
-    """Return a decimal's digits as the fewest bytes, big end first. Raises DataException if the scale differs."""
-    scale, own = _scale(schema), scale_of(value)
+    """Return a decimal's digits as the fewest bytes, big end first.
+
+    Raises DataException if the scale differs, or there are more than 24,000 digits.
+    """
+    scale, own = scale_of_schema(schema), scale_of(value)
     if scale != own:
         raise DataException(
             "Decimal value has mismatching scale for given Decimal schema. "
             f"Schema has scale {scale}, value has scale {own}."
         )
+    if len(value.as_tuple().digits) > _MOST_DIGITS:
+        raise DataException(f"A decimal of {len(value.as_tuple().digits)} digits has more than {_MOST_DIGITS}")
     unscaled = int(value.scaleb(scale, _EXACT))
     return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
-_EXACT: Final = Context(prec=MAX_PREC, rounding=ROUND_FLOOR)
+_EXACT: Final = Context(prec=MAX_PREC, rounding=ROUND_FLOOR, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_MOST_DIGITS: Final = 24_000
+_MOST_UNSCALED_BYTES: Final = 10_000
+"""What those digits fit into. Python takes the square of their number to make either of the other."""
 
 
 def decimal_from_bytes(schema: Schema, value: bytes) -> Decimal:
-    """Return the decimal of digits as `decimal_to_bytes` makes them. Raises DataException if there are none."""
+    """Return the decimal of digits as `decimal_to_bytes` makes them.
+
+    Raises DataException if there are none, or more than 10,000 bytes.
+    """
     if not value:
         raise DataException("Invalid Decimal: there are no bytes")
-    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-_scale(schema), _EXACT)
+    if len(value) > _MOST_UNSCALED_BYTES:
+        raise DataException(f"A decimal of {len(value)} bytes has more than {_MOST_UNSCALED_BYTES}")
+    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale_of_schema(schema), _EXACT)
 
 
-def _scale(schema: Schema) -> int:
+def scale_of_schema(schema: Schema) -> int:
+    """Return how many digits decimals of a schema have behind the point. Raises DataException if it has no scale."""
     if not schema.parameters:
         raise NullValueException("Invalid Decimal schema: there are no parameters, and so no scale")
     text = schema.parameters.get(_SCALE)
     if text is None:
         raise DataException("Invalid Decimal schema: scale parameter not found.")
     try:
-        return int(text)
+        scale = int(text)
     except ValueError as cause:
         raise DataException(f"Invalid scale parameter found in Decimal schema: {text}") from cause
+    if not in_range(scale, 32):
+        raise DataException(f"Invalid scale parameter found in Decimal schema: {text}")
+    return scale
 
 
 def date_to_days(value: Instant) -> int:

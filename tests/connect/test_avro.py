@@ -15,6 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from statestore.connect.converters.avro import AvroConverter
+from statestore.connect.converters.avro_schema import schema_to_avro
 from statestore.connect.converters.registry import header_converter
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Int32
@@ -198,6 +199,13 @@ def test_names_that_avro_has_not_or_has_already_are_read_as_they_were(name: str 
     assert CARRIED.to_connect_header("t", "h", content) == SchemaAndValue(outer, value)
 
 
+def test_structs_of_one_name_are_numbered() -> None:
+    many = struct_schema({f"f{place}": struct_schema({}, name=("A", "A_1")[place % 2]) for place in range(5000)})
+    made = [each["type"]["name"] for each in schema_to_avro(many)["fields"]]
+    assert made[:6] == ["A", "A_1", "A_2", "A_1_1", "A_3", "A_1_2"]
+    assert len(set(made)) == 5000
+
+
 def file_of(avro: bytes, datum: bytes, **more: bytes) -> bytes:
     content = CARRIED.from_connect_header("t", "h", INT32_SCHEMA, 1)
     assert content is not None
@@ -237,10 +245,10 @@ def test_files_of_others_are_read() -> None:
         ),
         (file_of(b'{"type":"enum","name":"E","symbols":["A"]}', b"\x01"), "place -1"),
         (file_of(b'"int"', b"\x0a")[:-1] + b"\x00", "one value"),
+        (file_of(b'{"type":"bytes","logicalType":"decimal","scale":1%s}' % (b"0" * 30), b"\x02\x05"), "scale"),
         (file_of(b'"bytes"', encode_varlong(-1) + b"abc"), "fewer bytes"),
         (file_of(b'"bytes"', encode_varlong(2**40) + b"abc"), "fewer bytes"),
         (file_of(b'{"type":"int","logicalType":"date"}', encode_varlong(2**31)), "out of the range"),
-        (file_of(b'"int"' + b" " * (1 << 20), b"\x0a"), "larger"),
         (file_of(b'{"type":"array","items":"int"}', encode_varlong(-(2**60)) + b"\x00"), "fewer bytes"),
         (file_of(b'{"type":"map","values":"int"}', b"\x04\x02a\x00\x02a\x00\x00"), "second time"),
         (file_of(b"[" * 2000, b""), "deeper"),
@@ -351,6 +359,13 @@ def test_who_has_no_fastavro_is_told_what_to_install(monkeypatch: pytest.MonkeyP
 def test_nothing_else_needs_fastavro() -> None:
     code = "import sys; sys.modules['fastavro'] = None; from statestore.connect import *; header_converter('Json')"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_larger_than_any_use_is_refused() -> None:
+    decimal = file_of(b'{"type":"bytes","logicalType":"decimal"}', encode_varlong(2**20) + bytes(2**20))
+    for content, words in [(file_of(b'"int"' + b" " * 2**20, b"\x0a"), "larger"), (decimal, "1048576 bytes")]:
+        with pytest.raises(DataException, match=words):
+            CARRIED.to_connect_header("t", "h", content)
 
 
 def test_it_is_found_by_name() -> None:

@@ -166,6 +166,24 @@ def test_strict_conversions(conversion: str, schema: Schema | None, value: Any, 
     assert (found, type(found)) == (expected, type(expected))
 
 
+@pytest.mark.parametrize("scale", [2**31 - 1, 2_000_000, 0, -2_000_000, -(2**31)])
+@pytest.mark.parametrize("zeros", [0, 23_999])
+def test_decimals_of_all_scales_are_bytes_and_back(scale: int, zeros: int) -> None:
+    schema, unscaled = schemas.decimal_schema(scale), -5 * 10**zeros
+    content = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+    assert schemas.decimal_to_bytes(schema, schemas.decimal_from_bytes(schema, content)) == content
+
+
+def test_decimals_beyond_all_use_are_refused() -> None:
+    for scale in (2**31, -(2**31) - 1, 10**30):
+        with pytest.raises(DataException, match="scale"):
+            schemas.decimal_from_bytes(schemas.decimal_schema(scale), b"\5")
+    with pytest.raises(DataException, match="10001 bytes"):
+        schemas.decimal_from_bytes(schemas.decimal_schema(0), bytes(10_001))
+    with pytest.raises(DataException, match="24001 digits"):
+        schemas.decimal_to_bytes(schemas.decimal_schema(0), Decimal(10**24_000))
+
+
 def test_a_strict_decimal_has_the_scale_that_is_asked_for() -> None:
     assert str(STRICT.convert_to_decimal(None, "1.5", 2)) == "1.50"
     assert str(STRICT.convert_to_decimal(None, 1500, -2)) == "1.5E+3"

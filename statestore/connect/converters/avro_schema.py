@@ -31,6 +31,7 @@ from statestore.connect.schemas import (
     array_schema,
     decimal_schema,
     map_schema,
+    scale_of_schema,
     struct_schema,
 )
 from statestore.errors import DataException
@@ -107,10 +108,10 @@ def schema_to_avro(schema: Schema) -> Any:
 
 
 class _AvroWriter:
-    """Makes one Avro schema; in it every record has a name of its own."""
+    """Makes one Avro schema; in it every record has a name of its own, and `names` how many others wanted it."""
 
     def __init__(self) -> None:
-        self._names: set[str] = set()
+        self._names: dict[str, int] = {}
 
     def write(self, schema: Schema | None, depth: int) -> Any:
         if schema is None:
@@ -123,7 +124,7 @@ class _AvroWriter:
     def _required(self, schema: Schema, depth: int) -> Any:
         logical_name = logical_name_of(schema)
         if logical_name == LogicalName.DECIMAL:
-            scale = _scale(schema)
+            scale = scale_of_schema(schema)
             # Avro has no zeros before the point, and no more digits behind it than there are at all.
             logical = {"logicalType": "decimal", "precision": max(_MOST_DECIMAL_DIGITS, scale), "scale": scale}
             return {"type": "bytes", **(logical if scale >= 0 else {})}
@@ -142,10 +143,12 @@ class _AvroWriter:
         return _PRIMITIVES[schema.type]
 
     def _record(self, name: str | None, kind: str, parts: list[tuple[str, Schema | None]], depth: int) -> Any:
-        full_name = name if name and _LEGAL_NAME.fullmatch(name) else f"statestore.{kind}{len(self._names)}"
+        legal_name = name if name and _LEGAL_NAME.fullmatch(name) else f"statestore.{kind}{len(self._names)}"
+        full_name = legal_name
         while full_name in self._names:
-            full_name += "_"
-        self._names.add(full_name)
+            self._names[legal_name] += 1
+            full_name = f"{legal_name}_{self._names[legal_name]}"
+        self._names[full_name] = 0
         used = {part for part, _ in parts}
         fields = []
         for place, (part, schema) in enumerate(parts):
@@ -154,13 +157,6 @@ class _AvroWriter:
                 legal += "_"
             fields.append({"name": legal, "type": self.write(schema, depth)})
         return {"type": "record", "name": full_name, "fields": fields}
-
-
-def _scale(schema: Schema) -> int:
-    try:
-        return int(schema.parameters["scale"])
-    except (KeyError, ValueError) as cause:
-        raise DataException("Invalid Decimal schema: it has no scale") from cause
 
 
 @dataclass(frozen=True)
