@@ -8,8 +8,8 @@ as it stands.
     map            array of records of key and value, as it drops all but the last of equal keys
     logical types  what is below them, as it makes Python's dates, which begin in year 1, of them
 
-Two kinds of malformed bytes it reads without a word: a union's places -1 and -2, as 1 and 0, and numbers that are longer
-than 64 bits, of which it drops the rest.
+Two kinds of malformed bytes it reads without a word: a union's places -1 and -2, as 1 and 0, and numbers of more than
+64 bits, of which it drops some.
 
 Source: the Avro 1.12 specification; fastavro 1.13's `_read.pyx` and `_write.pyx`.
 """
