@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from types import GeneratorType
 from typing import Any
 
@@ -18,6 +18,14 @@ What is yielded are the steps of the element under `settle`, and the argument th
 def is_steps(made: Any) -> bool:
     """Return whether something is not made yet: only then need it be yielded."""
     return type(made) is GeneratorType
+
+
+def all_of(made: Iterable[Any]) -> Steps:
+    """Return a list of what each of several makes, one after the other."""
+    found = []
+    for each in made:
+        found.append((yield each) if is_steps(each) else each)
+    return found
 
 
 def settle(made: Any) -> Any:

@@ -61,7 +61,7 @@ class LogicalName:
     TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 
 
-_LOGICAL: Final[dict[str | None, type]] = {
+LOGICAL_TYPES: Final[dict[str | None, type]] = {
     LogicalName.DECIMAL: Decimal,
     LogicalName.DATE: Instant,
     LogicalName.TIME: Instant,
@@ -321,7 +321,7 @@ def _validate(schema: Schema, value: Any, place: str) -> None:
         if not schema.optional:
             raise DataException(f"Invalid value: null used for required {place}, schema type: {schema.type}")
         return
-    logical = _LOGICAL.get(schema.name)
+    logical = LOGICAL_TYPES.get(schema.name)
     if not (is_of_type(value, schema.type) if logical is None else isinstance(value, logical)):
         name = "" if schema.name is None else f' "{schema.name}"'
         shown = type(value).__name__ if type(value) is not int else f"int {value}"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from statestore.connect.converters.json_text import MISSING
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64, in_range
-from statestore.connect.recursion import Steps, is_steps
+from statestore.connect.recursion import Steps, all_of, is_steps
 from statestore.connect.schema import LogicalName, Schema, Struct, Type
 from statestore.connect.schemas import days_to_date, decimal_from_bytes, milliseconds_to_time, scale_of
 from statestore.connect.typed_map import TypedMap
@@ -137,11 +137,7 @@ class PayloadReader:
             raise self._wrong(schema, node)
         element_schema = None if schema is None else schema.value_schema
         elements = node if isinstance(node, list) else node.values() if isinstance(node, dict) else ()
-        made = []
-        for element in elements:
-            found = self.read(element_schema, element)
-            made.append((yield found) if is_steps(found) else found)
-        return made
+        return (yield from all_of(self.read(element_schema, element) for element in elements))
 
     def _map(self, schema: Schema | None, node: Any) -> Steps:
         key_schema, value_schema = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
@@ -150,11 +146,8 @@ class PayloadReader:
                 raise DataException(
                     f"Maps with string fields should be encoded as JSON objects, but found {_kind(node)}"
                 )
-            names = {}
-            for name, element in node.items():
-                found = self.read(value_schema, element)
-                names[name] = (yield found) if is_steps(found) else found
-            return names
+            found = yield from all_of(self.read(value_schema, element) for element in node.values())
+            return dict(zip(node, found, strict=True))
         if not isinstance(node, list):
             raise DataException(
                 f"Maps with non-string fields should be encoded as JSON array of tuples, but found {_kind(node)}"
@@ -180,11 +173,8 @@ class PayloadReader:
                 if schema.field(name) is None:
                     raise DataException(f"{_shown(name)} is not a valid field name")
         before = self._wrong_nulls
-        values = {}
-        for each in schema.fields:
-            found = self.read(each.schema, node.get(each.name))
-            values[each.name] = (yield found) if is_steps(found) else found
-        made = Struct.of_checked(schema, values)
+        values = yield from all_of(self.read(each.schema, node.get(each.name)) for each in schema.fields)
+        made = Struct.of_checked(schema, {each.name: value for each, value in zip(schema.fields, values, strict=True)})
         if self._wrong_nulls > before:
             made.validate()
         return made

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int32
-from statestore.connect.recursion import Steps, is_steps
+from statestore.connect.recursion import Steps, all_of, is_steps
 from statestore.connect.schema import LogicalName, Schema, Struct, Type, is_of_type, type_of
 from statestore.connect.schemas import date_to_days, decimal_to_bytes, scale_of, time_to_milliseconds
 from statestore.errors import DataException, NullValueException
@@ -73,11 +73,7 @@ class PayloadWriter:
         if self._strict and schema is not None and schema.value_schema is None:
             raise DataException("Array schema did not specify the element type")
         element_schema = None if schema is None else schema.value_schema
-        made = []
-        for element in value:
-            found = self.write(element_schema, element)
-            made.append((yield found) if is_steps(found) else found)
-        return made
+        return (yield from all_of(self.write(element_schema, element) for element in value))
 
     def _map(self, schema: Schema | None, value: Mapping[Any, Any]) -> Steps:
         key_schema, value_schema = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
@@ -107,11 +103,9 @@ class PayloadWriter:
     def _struct(self, schema: Schema | None, value: Struct) -> Steps:
         if value.schema != schema:
             raise DataException("Mismatching schema.")
-        made = {}
-        for each in value.schema.fields:
-            found = self.write(each.schema, value.get_without_default(each.name))
-            made[each.name] = (yield found) if is_steps(found) else found
-        return made
+        fields = value.schema.fields
+        made = yield from all_of(self.write(each.schema, value.get_without_default(each.name)) for each in fields)
+        return {each.name: written for each, written in zip(fields, made, strict=True)}
 
     _complex: Final[dict[Type, Callable[..., Any]]] = {
         Type.FLOAT32: _float,

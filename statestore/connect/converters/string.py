@@ -11,7 +11,7 @@ from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.charsets import Charset, charset_of
 from statestore.connect.header import header_in_errors
 from statestore.connect.instant import DAY_MS, Instant
-from statestore.connect.recursion import Steps, is_steps, settle
+from statestore.connect.recursion import Steps, all_of, settle
 from statestore.connect.schema import Schema, SchemaAndValue, Struct
 from statestore.connect.schemas import OPTIONAL_STRING_SCHEMA
 from statestore.connect.values.date_text import year_month_day
@@ -92,24 +92,15 @@ def _text(value: Any, *, strict: bool) -> str | Steps:
 
 def _text_of_container(value: Any, *, strict: bool) -> Steps:
     if isinstance(value, list | tuple):
-        elements: list[Any] = []
-        for element in value:
-            found = _text(element, strict=strict)
-            elements.append((yield found) if is_steps(found) else found)
+        elements = yield from all_of(_text(element, strict=strict) for element in value)
         return f"[{', '.join(elements)}]"
     if isinstance(value, Struct):
-        fields = []
-        for each in value.schema.fields:
-            content = value.get_without_default(each.name)
-            if content is not None:
-                found = _text(content, strict=strict)
-                fields.append(f"{each.name}={(yield found) if is_steps(found) else found}")
+        names = [each.name for each in value.schema.fields if value.get_without_default(each.name) is not None]
+        texts = yield from all_of(_text(value.get_without_default(name), strict=strict) for name in names)
+        fields = [f"{name}={text}" for name, text in zip(names, texts, strict=True)]
         return f"Struct{{{','.join(fields)}}}"
-    entries = []
-    for key, content in value.items():
-        key_text, found = _text(key, strict=strict), _text(content, strict=strict)
-        key_text = (yield key_text) if is_steps(key_text) else key_text
-        entries.append(f"{key_text}={(yield found) if is_steps(found) else found}")
+    parts = yield from all_of(_text(part, strict=strict) for entry in value.items() for part in entry)
+    entries = [f"{key}={content}" for key, content in zip(parts[::2], parts[1::2], strict=True)]
     return f"{{{', '.join(entries)}}}"
 
 

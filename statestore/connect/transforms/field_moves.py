@@ -34,6 +34,11 @@ class FieldMoves(Transformation):
     side: ClassVar[str]
     """What has the fields: "key" or "value"."""
 
+    def __init_subclass__(cls, side: str | None = None, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if side is not None:
+            cls.side = side
+
     def __post_init__(self) -> None:
         self._settle()
         if len(self.fields) != len(self.headers):

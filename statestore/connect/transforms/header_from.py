@@ -95,14 +95,10 @@ def _without(schema: Schema, names: tuple[str, ...]) -> Schema:
 
 
 @dataclass(frozen=True)
-class HeaderFromKey(HeaderFrom):
+class HeaderFromKey(HeaderFrom, side="key"):
     """HeaderFrom for fields of the key."""
-
-    side: ClassVar[str] = "key"
 
 
 @dataclass(frozen=True)
-class HeaderFromValue(HeaderFrom):
+class HeaderFromValue(HeaderFrom, side="value"):
     """HeaderFrom for fields of the value."""
-
-    side: ClassVar[str] = "value"

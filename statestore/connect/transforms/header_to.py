@@ -163,14 +163,10 @@ def _with_fields(schema: Schema, fields: tuple[tuple[str, Schema], ...]) -> Sche
 
 
 @dataclass(frozen=True)
-class HeaderToKey(HeaderTo):
+class HeaderToKey(HeaderTo, side="key"):
     """HeaderTo for fields of the key."""
-
-    side: ClassVar[str] = "key"
 
 
 @dataclass(frozen=True)
-class HeaderToValue(HeaderTo):
+class HeaderToValue(HeaderTo, side="value"):
     """HeaderTo for fields of the value."""
-
-    side: ClassVar[str] = "value"

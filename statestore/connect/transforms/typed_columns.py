@@ -46,9 +46,10 @@ _WIDER: Final = {
     pa.large_string(): Type.STRING,
     pa.large_binary(): Type.BYTES,
 }
+_TIME: Final = pa.time32("ms")
 _LOGICAL_TYPES: Final = {
     LogicalName.DATE: pa.date32(),
-    LogicalName.TIME: pa.time32("ms"),
+    LogicalName.TIME: _TIME,
     LogicalName.TIMESTAMP: pa.timestamp("ms", "UTC"),
 }
 _POINTS_IN_TIME: Final[dict[str | None, Callable[[Instant], Any]]] = {
@@ -56,7 +57,7 @@ _POINTS_IN_TIME: Final[dict[str | None, Callable[[Instant], Any]]] = {
     LogicalName.TIME: Instant.to_time,
     LogicalName.TIMESTAMP: Instant.to_datetime,
 }
-_MOST_DIGITS: Final = 38
+MOST_DIGITS: Final = 38
 
 
 class TypedColumn:
@@ -157,19 +158,24 @@ def _of_field(field: pa.Field) -> Schema | None:
     return schema_of(field.type, is_optional=field.nullable)
 
 
-def type_of_schema(schema: Schema) -> pa.DataType:
-    """Return the Arrow type for values of a schema. Raises DataException if elements have no schema in common."""
+def type_of_schema(schema: Schema, time_type: pa.DataType = _TIME) -> pa.DataType:
+    """Return the Arrow type for values of a schema, with one for times of the day.
+
+    Raises DataException if elements have no schema in common.
+    """
     if schema.name == LogicalName.DECIMAL:
-        return pa.decimal128(_MOST_DIGITS, int(schema.parameters["scale"]))
+        return pa.decimal128(MOST_DIGITS, int(schema.parameters["scale"]))
+    if schema.name == LogicalName.TIME:
+        return time_type
     if schema.name in _LOGICAL_TYPES:
         return _LOGICAL_TYPES[schema.name]
     if schema.type is Type.ARRAY:
-        return pa.list_(type_of_schema(_element(schema.value_schema, schema)))
+        return pa.list_(type_of_schema(_element(schema.value_schema, schema), time_type))
     if schema.type is Type.MAP:
-        key, value = _element(schema.key_schema, schema), _element(schema.value_schema, schema)
-        return pa.map_(type_of_schema(key), type_of_schema(value))
+        parts = (_element(each, schema) for each in (schema.key_schema, schema.value_schema))
+        return pa.map_(*(type_of_schema(part, time_type) for part in parts))
     if schema.type is Type.STRUCT:
-        return pa.struct([pa.field(field.name, type_of_schema(field.schema)) for field in schema.fields])
+        return pa.struct([pa.field(field.name, type_of_schema(field.schema, time_type)) for field in schema.fields])
     return _TYPES[schema.type]
 
 

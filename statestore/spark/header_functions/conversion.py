@@ -22,14 +22,14 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.registry import header_converter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.header import header_in_errors
 from statestore.connect.instant import Instant
-from statestore.connect.schema import LogicalName, Schema, Struct, Type, known_schema
+from statestore.connect.schema import LOGICAL_TYPES, LogicalName, Schema, Struct, Type, known_schema
 from statestore.connect.schemas import (
     BYTES_SCHEMA,
     DATE_SCHEMA,
@@ -40,6 +40,7 @@ from statestore.connect.schemas import (
     map_schema,
     struct_schema,
 )
+from statestore.connect.transforms.typed_columns import type_of_schema
 from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
 from statestore.connect.values.values import Values
@@ -51,7 +52,6 @@ AnyConverter: TypeAlias = HeaderConverter | str | Mapping[str, Any] | None
 TYPED_HEADERS: Final = "array<struct<key:string,type:string,text:string>>"
 _TYPED: Final = pa.list_(pa.struct([("key", pa.string()), ("type", pa.string()), ("text", pa.string())]))
 _UTC: Final = "UTC"
-_MOST_DIGITS: Final = 38
 _SHOWN_BYTES_MAX: Final = 100
 _PRIMITIVES: Final[dict[Type, T.DataType]] = {
     Type.INT8: T.ByteType(),
@@ -63,11 +63,6 @@ _PRIMITIVES: Final[dict[Type, T.DataType]] = {
     Type.BOOLEAN: T.BooleanType(),
     Type.STRING: T.StringType(),
     Type.BYTES: T.BinaryType(),
-}
-_LOGICAL: Final[dict[str | None, T.DataType]] = {
-    LogicalName.DATE: T.DateType(),
-    LogicalName.TIME: T.IntegerType(),
-    LogicalName.TIMESTAMP: T.TimestampType(),
 }
 
 
@@ -194,7 +189,7 @@ class _Viewer:
 def _type_name(schema: Schema | None) -> str | None:
     if schema is None:
         return None
-    is_logical = schema.name in _LOGICAL or schema.name == LogicalName.DECIMAL
+    is_logical = schema.name in LOGICAL_TYPES
     return str(schema.name).rpartition(".")[2] if is_logical else schema.type.name
 
 
@@ -206,18 +201,7 @@ def _schema_and_type(data_type: str | T.DataType | Schema) -> tuple[Schema, T.Da
 
 
 def _spark_type(schema: Schema) -> T.DataType:
-    if schema.name == LogicalName.DECIMAL:
-        return T.DecimalType(_MOST_DIGITS, int(schema.parameters["scale"]))
-    if schema.name in _LOGICAL:
-        return _LOGICAL[schema.name]
-    if schema.type is Type.ARRAY:
-        return T.ArrayType(_spark_type(_element(schema.value_schema, schema)))
-    if schema.type is Type.MAP:
-        of_key, of_value = _element(schema.key_schema, schema), _element(schema.value_schema, schema)
-        return T.MapType(_spark_type(of_key), _spark_type(of_value))
-    if schema.type is Type.STRUCT:
-        return T.StructType([T.StructField(field.name, _spark_type(field.schema)) for field in schema.fields])
-    return _PRIMITIVES[schema.type]
+    return from_arrow_type(type_of_schema(schema, time_type=pa.int32()))  # Spark has no time of the day
 
 
 def _element(schema: Schema | None, outer: Schema) -> Schema:
