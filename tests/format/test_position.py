@@ -10,15 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from statestore.errors import FormatError, TruncatedError
-from statestore.format.position import (
-    OFFSET_UNKNOWN,
-    Position,
-    decode_long,
-    decode_position,
-    encode_long,
-    encode_position,
-    merge_positions,
-)
+from statestore.format import position as codec
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -44,12 +36,12 @@ def test_there_are_vectors() -> None:
 
 
 @pytest.mark.parametrize(("position", "stored", "used"), VECTORS)
-def test_it_is_written_and_read_as_by_kafka_streams(position: Position, stored: bytes, used: int) -> None:
-    assert encode_position(position) == stored
-    assert decode_position(stored) == position
-    assert decode_position(stored[:used]) == position
+def test_it_is_written_and_read_as_by_kafka_streams(position: codec.Position, stored: bytes, used: int) -> None:
+    assert codec.encode_position(position) == stored
+    assert codec.decode_position(stored) == position
+    assert codec.decode_position(stored[:used]) == position
     with pytest.raises(FormatError):
-        decode_position(stored[: used - 1])
+        codec.decode_position(stored[: used - 1])
 
 
 def test_every_position_in_the_golden_directories_is_written_back_as_it_was() -> None:
@@ -63,45 +55,45 @@ def test_every_position_in_the_golden_directories_is_written_back_as_it_was() ->
         if bytes.fromhex(key) == b"position"
     ]
     assert len(stored) == 43
-    assert [encode_position(decode_position(position)) for position in stored] == stored
+    assert [codec.encode_position(codec.decode_position(position)) for position in stored] == stored
 
 
 @given(POSITIONS)
 @example({"topic": {}})
-def test_round_trip(position: Position) -> None:
-    assert decode_position(encode_position(position)) == position
+def test_round_trip(position: codec.Position) -> None:
+    assert codec.decode_position(codec.encode_position(position)) == position
 
 
-@given(st.binary(max_size=80) | POSITIONS.map(lambda position: encode_position(position)[:-1]))
+@given(st.binary(max_size=80) | POSITIONS.map(lambda position: codec.encode_position(position)[:-1]))
 @example(bytes.fromhex("00 7fffffff"))
 @example(bytes.fromhex("00 00000001 7fffffff"))
 @example(bytes.fromhex("00 00000001 00000000 7fffffff"))
 def test_any_bytes_are_a_position_or_a_format_error(data: bytes) -> None:
     try:
-        position = decode_position(data)
+        position = codec.decode_position(data)
     except FormatError:
         return
     # Read again, what was read is the same: nothing was made up.
-    assert decode_position(encode_position(position)) == position
+    assert codec.decode_position(codec.encode_position(position)) == position
 
 
 @pytest.mark.parametrize("offsets", [{2**31: 0}, {0: 2**63}, {0: None}, {"0": 0}])
 def test_what_is_no_position_is_not_written(offsets: dict[int, int]) -> None:
     with pytest.raises(ValueError, match="'in'"):
-        encode_position({"in": offsets})
+        codec.encode_position({"in": offsets})
 
 
 def test_merging_takes_the_greater_offset_and_changes_neither() -> None:
     one, other = {"a": {0: 5, 1: 1}, "b": {0: 1}}, {"a": {0: 3, 1: 2, 2: -7}, "c": {}}
-    assert merge_positions(one, other) == {"a": {0: 5, 1: 2, 2: -7}, "b": {0: 1}, "c": {}}
-    assert merge_positions(other, one) == merge_positions(one, other)
+    assert codec.merge_positions(one, other) == {"a": {0: 5, 1: 2, 2: -7}, "b": {0: 1}, "c": {}}
+    assert codec.merge_positions(other, one) == codec.merge_positions(one, other)
     assert (one["a"], other["a"]) == ({0: 5, 1: 1}, {0: 3, 1: 2, 2: -7})
 
 
 def test_numbers_have_eight_bytes() -> None:
-    assert encode_long(OFFSET_UNKNOWN).hex() == "fffffffffffffffc"
-    assert decode_long("offset", encode_long(12)) == 12
+    assert codec.encode_long(codec.OFFSET_UNKNOWN).hex() == "fffffffffffffffc"
+    assert codec.decode_long("offset", codec.encode_long(12)) == 12
     with pytest.raises(TruncatedError, match="offset: needs 8 bytes, only 7"):
-        decode_long("offset", bytes(7))
+        codec.decode_long("offset", bytes(7))
     with pytest.raises(FormatError, match="offset: has 9 bytes"):
-        decode_long("offset", bytes(9))
+        codec.decode_long("offset", bytes(9))

@@ -8,41 +8,33 @@ from typing import Any
 
 import pytest
 
-from statestore import (
-    AggregationWithHeaders,
-    Headers,
-    Serdes,
-    Stores,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
-    VersionedRecord,
-    VersionedRecordWithHeaders,
-)
+from statestore import Headers, Serdes, Stores
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.format.header_bytes import encode_headers
+from statestore.stores import holders
 
 PAIRS = [("a", b"1"), ("a", None)]
 DATA = encode_headers(PAIRS)
 
 HEADED: dict[str, Callable[[Any], Any]] = {
-    "value": lambda headers: ValueTimestampHeaders("v", 5, headers),
-    "value, made": lambda headers: ValueTimestampHeaders.make("v", 5, headers),
-    "null value, made": lambda headers: ValueTimestampHeaders.make_allow_nullable(None, 5, headers),
-    "aggregation": lambda headers: AggregationWithHeaders("v", headers),
-    "aggregation, made": lambda headers: AggregationWithHeaders.make("v", headers),
-    "null aggregation, made": lambda headers: AggregationWithHeaders.make_allow_nullable(None, headers),
-    "version": lambda headers: VersionedRecordWithHeaders("v", 5, None, headers),
-    "version, made": lambda headers: VersionedRecordWithHeaders.make("v", 5, None, headers),
+    "value": lambda headers: holders.ValueTimestampHeaders("v", 5, headers),
+    "value, made": lambda headers: holders.ValueTimestampHeaders.make("v", 5, headers),
+    "null value, made": lambda headers: holders.ValueTimestampHeaders.make_allow_nullable(None, 5, headers),
+    "aggregation": lambda headers: holders.AggregationWithHeaders("v", headers),
+    "aggregation, made": lambda headers: holders.AggregationWithHeaders.make("v", headers),
+    "null aggregation, made": lambda headers: holders.AggregationWithHeaders.make_allow_nullable(None, headers),
+    "version": lambda headers: holders.VersionedRecordWithHeaders("v", 5, None, headers),
+    "version, made": lambda headers: holders.VersionedRecordWithHeaders.make("v", 5, None, headers),
 }
 TIMED: dict[str, Callable[[Any], Any]] = {
-    "value": lambda time_ms: ValueAndTimestamp("v", time_ms),
-    "value, made": lambda time_ms: ValueAndTimestamp.make("v", time_ms),
-    "value with headers": lambda time_ms: ValueTimestampHeaders("v", time_ms, b""),
-    "value with headers, made": lambda time_ms: ValueTimestampHeaders.make("v", time_ms),
-    "version": lambda time_ms: VersionedRecord("v", time_ms),
-    "version, ended": lambda time_ms: VersionedRecord("v", 1, time_ms),
-    "version with headers": lambda time_ms: VersionedRecordWithHeaders("v", time_ms),
-    "version with headers, ended": lambda time_ms: VersionedRecordWithHeaders("v", 1, time_ms),
+    "value": lambda time_ms: holders.ValueAndTimestamp("v", time_ms),
+    "value, made": lambda time_ms: holders.ValueAndTimestamp.make("v", time_ms),
+    "value with headers": lambda time_ms: holders.ValueTimestampHeaders("v", time_ms, b""),
+    "value with headers, made": lambda time_ms: holders.ValueTimestampHeaders.make("v", time_ms),
+    "version": lambda time_ms: holders.VersionedRecord("v", time_ms),
+    "version, ended": lambda time_ms: holders.VersionedRecord("v", 1, time_ms),
+    "version with headers": lambda time_ms: holders.VersionedRecordWithHeaders("v", time_ms),
+    "version with headers, ended": lambda time_ms: holders.VersionedRecordWithHeaders("v", 1, time_ms),
 }
 
 
@@ -90,7 +82,7 @@ def test_a_holder_takes_any_time_that_kafkas_does(make: Callable[[Any], Any]) ->
 
 
 def test_a_version_has_a_value() -> None:
-    for made in (VersionedRecord, VersionedRecordWithHeaders):
+    for made in (holders.VersionedRecord, holders.VersionedRecordWithHeaders):
         with pytest.raises(TypeError, match="a version has a value"):
             made(None, 5)
 
@@ -101,7 +93,7 @@ def test_headers_that_nobody_looks_into_are_not_parsed_and_malformed_ones_stay_a
     )
     store = builder.build(MemoryByteStore("s"))
     malformed = Headers.from_bytes(b"\x02\x7f")
-    store.put("k", ValueTimestampHeaders("v", 5, malformed))
+    store.put("k", holders.ValueTimestampHeaders("v", 5, malformed))
     held = store.get("k")
     assert held is not None
     store.put("l", held)
