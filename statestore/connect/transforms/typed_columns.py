@@ -164,7 +164,7 @@ def type_of_schema(schema: Schema, time_type: pa.DataType = _TIME) -> pa.DataTyp
     Raises DataException if elements have no schema in common.
     """
     if schema.name == LogicalName.DECIMAL:
-        return pa.decimal128(MOST_DIGITS, int(schema.parameters["scale"]))
+        return pa.decimal128(MOST_DIGITS, schemas.scale_of_schema(schema))
     if schema.name == LogicalName.TIME:
         return time_type
     if schema.name in _LOGICAL_TYPES:
