@@ -68,8 +68,7 @@ class ConnectIngest:
         if not self.chain.steps:
             return record
         topic = record.topic
-        converter = self.header_converter
-        headers = TypedHeaders(record.headers, _Unread(converter) if self.is_in_columns else converter, topic)
+        headers = TypedHeaders(record.headers, self.header_converter, topic)
         key, value = _read(self._key, topic, record.key), _read(self._value, topic, record.value)
         made = self.chain.apply(
             ConnectRecord(
@@ -138,19 +137,6 @@ class TopicHeaderConverter(HeaderConverter):
         """Close all of them."""
         for converter in (self._otherwise, *self._topics.values()):
             converter.close()
-
-
-class _Unread(HeaderConverter):
-    """Writes headers, and leaves those that are there as the bytes they are, for steps that look at none."""
-
-    def __init__(self, writer: HeaderConverter) -> None:
-        self._writer = writer
-
-    def to_connect_header(self, topic: str, key: str, value: bytes | None) -> SchemaAndValue:
-        return SchemaAndValue(OPTIONAL_BYTES_SCHEMA, value)
-
-    def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
-        return self._writer.from_connect_header(topic, key, schema, value)
 
 
 def _converter_of(side: str, properties: Mapping[str, Any], mode: str) -> HeaderConverter | None:

@@ -6,6 +6,7 @@ Source: what Kafka Connect's workers do with `header.converter`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from statestore.connect.converters.base import HeaderConverter
@@ -24,7 +25,7 @@ def read_headers(headers: Headers, converter: HeaderConverter, *, topic: str) ->
     return ConnectHeaders(EncodedHeader(header.key, header.value, converter, topic) for header in headers)
 
 
-def write_headers(headers: ConnectHeaders, converter: HeaderConverter, *, topic: str) -> Headers:
+def write_headers(headers: Iterable[ConnectHeader], converter: HeaderConverter, *, topic: str) -> Headers:
     """Return typed headers as a record's. Those that this converter read and nobody replaced keep their bytes.
 
     Raises what the converter raises, DataException as a rule, with the header's key.

@@ -38,6 +38,7 @@ from statestore.connect.schemas import (
     array_schema,
     decimal_schema,
     map_schema,
+    scale_of_schema,
     struct_schema,
 )
 from statestore.connect.transforms.typed_columns import type_of_schema
@@ -238,7 +239,7 @@ class _Conversions:
         if self.are_texts and not isinstance(value, str | bytes):
             found, value = STRING_SCHEMA, self.values.convert_to_string(found, value)
         if schema.name == LogicalName.DECIMAL:
-            return self.values.convert_to_decimal(found, value, int(schema.parameters["scale"]))
+            return self.values.convert_to_decimal(found, value, scale_of_schema(schema))
         if schema.name in _INSTANTS:
             convert, as_plain = _INSTANTS[schema.name]
             return as_plain(convert(self.values, found, value))
