@@ -74,6 +74,10 @@ StateStoreError
 │   │   └── NumberFormatException  a text that is to be a number is none
 │   └── ConfigException         a property is missing or wrong
 │       └── SerializationException  the encoding of a converter is unknown
+├── MiddlewareError             middleware can't work as it was put together
+│   ├── ChainOrderError         two interceptors stand in an order in which they can't work
+│   └── HeaderRangeError        ranges of header ids overlap, or an id lies outside of its owner's
+├── RecordRefusedError          an interceptor refuses a record
 ├── ProcessorError              user code raised: names node and record, the cause is chained
 ├── StateHandleError            a stateful processor asked its handle for what it can't have there
 ├── OutputFrameError            a stateful processor handed out something else than frames of output rows
@@ -155,6 +159,12 @@ from statestore.errors.harness import (
     QueryHungError,
     UninitializedTopicError,
 )
+from statestore.errors.middleware import (
+    ChainOrderError,
+    HeaderRangeError,
+    MiddlewareError,
+    RecordRefusedError,
+)
 from statestore.errors.new_state import (
     KeyPlacementError,
     NewStateError,
@@ -213,6 +223,7 @@ from statestore.errors.state import (
 
 __all__ = [
     "AttemptOutdatedError",
+    "ChainOrderError",
     "ChangesUnavailableError",
     "CheckpointAbandonedError",
     "CheckpointBehindError",
@@ -235,6 +246,7 @@ __all__ = [
     "EmptyTopicError",
     "FormatError",
     "HarnessError",
+    "HeaderRangeError",
     "HeadersFrozenError",
     "IncompleteChangelogError",
     "InjectedFaultError",
@@ -256,6 +268,7 @@ __all__ = [
     "LocationMismatchError",
     "LocationNotWritableError",
     "LossyHeadersError",
+    "MiddlewareError",
     "NegativeLengthError",
     "NewStateError",
     "NoRecordError",
@@ -266,6 +279,7 @@ __all__ = [
     "OutputFrameError",
     "ProcessorError",
     "QueryHungError",
+    "RecordRefusedError",
     "RecordSentError",
     "RecoveryError",
     "RunFencedError",

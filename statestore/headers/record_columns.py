@@ -74,23 +74,26 @@ class RecordColumns:
 
     @property
     def origin(self) -> pa.RecordBatch | None:
-        """The columns of ORIGIN; None for records that came from nowhere."""
+        """The columns of ORIGIN, in interceptors some of them; None for records that came from nowhere."""
         return self._origin
 
     @property
     def topic(self) -> pa.DictionaryArray | None:
-        """The topic that each record came from."""
-        return None if self._origin is None else self._origin.column("topic")
+        """The topic that each record came from, or in an interceptor's hook for what is sent, the one that it goes to.
+
+        None for records that came from nowhere.
+        """
+        return self._origin_column("topic")
 
     @property
     def partition(self) -> pa.Int32Array | None:
         """The partition that each record came from."""
-        return None if self._origin is None else self._origin.column("partition")
+        return self._origin_column("partition")
 
     @property
     def offset(self) -> pa.Int64Array | None:
         """The offset that each record had in its partition."""
-        return None if self._origin is None else self._origin.column("offset")
+        return self._origin_column("offset")
 
     @property
     def by_key(self) -> KeyGroups:
@@ -155,6 +158,10 @@ class RecordColumns:
 
     def __repr__(self) -> str:
         return f"RecordColumns({len(self)} records, key {self.key.type}, value {self.value.type})"
+
+    def _origin_column(self, name: str) -> Any:
+        origin = self._origin
+        return None if origin is None or origin.schema.get_field_index(name) < 0 else origin.column(name)
 
     def _with_headers(self, headers: pa.BinaryArray) -> RecordColumns:
         made = RecordColumns.adopt(self.key, self.value, self.timestamp_ms, headers, self._origin)

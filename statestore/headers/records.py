@@ -89,19 +89,28 @@ class ProducerRecord(Generic[K, V]):
         if self._sent:
             raise RecordSentError(self.topic)
 
-    def copy(self, *, headers: Iterable[tuple[str, bytes | None]] | None = None) -> ProducerRecord[K, V]:
+    @classmethod
+    def adopt(cls, topic: str, timestamp_ms: int | None, key: K, value: V, headers: Headers) -> ProducerRecord[K, V]:
+        """Return a record to no partition whose headers are `headers` themselves. Nothing is checked."""
+        record = object.__new__(cls)
+        vars(record).update(
+            topic=topic, partition=None, timestamp_ms=timestamp_ms, key=key, value=value, headers=headers, _sent=False
+        )
+        return record
+
+    def copy(
+        self,
+        *,
+        headers: Iterable[tuple[str, bytes | None]] | None = None,
+        **fields: Any,
+    ) -> ProducerRecord[K, V]:
         """Return a record like this one that can be changed and sent, even if this one was sent.
 
-        It has a copy of this record's headers, with those that serialisers added; `headers` are taken instead if given.
+        It has a copy of this record's headers, with those that serialisers added; `headers` are taken instead if given,
+        and so are `topic`, `partition`, `timestamp_ms`, `key` and `value`. Raises what ProducerRecord raises.
         """
-        return ProducerRecord(
-            self.topic,
-            key=self.key,
-            value=self.value,
-            partition=self.partition,
-            timestamp_ms=self.timestamp_ms,
-            headers=self.headers if headers is None else headers,
-        )
+        taken = {name: getattr(self, name) for name in ("topic", "partition", "timestamp_ms", "key", "value")} | fields
+        return ProducerRecord(**taken, headers=self.headers if headers is None else headers)
 
 
 @dataclass(frozen=True, init=False)
@@ -142,6 +151,35 @@ class ConsumerRecord(Generic[K, V]):
             raise TypeError("headers must not be None; () are none")
         _set(self, topic=topic, partition=partition, offset=offset, key=key, value=value, headers=Headers(headers))
         _set(self, timestamp_ms=timestamp_ms, timestamp_type=timestamp_type)
+
+    @classmethod
+    def adopt(
+        cls, topic: str, partition: int, offset: int, timestamp_ms: int, key: K, value: V, headers: Headers
+    ) -> ConsumerRecord[K, V]:
+        """Return a record with its producer's timestamp, whose headers are `headers` themselves. Nothing is checked."""
+        record = object.__new__(cls)
+        vars(record).update(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            timestamp_type=TimestampType.CREATE_TIME,
+            key=key,
+            value=value,
+            headers=headers,
+        )
+        return record
+
+    def copy(
+        self, *, headers: Iterable[tuple[str, bytes | None]] | None = None, **fields: Any
+    ) -> ConsumerRecord[Any, Any]:
+        """Return a record like this one with other headers, `timestamp_ms`, `key` or `value`; headers are copied.
+
+        It came from where this one came: topic, partition and offset stay. Raises what ConsumerRecord raises.
+        """
+        taken = {name: getattr(self, name) for name in ("timestamp_ms", "timestamp_type", "key", "value")} | fields
+        headers = self.headers if headers is None else headers
+        return ConsumerRecord(self.topic, self.partition, self.offset, **taken, headers=headers)
 
 
 def _set(record: object, **fields: Any) -> None:

@@ -26,10 +26,11 @@ from statestore.operators.state_handle import (
 from statestore.operators.timers import Timers, timer_store
 from statestore.processor.context import ProcessorContext, ShardClock
 from statestore.processor.nodes import SinkNode, SourceNode
-from statestore.processor.operator import Operator, OperatorStore
+from statestore.processor.operator import Operator
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import PunctuationType
 from statestore.processor.record import Record, RecordMetadata
+from statestore.stores.part_store import PartStore
 
 if TYPE_CHECKING:
     from statestore.connect.typed_headers import TypedHeaders
@@ -312,12 +313,12 @@ def per_key_operator(
     declared = _state_declarations(make_logic, key_serde, mode, persistent)
     # Of a state that was given up it is not known what it was.
     stores = [
-        OperatorStore(state.builder, None if state.kind is StateKind.DELETED else state.kind.value)
+        PartStore(state.builder, None if state.kind is StateKind.DELETED else state.kind.value)
         for state in declared.values()
     ]
     timers = None if mode is TimeMode.NONE else f"{name}-timers"
     if timers is not None:
-        stores.append(OperatorStore(timer_store(timers, persistent=persistent), TIMER_KEYS))
+        stores.append(PartStore(timer_store(timers, persistent=persistent), TIMER_KEYS))
     read = topics if topics is None or isinstance(topics, str) else tuple(topics)
     return Operator(
         "per key",

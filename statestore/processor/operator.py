@@ -6,23 +6,10 @@ Ready-made operators are functions that return one; `Topology.add_operator` adds
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from statestore.processor.nodes import SinkNode, SourceNode
 from statestore.processor.processor import ProcessorSupplier
-from statestore.stores.builder import StoreBuilder
-
-
-@dataclass(frozen=True)
-class OperatorStore:
-    """A state store of an operator."""
-
-    builder: StoreBuilder[Any]
-    entry_keys: str | None = None
-    """What the library makes its keys of, one word of `recovery.making.record_keys`: tools find the record's key by it.
-
-    None is not known: then who rescales the state must say it, with `key_of`.
-    """
+from statestore.stores.part_store import PartStore
 
 
 @dataclass(frozen=True)
@@ -34,7 +21,7 @@ class Operator:
     name: str
     """The name of its processor."""
     supplier: ProcessorSupplier
-    stores: tuple[OperatorStore, ...] = ()
+    stores: tuple[PartStore, ...] = ()
     source: SourceNode | None = None
     parents: tuple[str, ...] = ()
     """The nodes above its processor, beside its own source."""

@@ -11,7 +11,8 @@ from statestore.format.entry_key import LIST_KEYS
 from statestore.operators.keyed_state import keyed_state_store
 from statestore.operators.timers import timer_store
 from statestore.processor.nodes import SinkNode, SourceNode
-from statestore.processor.operator import Operator, OperatorStore
+from statestore.processor.operator import Operator
+from statestore.stores.part_store import PartStore
 
 TEXT = Serdes.string()
 
@@ -30,9 +31,9 @@ def counting(name: str = "count", *, parents: tuple[str, ...] = ()) -> Operator:
         name,
         Idle,
         (
-            OperatorStore(keyed_state_store(f"{name}-seen", TEXT, ttl=50, ttl_clock="event"), LIST_KEYS),
-            OperatorStore(keyed_state_store(f"{name}-old", TEXT)),
-            OperatorStore(timer_store(f"{name}-timers"), TIMER_KEYS),
+            PartStore(keyed_state_store(f"{name}-seen", TEXT, ttl=50, ttl_clock="event"), LIST_KEYS),
+            PartStore(keyed_state_store(f"{name}-old", TEXT)),
+            PartStore(timer_store(f"{name}-timers"), TIMER_KEYS),
         ),
         None if parents else SourceNode(f"{name}-source", ("orders",), TEXT, TEXT),
         parents,

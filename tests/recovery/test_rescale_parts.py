@@ -24,7 +24,7 @@ from statestore.format.store_format import StoreFormat
 from statestore.format.value_timestamp_headers import encode_value_timestamp_headers
 from statestore.operators.keyed_state import keyed_state_store
 from statestore.operators.timers import Timers, timer_store
-from statestore.processor.operator import Operator, OperatorStore
+from statestore.processor.operator import Operator
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.location.durable_location import DurableLocation
@@ -32,6 +32,7 @@ from statestore.recovery.making.logical_writes import LogicalWrite, logical_writ
 from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.version_order import parts
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata, read_metadata
+from statestore.stores.part_store import PartStore
 from tests.support.recovery.rescaling import KEYS, Idle, States
 
 POINTER = CommitPointer("s", 3, 1, (DurableFile("shards/0003/deltas/x.arrow", 7, "00"),), 2, 99, {"w": 5})
@@ -94,10 +95,10 @@ def per_key() -> Topology:
     topology = Topology()
     topology.add_source("in", key_serde=Serdes.string(), value_serde=Serdes.string())
     stores = [
-        OperatorStore(keyed_state_store(name, Serdes.string(), ttl=50, ttl_clock="event"), name)
+        PartStore(keyed_state_store(name, Serdes.string(), ttl=50, ttl_clock="event"), name)
         for name in ("list", "map", "value")
     ]
-    timers = OperatorStore(timer_store("timers"), "timers")
+    timers = PartStore(timer_store("timers"), "timers")
     return topology.add_operator(Operator("test", "p", PerKey, (*stores, timers), parents=("in",)))
 
 

@@ -1,0 +1,38 @@
+"""Errors of middleware: chains that can't work, and records that an interceptor refuses."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from statestore.errors.root import StateStoreError, text
+
+
+class MiddlewareError(StateStoreError):
+    """Middleware can't work as it was put together."""
+
+
+class ChainOrderError(MiddlewareError):
+    """Two interceptors stand in an order in which they can't work; the names are those of the interceptors."""
+
+    first: str
+    second: str
+    reason: str
+    message: str = text("{second!r} must not come after {first!r} in a chain: {reason}")
+
+
+class HeaderRangeError(MiddlewareError):
+    """A range of header ids overlaps another one, or an id lies outside of its owner's range."""
+
+    problem: str = field(kw_only=False)
+    message: str = text("{problem}")
+
+
+class RecordRefusedError(StateStoreError):
+    """An interceptor refuses a record: the reason is what dead letters say. Never holds a secret.
+
+    `audit_topic` is where the record goes instead of the query's dead letters; None leaves it to the query.
+    """
+
+    problem: str = field(kw_only=False)
+    audit_topic: str | None = None
+    message: str = text("{problem}")

@@ -1,0 +1,16 @@
+"""Middleware over headers: interceptors that user code need not know of, and chains of them.
+
+Begin at `interceptor`, then `chain`. `Task` in `statestore.processor` runs a chain around a topology,
+`statestore.spark.with_middleware` on a DataFrame. Imports nothing above the stores; what needs a library that is an
+extra is a module of its own here, which says which extra.
+"""
+
+from statestore.middleware.chain import Chain
+from statestore.middleware.interceptor import (
+    EmittedRecord,
+    IngestedRecord,
+    Interceptor,
+    InterceptorContext,
+)
+
+__all__ = ["Chain", "EmittedRecord", "IngestedRecord", "Interceptor", "InterceptorContext"]

@@ -1,0 +1,99 @@
+"""Chain: interceptors in an order, as one.
+
+What is emitted goes through them in their order, and what is ingested in the reverse one: so who comes last is the
+outermost, and takes off at the other side what it has put on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+from statestore.errors import ChainOrderError
+from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
+
+R = TypeVar("R")
+Hook: TypeAlias = "Callable[[Any], Iterable[Any]]"
+
+
+class Chain:
+    """Interceptors in the order in which they are passed by what is emitted; they need not know of each other.
+
+    Iterating a chain yields them. Chains can be put together: one that is given among others stands for its own.
+    """
+
+    def __init__(self, interceptors: Iterable[Interceptor | Chain] = ()) -> None:
+        """Put interceptors together.
+
+        Raises ChainOrderError for an order in which they can't work, TypeError for what is no Interceptor, and
+        ValueError if two have the same name and stores or figures of them could not be told apart.
+        """
+        self.interceptors: Final[tuple[Interceptor, ...]] = tuple(_flattened(interceptors))
+        _check_names(self.interceptors)
+        _check_order(self.interceptors)
+
+    def __iter__(self) -> Iterator[Interceptor]:
+        return iter(self.interceptors)
+
+    def __len__(self) -> int:
+        return len(self.interceptors)
+
+    def defining(self, hook: str) -> list[Interceptor]:
+        """Return those that define a hook, in the order of the chain."""
+        return [interceptor for interceptor in self.interceptors if defines(interceptor, hook)]
+
+    def ingest(self, record: IngestedRecord) -> list[IngestedRecord]:
+        """Return what the hooks `on_ingest` make of a record, the last interceptor first. Raises what they raise.
+
+        What `init` would have given them is for the caller to give.
+        """
+        return passed(record, [interceptor.on_ingest for interceptor in reversed(self.defining("on_ingest"))])
+
+    def emit(self, record: EmittedRecord) -> list[EmittedRecord]:
+        """Return what the hooks `on_emit` make of a record, the first interceptor first. Raises what they raise."""
+        return passed(record, [interceptor.on_emit for interceptor in self.defining("on_emit")])
+
+    def describe(self) -> str:
+        """Return the names of the interceptors, in the order in which records are emitted."""
+        return " -> ".join(interceptor.name for interceptor in self.interceptors)
+
+    def __repr__(self) -> str:
+        return f"Chain({list(self.interceptors)!r})"
+
+
+def defines(interceptor: Interceptor, hook: str) -> bool:
+    """Return whether an interceptor has a hook of its own, in its class or as an attribute."""
+    return hook in vars(interceptor) or getattr(type(interceptor), hook) is not getattr(Interceptor, hook)
+
+
+def passed(record: R, hooks: Sequence[Callable[[R], Iterable[R]]]) -> list[R]:
+    """Return what is left of a record once each hook has had what the one before it left."""
+    records = [record]
+    for hook in hooks:
+        records = [made for one in records for made in hook(one)]
+    return records
+
+
+def _flattened(interceptors: Iterable[Interceptor | Chain]) -> Iterator[Interceptor]:
+    for interceptor in interceptors:
+        if isinstance(interceptor, Chain):
+            yield from interceptor
+        elif isinstance(interceptor, Interceptor):
+            yield interceptor
+        else:
+            raise TypeError(f"a chain is made of objects of subclasses of Interceptor, not of {interceptor!r}")
+
+
+def _check_names(interceptors: Sequence[Interceptor]) -> None:
+    names = [interceptor.name for interceptor in interceptors]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two interceptors of the chain are called {name!r}: give one of them another name")
+
+
+def _check_order(interceptors: Sequence[Interceptor]) -> None:
+    for place, second in enumerate(interceptors):
+        for first in interceptors[:place]:
+            reason = second.not_after.get(first.kind) or first.not_before.get(second.kind)
+            if reason:
+                raise ChainOrderError(first=first.name, second=second.name, reason=reason)

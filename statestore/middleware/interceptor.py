@@ -1,0 +1,149 @@
+"""Interceptor: what acts on records between topics and a topology, of which user code need not know.
+
+    topics --> on_ingest --> source serdes --> on_consume --> processors and stores
+                                                                  |
+    topics <-- on_emit <--- sink serdes <----- on_send <----------+
+
+Source: Kafka's ProducerInterceptor and ConsumerInterceptor (KIP-42), and the interceptor after serialisation, with a
+list for what it returns, that the architecture of metadata proposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+
+from statestore.errors import RecordRefusedError
+from statestore.headers.record_columns import RecordColumns
+from statestore.headers.records import ConsumerRecord, ProducerRecord
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
+
+    from statestore.recovery.commit.changelog import ChangelogRecord
+    from statestore.stores.part_store import PartStore
+
+IngestedRecord: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
+EmittedRecord: TypeAlias = "ProducerRecord[bytes | None, bytes | None]"
+
+
+class InterceptorContext(Protocol):
+    """What an interceptor has of the shard that it works for."""
+
+    @property
+    def shard(self) -> int:
+        """The number of the shard; 0 where there are no shards."""
+        ...
+
+    @property
+    def current_stream_time_ms(self) -> int:
+        """The highest timestamp that the shard has seen, in milliseconds since the epoch; -1 before the first."""
+        ...
+
+    @property
+    def current_system_time_ms(self) -> int:
+        """The wall clock in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
+        ...
+
+    def state_store(self, name: str) -> Any:
+        """Return a state store of the interceptor's. Raises TopologyError if it has none of that name."""
+        ...
+
+    def schedule_wall_clock(self, interval_ms: int, call: Callable[[int], None]) -> None:
+        """Have `call` called with the time whenever the wall clock has gone on by `interval_ms`. For `init` only."""
+        ...
+
+    def refuse(self, record: IngestedRecord, error: RecordRefusedError) -> None:
+        """Refuse a record that is not the one at hand: it goes where refused ones go. Raises `error` if that is none."""
+        ...
+
+
+class Interceptor:
+    """Sees, changes, splits, joins or refuses records. A subclass defines the hooks that it wants, and no others.
+
+    What is defined is found once, at the start: a hook that is not there costs nothing. One object serves one shard and
+    one micro-batch; a copy of the one that was given (`copy.copy`), so what it holds is shared unless `init` makes it.
+    It travels to the executors: it must be picklable, and take what can't travel (connections, caches) in `init` or
+    from its module.
+
+    A hook for a single record returns a list of those to go on with, in order: the record itself, changed or not, or
+    others; an empty list leaves it out. The record's headers may be changed in place. What refuses a record raises a
+    RecordRefusedError: it becomes a dead letter, as it came, if the query has dead letters, else it ends the query. Any
+    other exception ends the query, with a ProcessorError that names the interceptor.
+
+    A hook for columns does the same to many records at once, and is preferred where it is there. If it raises, its rows
+    are given to the hook for single records, or to itself one by one: so it must raise before it has changed anything.
+    """
+
+    kind: ClassVar[str] = ""
+    """What others call it in `not_after` and `not_before`; "" if nobody needs to."""
+    not_after: ClassVar[Mapping[str, str]] = {}
+    """Kinds that must not come before it in a chain, each with the reason."""
+    not_before: ClassVar[Mapping[str, str]] = {}
+    """Kinds that must not come after it in a chain, each with the reason."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in errors, figures and the names of its stores: its kind, or its class."""
+        return self.kind or type(self).__name__
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of all properties of a configuration, those of others too; the default needs none of them.
+
+        Raises ConfigException for a property that is missing or wrong. Source: Kafka's Configurable.
+        """
+        return cls()
+
+    def stores(self) -> Sequence[PartStore]:
+        """Return the state stores that it needs. They are the query's: recovered, rescaled and read as all others."""
+        return ()
+
+    def init(self, context: InterceptorContext) -> None:
+        """Take the context; called once, before the first record of a shard and micro-batch."""
+
+    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+        """Take a record from a topic, as bytes, before any source does.
+
+        Value, headers and timestamp may differ in what is returned; topic, partition, offset and key may not: they say
+        which shard a record belongs to.
+        """
+        return (record,)
+
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
+        """Do what `on_ingest` does to records in columns, which have topics, partitions and offsets."""
+        return records
+
+    def on_consume(self, record: Any) -> Iterable[Any]:
+        """Take a Record after a source's serdes, before any processor."""
+        return (record,)
+
+    def on_send(self, topic: str, record: Any) -> Iterable[Any]:
+        """Take a Record on its way to a topic, before a sink's serdes."""
+        return (record,)
+
+    def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
+        """Take a record on its way to a topic, as bytes, after a sink's serdes. All of it may differ."""
+        return (record,)
+
+    def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
+        """Do what `on_emit` does to records in columns; the column `topic` says where they go."""
+        return records
+
+    def on_changelog(self, store: str, records: Iterable[ChangelogRecord]) -> None:
+        """See what a micro-batch has written to a store, before it is committed.
+
+        It can't be changed: the changelog and the local copy have to be the same. What is raised ends the query.
+        """
+
+    def on_expiry(self, store: str, key: bytes, value: bytes | None) -> None:
+        """See an entry of a store that is deleted because its time has come, as it is stored."""
+
+    def finish_batch(self) -> None:
+        """Finish what was held back; called when the records of a micro-batch are done, maybe more than once."""
+
+    def close(self) -> None:
+        """Let go of what `init` took. Called once, also after a failure."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
