@@ -54,7 +54,7 @@ class InterceptorContext(Protocol):
         ...
 
     def refuse(self, record: IngestedRecord, error: RecordRefusedError) -> None:
-        """Refuse a record that is not the one at hand: it goes where refused ones go. Raises `error` if that is none."""
+        """Refuse a record that is not the one at hand: it goes where such go. Raises `error` if that is nowhere."""
         ...
 
 
