@@ -76,6 +76,7 @@ StateStoreError
 │       └── SerializationException  the encoding of a converter is unknown
 ├── MiddlewareError             middleware can't work as it was put together
 │   ├── ChainOrderError         two interceptors stand in an order in which they can't work
+│   ├── ExtraMissingError       a library that an application needs is not installed
 │   └── HeaderRangeError        ranges of header ids overlap, or an id lies outside of its owner's
 ├── RecordRefusedError          an interceptor refuses a record
 ├── ProcessorError              user code raised: names node and record, the cause is chained
@@ -161,6 +162,7 @@ from statestore.errors.harness import (
 )
 from statestore.errors.middleware import (
     ChainOrderError,
+    ExtraMissingError,
     HeaderRangeError,
     MiddlewareError,
     RecordRefusedError,
@@ -244,6 +246,7 @@ __all__ = [
     "DurableFileCorruptedError",
     "DurableFileMissingError",
     "EmptyTopicError",
+    "ExtraMissingError",
     "FormatError",
     "HarnessError",
     "HeaderRangeError",

@@ -27,6 +27,14 @@ class HeaderRangeError(MiddlewareError):
     message: str = text("{problem}")
 
 
+class ExtraMissingError(MiddlewareError):
+    """An application needs the library `module`, which is not installed; the extra `extra` of statestore brings it."""
+
+    module: str
+    extra: str
+    message: str = text("{module} is not installed: pip install 'statestore[{extra}]'")
+
+
 class RecordRefusedError(StateStoreError):
     """An interceptor refuses a record: the reason is what dead letters say. Never holds a secret.
 

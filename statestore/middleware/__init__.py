@@ -1,6 +1,10 @@
 """Middleware over headers: interceptors that user code need not know of, and chains of them.
 
-Begin at `interceptor`, then `chain`. `Task` in `statestore.processor` runs a chain around a topology,
+interceptor   Interceptor: hooks for records on their way in and out
+chain         Chain: interceptors in an order
+extras        libraries that an application needs
+
+Start at `interceptor`. `Task` in `statestore.processor` runs a chain around a topology,
 `statestore.spark.with_middleware` on a DataFrame. Imports nothing above the stores; what needs a library that is an
 extra is a module of its own here, which says which extra.
 """
