@@ -27,7 +27,7 @@ from statestore.errors import (
 )
 from statestore.recovery.commit.batch_delta import BatchDelta, FinishedDelta
 from statestore.recovery.commit.batch_end import BatchEnd
-from statestore.recovery.commit.changelog import BatchChangelog, batch_changelog
+from statestore.recovery.commit.changelog import BatchChangelog, ChangelogObserver, batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo
 from statestore.recovery.commit.figures import CommitFigures, DeltaFigures, RestoreFigures, UpgradeFigures
 from statestore.recovery.commit.initial_state import initial_pointer
@@ -172,10 +172,11 @@ class ShardBatch:
     copy: LocalCopy | None
     """The local copy, None if the stores are all in memory and need none."""
 
-    def commit(self, end: BatchEnd = _NOTHING_MORE) -> CommittedBatch:
+    def commit(self, end: BatchEnd = _NOTHING_MORE, on_changelog: ChangelogObserver | None = None) -> CommittedBatch:
         """Make what was logged durable as one delta and return the pointer that commits it, if Spark keeps it.
 
-        Without writes there is no delta and no new version. The pointer was read back. Raises
+        Without writes there is no delta and no new version. `on_changelog` is called with each store that was written
+        to, before anything becomes durable; what it raises ends the batch. The pointer was read back. Raises
         LocationNotWritableError, RunFencedError, AttemptOutdatedError, CheckpointBehindError,
         CheckpointAbandonedError, VersionCollectedError, SnapshotOverdueError, UnreadableCommitError,
         SpilledDeltaCorruptedError, and what a spill failed with.
@@ -183,6 +184,8 @@ class ShardBatch:
         written = self.delta.finish()
         if written is None:
             return CommittedBatch(self.pointer.advance(None, end).read_back(), CommitFigures(self._restore_figures))
+        if on_changelog is not None:
+            self.delta.show(on_changelog)
         state = self.state
         fences = RunFences(state.location, state.run, state.accept_older_checkpoint, state.recovery.retained)
         epoch = fences.hold(self.pointer)

@@ -122,6 +122,11 @@ class ExpiringLayer(ByteStoreLayer):
         self._ttl_ms = time_to_live.ttl_ms
         self._clock_ms = _CLOCKS[time_to_live.clock](expiry.clocks)
         self._writes = 0
+        self._watched_by: tuple[Callable[[bytes, bytes | None], None], ...] = ()
+
+    def watch(self, watch: Callable[[bytes, bytes | None], None]) -> None:
+        """Have `watch` called with each entry that `delete_expired` deletes, as it is stored, from now on."""
+        self._watched_by = (*self._watched_by, watch)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none or has expired."""
@@ -165,6 +170,10 @@ class ExpiringLayer(ByteStoreLayer):
         self._writes = 0
         expired = list(islice(self._times.due(self._clock_ms()), limit))
         for key in expired:
+            if self._watched_by:
+                value = self.inner.get(key)
+                for watch in self._watched_by:
+                    watch(key, value)
             self.inner.put(key, None)
             self._times.set(key, None)
         return len(expired)

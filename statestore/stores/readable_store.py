@@ -17,7 +17,9 @@ from statestore.stores.parts import StoreParts
 E = TypeVar("E")
 
 WRITES: Final = frozenset({"put", "put_value", "put_if_absent", "put_all", "put_many", "delete", "remove"})
-_OF_THE_STORE_ITSELF: Final = frozenset({"close", "flush", "delete_expired", "upgrade_progress", "finish_upgrade"})
+_OF_THE_STORE_ITSELF: Final = frozenset(
+    {"close", "flush", "delete_expired", "watch_expired", "upgrade_progress", "finish_upgrade"}
+)
 
 
 class ReadableStore:

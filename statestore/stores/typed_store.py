@@ -101,6 +101,14 @@ class TypedStore(ReadableStore):
         if self._keys is not None:
             self._keys.watch_stored(watch)
 
+    def watch_expired(self, watch: Callable[[bytes, bytes | None], None]) -> None:
+        """Have `watch` called with the bytes of each entry that `delete_expired` deletes, before it does, from now on.
+
+        Nothing happens for a store without a time to live: what a retention ends goes by segments, and is not read.
+        """
+        if self.stack.expiring is not None:
+            self.stack.expiring.watch(watch)
+
     def _watch_many(self, stored: pa.BinaryArray) -> None:
         """Have those who watch see every value of a column that is put."""
         for watch in self._watched_by:

@@ -25,7 +25,7 @@ from statestore.errors import IncompleteChangelogError
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topology import Topology
-from statestore.recovery.commit.changelog import ChangelogRecord
+from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
 from statestore.recovery.commit.punctuations import RecordedPunctuations
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.metrics import StoreMetrics
@@ -107,13 +107,19 @@ class DriverState:
         self._cached = [store for name, store in self.stores.items() if builders[name].caching_enabled]
         self._segmented = [(name, store) for name, store in self.stores.items() if store.stream_time_ms is not None]
 
-    def commit(self, punctuations: RecordedPunctuations | None = None) -> None:
+    def commit(
+        self, punctuations: RecordedPunctuations | None = None, on_changelog: ChangelogObserver | None = None
+    ) -> None:
         """Make what was written since the last commit stay, also what caches hold back.
 
-        `punctuations` says when each schedule is due next; None means as before.
+        `punctuations` says when each schedule is due next; None means as before. `on_changelog` is called with each
+        store that was written to, before that; what it raises leaves all of it uncommitted.
         """
         for store in self._cached:
             store.flush()
+        if on_changelog is not None:
+            for log in self.logging:
+                log.show(on_changelog)
         for pending in self._pending.values():
             if pending.is_changed:
                 pending.apply_to(pending.inner)

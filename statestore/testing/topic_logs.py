@@ -13,7 +13,14 @@ from statestore.bytestore.record_context import RecordContext
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.processor.receivers import SinkRecord
-from statestore.recovery.commit.changelog import Changelog, ChangelogRecord, LoggedWrite, changelog_record
+from statestore.recovery.commit.changelog import (
+    Changelog,
+    ChangelogObserver,
+    ChangelogRecord,
+    LoggedWrite,
+    WrittenRecords,
+    changelog_record,
+)
 
 _Write: TypeAlias = "tuple[StoreFormat, bytes, bytes | None, int, bytes]"
 """Format, key, stored bytes or None, and the record's timestamp and header bytes, where the stored bytes have none."""
@@ -93,6 +100,11 @@ class StoreLog(Changelog):
     def was_written(self) -> bool:
         """Whether there are records of this driver."""
         return self._committed > self._given
+
+    def show(self, observer: ChangelogObserver) -> None:
+        """Call `observer` with the writes since the last commit, unless there are none. Raises what it does."""
+        if len(self._writes) > self._committed:
+            observer(self.spec.name, WrittenRecords(lambda: map(_record, self._writes[self._committed :])))
 
     def commit(self) -> None:
         """Make the writes since the last commit records of the topic."""

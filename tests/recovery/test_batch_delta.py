@@ -1,7 +1,7 @@
 """The delta of a batch, whole in memory or written as it spills: the same records, the same order, bounded batches."""
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,12 +10,17 @@ import pytest
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.errors import DurableFileCorruptedError, LocalDirectoryError, LocalDiskFullError
+from statestore.errors import (
+    DurableFileCorruptedError,
+    LocalDirectoryError,
+    LocalDiskFullError,
+    SpilledDeltaCorruptedError,
+)
 from statestore.format.header_bytes import encode_headers
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_delta import BatchDelta
-from statestore.recovery.commit.changelog import batch_changelog
+from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog
 from statestore.recovery.commit.delta import (
     METADATA_KEY,
     SCHEMA,
@@ -92,6 +97,49 @@ def test_what_spilled_and_what_did_not_say_the_same(tmp_path: Path) -> None:
         last = {record[0]: record for record in parts[name]}
         assert last == {record[0]: record for record in whole[name]}, "of several the last one counts"
     assert len(parts["totals"]) == 6
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_b6_what_was_written_is_shown_before_it_is_durable(space: SpillSpace, spilled: bool) -> None:
+    written = Written(space, spilled=spilled)
+    finished = written.delta.finish()
+    shown: dict[str, Iterable[ChangelogRecord]] = {}
+    written.delta.show(shown.__setitem__)
+    content = finished.content.read_bytes() if isinstance(finished.content, Path) else finished.content
+    wanted = records_of(decode_delta(pa.py_buffer(content), "finished"))
+    assert {name: list(map(tuple, records)) for name, records in shown.items()} == wanted
+    assert {name: len(list(records)) for name, records in shown.items()} == {
+        name: len(records) for name, records in wanted.items()
+    }, "it can be iterated again"
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_b6_only_stores_that_were_written_to_are_shown(space: SpillSpace, spilled: bool) -> None:
+    changelogs = {spec.name: batch_changelog(spec, space.pending) for spec in (TOTALS, PLAIN)}
+    delta = BatchDelta(INFO, changelogs, {}, space)
+    changelogs["plain"].append(b"k", None, TaskRecordContext())
+    if spilled:
+        delta.spill()
+    delta.finish()
+    shown: list[str] = []
+    delta.show(lambda name, _: shown.append(name))
+    assert shown == ["plain"]
+    delta.close()
+
+
+def flip_a_bit(delta: Path) -> None:
+    content = bytearray(delta.read_bytes())
+    content[content.rindex(b"\x28\xb5\x2f\xfd")] ^= 1
+    delta.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, Path.unlink])
+def test_b6_what_the_disk_did_not_keep_is_not_shown(space: SpillSpace, damage: Callable[[Path], None]) -> None:
+    delta = Written(space, spilled=True).delta
+    finished = delta.finish()
+    damage(finished.content)
+    with pytest.raises(SpilledDeltaCorruptedError, match=r"shard 3.*delta\.arrow"):
+        delta.show(lambda _, records: list(records))
 
 
 def test_a_mapped_file_is_read_batch_by_batch(space: SpillSpace) -> None:

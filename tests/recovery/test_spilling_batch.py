@@ -1,7 +1,7 @@
 """Batches that write more than they may hold in memory: committed, restored, and failed, like all others."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +10,11 @@ import pytest
 from statestore import Headers, Serdes, Stores
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.errors import LocalDirectoryError, SpilledDeltaCorruptedError
+from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import split_stored
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from tests.support.recovery.shards import LoggedBatch, Shard, stored
@@ -55,6 +58,36 @@ def test_it_is_committed_applied_and_restored(shard: Shard) -> None:
     assert shard.content(pointer) == expected()
     shutil.rmtree(shard.home / "local")
     assert shard.content(pointer) == expected()
+
+
+def test_b6_all_of_it_is_shown_before_anything_is_durable(shard: Shard) -> None:
+    shown: dict[bytes, bytes | None] = {}
+
+    def watch(name: str, records: Iterable[ChangelogRecord]) -> None:
+        assert not list(shard.home.glob("state/**/*.arrow"))
+        assert name == "totals"
+        shown.update((record.key, record.value) for record in records)
+
+    def write(batch: LoggedBatch) -> CommitPointer:
+        put_many(batch)
+        return batch.batch.commit(on_changelog=watch).pointer
+
+    assert shard.content(shard.run(shard.start(), write)) == expected()
+    put = {key: split_stored(StoreFormat.TIMESTAMPED_WITH_HEADERS, value).value for key, value in expected().items()}
+    assert shown == {**put, b"%06d" % 1: None}
+
+
+def test_b6_who_watches_can_end_a_batch(shard: Shard) -> None:
+    def refuse(name: str, records: Iterable[ChangelogRecord]) -> None:
+        raise RuntimeError(f"{name}: {len(list(records))}")
+
+    def write(batch: LoggedBatch) -> None:
+        batch.stores["totals"].put(b"k", stored(b"v"))
+        batch.batch.commit(on_changelog=refuse)
+
+    with pytest.raises(RuntimeError, match="totals: 1"):
+        shard.run(shard.start(), write)
+    assert not list(shard.home.glob("state/**/*.arrow"))
 
 
 def test_one_that_fails_leaves_no_trace(shard: Shard) -> None:

@@ -205,6 +205,29 @@ def test_clean_up_is_bounded_and_keeps_up(expiring: Any) -> None:
     assert [store.delete_expired() for _ in range(6)] == [1_000] * 5 + [0]
 
 
+def test_b6_who_watches_sees_each_entry_that_is_deleted_as_it_is_stored(expiring: Any) -> None:
+    store, clocks = expiring
+    seen: list[tuple[bytes, bytes | None]] = []
+    store.watch_expired(lambda key, value: seen.append((key, value)))
+    store.watch_expired(lambda key, value: seen.append((key, store.stack.expiring.inner.get(key))))
+    store.put_all([("a", 1), ("b", 2), ("c", 3)])
+    store.delete("b")
+    clocks.system_time_ms = TTL_MS - 1
+    assert (store.delete_expired(), seen) == (0, [])
+    store.put("c", 4)
+    clocks.system_time_ms = TTL_MS
+    assert store.delete_expired() == 1
+    assert seen == [(b"a", Serdes.int64().serialize(1))] * 2
+    assert store.delete_expired() == 0
+
+
+def test_b6_who_watches_a_store_without_a_time_to_live_sees_nothing() -> None:
+    store = KEY_VALUE.builder(StoreFormat.PLAIN, persistent=False).build(MemoryDatabase(FAMILIES).family("store"))
+    store.watch_expired(lambda key, value: pytest.fail(f"{key!r}: {value!r}"))
+    store.put(b"k", 1)
+    assert store.delete_expired() == 0
+
+
 def test_what_was_there_before_does_not_expire_until_it_is_put(expiring: Any) -> None:
     store, clocks = expiring
     store.stack.expiring.inner.put(b"old", Serdes.int64().serialize(1))

@@ -7,8 +7,9 @@ encoded a second time. A key that is written before and after a spill has a reco
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +17,17 @@ import pyarrow as pa
 
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.recovery.commit.changelog import BatchChangelog
-from statestore.recovery.commit.delta import DeltaInfo, DeltaWriter, LoggedStore, encode_counted_delta, logged_stores
+from statestore.errors import DurableFileCorruptedError, SpilledDeltaCorruptedError
+from statestore.recovery.commit.changelog import BatchChangelog, ChangelogObserver, ChangelogRecord, WrittenRecords
+from statestore.recovery.commit.delta import (
+    Delta,
+    DeltaInfo,
+    DeltaWriter,
+    LoggedStore,
+    changelog_records,
+    encode_counted_delta,
+    logged_stores,
+)
 from statestore.recovery.commit.figures import SpillFigures, StoreFigures
 from statestore.recovery.location.digests import digest, new_digest
 
@@ -89,6 +99,20 @@ class BatchDelta:
         data, figures = encode_counted_delta(self._info, self._changelogs, self._stream_times_ms)
         return FinishedDelta(data, data.size, digest(data), figures)
 
+    def show(self, observer: ChangelogObserver) -> None:
+        """Call `observer` with each store that was written to, and its records as the delta has them.
+
+        For after `finish`. Records that spilled are read from disk, and again each time that they are iterated: of
+        several with one key the last one counts. Raises what `observer` does; iterating, SpilledDeltaCorruptedError
+        for a disk that did not keep them.
+        """
+        for name, changelog in self._changelogs.items():
+            if self._spilled is None:
+                if len(changelog):
+                    observer(name, WrittenRecords(changelog.__iter__))
+            elif self._spilled.has_records(name):
+                observer(name, WrittenRecords(partial(self._spilled.records, name)))
+
     @property
     def spilled_bytes(self) -> int:
         """What is on local disk of this batch, its write sets and its delta together."""
@@ -126,6 +150,20 @@ class _SpilledDelta:
             self._writer.close()
             self._file.close()
         return FinishedDelta(self._path, self._file.size_bytes, self._file.digest.hexdigest(), self._writer.figures)
+
+    def has_records(self, name: str) -> bool:
+        figures = self._writer.figures.get(name)
+        return figures is not None and figures.entries_put + figures.entries_deleted > 0
+
+    def records(self, name: str) -> Iterator[ChangelogRecord]:
+        """Yield the records of a store, a record batch at a time; for after `finish`."""
+        try:
+            with pa.OSFile(str(self._path)) as source:
+                for store, batch in Delta(source, str(self._path)).batches():
+                    if store == name:
+                        yield from changelog_records(batch)
+        except (OSError, DurableFileCorruptedError) as cause:
+            raise SpilledDeltaCorruptedError(self._shard, path=str(self._path)) from cause
 
     @property
     def size_bytes(self) -> int:

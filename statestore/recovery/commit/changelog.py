@@ -12,7 +12,7 @@ topics (ChangeLogging*BytesStore) and reads back (RecordConverters).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -43,6 +43,20 @@ class LoggedWrite(NamedTuple):
     stored: bytes | None
     timestamp_ms: int
     header_bytes: bytes
+
+
+ChangelogObserver: TypeAlias = "Callable[[str, Iterable[ChangelogRecord]], None]"
+"""Is called with the name of a store and what a batch has written to it, which can be iterated until it returns."""
+
+
+class WrittenRecords:
+    """What was written to a store, each time that it is iterated, for a ChangelogObserver to read."""
+
+    def __init__(self, read: Callable[[], Iterator[ChangelogRecord]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[ChangelogRecord]:
+        return self._read()
 
 
 class Changelog(Protocol):
