@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +14,8 @@ from statestore.bytestore.record_context import NoRecord, ProcessingContext, Rec
 from statestore.format.due_key import EXPIRY_SUFFIX
 from statestore.format.serde import Serde, Serdes
 from statestore.format.store_format import StoreFormat
+from statestore.format.stored_value import split_stored
+from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, WrittenFor
 from statestore.stores.changelogging import ChangeLoggingLayer
@@ -55,7 +57,7 @@ class StoreBuilder(Derivable, Generic[S]):
     cache_max_bytes: int = DEFAULT_CACHE_MAX_BYTES
     metrics_enabled: bool = False
     time_to_live: TimeToLive | None = None
-    """After what time entries expire; None means never."""
+    """After what time, or by which header, entries expire; None means never."""
     through_timestamped: bool = False
     """Whether plain values that are found may get headers at once."""
 
@@ -102,11 +104,34 @@ class StoreBuilder(Derivable, Generic[S]):
 
         `clock` is "processing", the wall clock, or "event", the shard's stream time. Entries that were there before the
         store had a time to live don't expire until they are put again. Raises ValueError unless this is a key-value
-        store, and for illegal arguments.
+        store, and for illegal arguments; and for another clock than that of `with_expiry_header`.
         """
+        return self._expiring(clock, ttl=ttl)
+
+    @derives
+    def with_expiry_header(self, header: str = EXPIRY_HEADER, clock: str = "processing") -> StoreBuilder[S]:
+        """Return a builder of a store whose entries are gone at the time that this header of theirs says.
+
+        It is a header of the value where the store's format has headers, else of the record that is being processed at
+        the put: see `statestore.headers.expiry_header`, also for what is malformed; such an entry lives on, and the
+        log says so. With a time to live too, the earlier time counts. All else is as with `with_ttl`, what it raises as
+        well.
+        """
+        return self._expiring(clock, header=header)
+
+    def _expiring(self, clock: str, **given: Any) -> StoreBuilder[S]:
+        """Return a builder whose store's entries expire as they did, and as is given."""
         if self.supplier.kind is not StoreKind.KEY_VALUE:
             raise ValueError(f"store {self.name!r}: a {self.supplier.kind.value} store has a retention, not a ttl")
-        return replace(self, time_to_live=TimeToLive.of(ttl, clock))
+        before = self.time_to_live
+        known = {} if before is None else {"ttl": before.ttl_ms, "header": before.header}
+        time_to_live = TimeToLive.of(**{"ttl": None, "header": None, **known, **given}, clock=clock)
+        if before is not None and before.clock != clock and None not in (time_to_live.ttl_ms, time_to_live.header):
+            raise ValueError(
+                f"store {self.name!r}: its ttl and its expiry header must have the same clock, not "
+                f"{before.clock!r} and {clock!r}: an entry expires at one time"
+            )
+        return replace(self, time_to_live=time_to_live)
 
     @derives
     def with_upgrade_through_timestamped(self) -> StoreBuilder[S]:
@@ -200,7 +225,7 @@ class StoreBuilder(Derivable, Generic[S]):
         if segments is not None and spec.kind is StoreKind.VERSIONED:
             built = self.store_class(VersionedParts(spec, entries, StoreStack(inner), segments, logged, logged_for))
         else:
-            stack = self._stack(inner, segments, logged, logged_for, written_for, expiry)
+            stack = self._stack(inner, segments, logged, logged_for, written_for, expiry, record)
             parts = StoreParts(spec, entries, stack)
             built = self.store_class(parts if segments is None else SegmentedParts(spec, entries, stack, segments))
         return measure_operations(built, self.format, metrics or StoreMetrics()) if self.metrics_enabled else built
@@ -213,6 +238,7 @@ class StoreBuilder(Derivable, Generic[S]):
         logged_for: RecordContext,
         written_for: WrittenFor,
         expiry: Expiry | None,
+        record: RecordContext,
     ) -> StoreStack:
         """Return the layers over `inner`; each is over the ones that are named before it."""
         top = inner
@@ -226,5 +252,12 @@ class StoreBuilder(Derivable, Generic[S]):
         if self.time_to_live is not None:
             if expiry is None:
                 raise ValueError(f"store {self.name!r} has a time to live: it can't be built without its expiry store")
-            top = expiring = ExpiringLayer(top, self.time_to_live, expiry)
+            top = expiring = ExpiringLayer(top, self.time_to_live, expiry, self._headers_of(record))
         return StoreStack(top, retaining, logged, cache, expiring)
+
+    def _headers_of(self, record: RecordContext) -> Callable[[bytes], bytes]:
+        """Return what gives the headers that a stored value is put with: its own, or those of the record."""
+        store_format = self.format
+        if store_format.has_headers:
+            return lambda stored: split_stored(store_format, stored).header_bytes or b""
+        return lambda stored: record.header_bytes

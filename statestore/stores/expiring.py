@@ -7,12 +7,14 @@ twice, by key and in order of time: see `format.due_key`. An entry of which neit
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol
 
 from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.errors import FormatError
 from statestore.format.due_key import (
     due_bounds,
     due_key,
@@ -24,8 +26,11 @@ from statestore.format.due_key import (
     time_of,
 )
 from statestore.format.window_key import MAX_TIME_MS
+from statestore.headers.expiry_header import expiry_in_headers
 from statestore.stores.layer import ByteStoreLayer
 from statestore.stores.supplier import Duration, milliseconds
+
+_LOG = logging.getLogger(__name__)
 
 _DELETED_AT_LEAST: Final = 1_000
 _DELETED_PER_WRITE: Final = 2
@@ -33,17 +38,25 @@ _DELETED_PER_WRITE: Final = 2
 
 @dataclass(frozen=True)
 class TimeToLive:
-    """How long an entry lives after it was put, and on which clock: the wall clock ("processing"), or stream time."""
+    """How long an entry lives, and on which clock: the wall clock ("processing"), or stream time ("event").
 
-    ttl_ms: int
+    If both are given, what comes first counts.
+    """
+
+    ttl_ms: int | None
+    """The time from a put on; None means that it does not matter."""
     clock: str
+    header: str | None = None
+    """The name of the header that says when its entry expires; None means that no header does."""
 
     @classmethod
-    def of(cls, ttl: Duration, clock: str) -> TimeToLive:
-        """Return it. Raises ValueError for less than 1 ms and for an unknown clock."""
+    def of(cls, ttl: Duration | None, clock: str, header: str | None = None) -> TimeToLive:
+        """Return it. Raises ValueError for less than 1 ms, for an unknown clock and for an empty name."""
         if clock not in _CLOCKS:
             raise ValueError(f"clock must be one of {', '.join(_CLOCKS)}, not {clock!r}")
-        return cls(milliseconds("ttl", ttl, least=1), clock)
+        if header is not None and not (isinstance(header, str) and header):
+            raise ValueError(f"header must be the name of one, got {header!r}")
+        return cls(None if ttl is None else milliseconds("ttl", ttl, least=1), clock, header)
 
 
 class Clocks(Protocol):
@@ -114,12 +127,24 @@ class ExpiryTimes:
 
 
 class ExpiringLayer(ByteStoreLayer):
-    """Hides entries that have expired, and renews the time of those that are put."""
+    """Hides entries that have expired, and renews the time of those that are put.
 
-    def __init__(self, inner: ByteStore, time_to_live: TimeToLive, expiry: Expiry) -> None:
+    `headers_of` returns the headers that a stored value is put with, if they are to say when it expires.
+    """
+
+    def __init__(
+        self,
+        inner: ByteStore,
+        time_to_live: TimeToLive,
+        expiry: Expiry,
+        headers_of: Callable[[bytes], bytes] = lambda stored: b"",
+    ) -> None:
         super().__init__(inner)
         self._times = ExpiryTimes(expiry.times)
         self._ttl_ms = time_to_live.ttl_ms
+        self._header = time_to_live.header
+        self._headers_of = headers_of
+        self._is_told = False
         self._clock_ms = _CLOCKS[time_to_live.clock](expiry.clocks)
         self._writes = 0
         self._watched_by: tuple[Callable[[bytes, bytes | None], None], ...] = ()
@@ -180,8 +205,25 @@ class ExpiringLayer(ByteStoreLayer):
 
     def _renew(self, key: bytes, value: bytes | None) -> None:
         self._writes += 1
-        expiry_ms = None if value is None else max(0, min(self._clock_ms() + self._ttl_ms, MAX_TIME_MS))
-        self._times.set(key, expiry_ms)
+        self._times.set(key, None if value is None else self._expiry_ms(value))
+
+    def _expiry_ms(self, stored: bytes) -> int | None:
+        """Return when a value that is put now expires; None if it does not."""
+        by_header_ms = None if self._header is None else self._time_in_headers(self._header, stored)
+        if self._ttl_ms is None:
+            return by_header_ms
+        by_ttl_ms = max(0, min(self._clock_ms() + self._ttl_ms, MAX_TIME_MS))
+        return by_ttl_ms if by_header_ms is None else min(by_header_ms, by_ttl_ms)
+
+    def _time_in_headers(self, header: str, stored: bytes) -> int | None:
+        """Return the time in a value's headers; None if there is none, or it is malformed: such an entry lives on."""
+        try:
+            return expiry_in_headers(self._headers_of(stored), header)
+        except FormatError as problem:
+            if not self._is_told:
+                self._is_told = True
+                _LOG.warning("store %s: an entry does not expire by its header %r: %s", self.name, header, problem)
+            return None
 
 
 def _live_pairs(

@@ -176,7 +176,7 @@ LAYERS: Final[Mapping[str, Callable[[StoreBuilder[Any]], StoreBuilder[Any]]]] = 
     "cached": lambda builder: builder.with_caching_enabled(),
     "metered": lambda builder: builder.with_metrics_enabled(),
     # Of key-value stores only. Nothing expires while a test runs: all must be as without.
-    "expiring": lambda builder: builder.with_ttl(1),
+    "expiring": lambda builder: builder.with_ttl(1).with_expiry_header(),
     # The cache is so small that most writes of a test go on before the test flushes it.
     "all": lambda builder: builder.with_caching_enabled(max_bytes=64).with_metrics_enabled(),
 }

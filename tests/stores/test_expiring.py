@@ -1,27 +1,38 @@
 """Stores with a time to live: what expired is never read, and goes in the end; all else is as without."""
 
+from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from statestore import Serdes, StoreBuilder, Stores
+from statestore import Headers, RecordColumns, Serdes, StoreBuilder, Stores
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.format.store_format import StoreFormat
+from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.processor.context import TaskRecordContext
-from statestore.stores.expiring import Expiry, ExpiryTimes
-from tests.conformance.stacks import KEY_VALUE, SCRATCH, hold
+from statestore.stores.expiring import Expiry, ExpiryTimes, TimeToLive
+from tests.conformance.stacks import HEADERS, KEY_VALUE, SCRATCH, TIMESTAMP_MS, hold
 
 KEYS = st.binary(max_size=2)  # short, so that they collide
 BOUNDS = st.none() | KEYS
 VALUES = st.integers(0, 9)
+LATER_MS = st.none() | st.integers(-5, 3 * 10)
+"""In how many milliseconds a put entry's header says that it expires; None is no such header."""
+EXPIRE: dict[str, Callable[[StoreBuilder[Any]], StoreBuilder[Any]]] = {
+    "by ttl": lambda builder: builder.with_ttl(TTL_MS),
+    "by header": lambda builder: builder.with_expiry_header(),
+    "by both": lambda builder: builder.with_expiry_header().with_ttl(TTL_MS),
+}
 FAMILIES = ["store", "store-expiry"]
 TTL_MS = 10
 
@@ -35,7 +46,8 @@ def built(builder: StoreBuilder[Any], inner: ByteStore, times: ByteStore, clocks
     """Return the store and the one that says when its entries expire."""
     assert builder.expiry_store is not None
     expiry_store = builder.expiry_store.build(times)
-    return builder.build(inner, expiry=Expiry(expiry_store.stack.top, clocks)), expiry_store
+    expiry = Expiry(expiry_store.stack.top, clocks)
+    return builder.build(inner, context=clocks, expiry=expiry), expiry_store
 
 
 class ExpiringMachine(RuleBasedStateMachine):
@@ -45,12 +57,13 @@ class ExpiringMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = TemporaryDirectory(dir=SCRATCH)
         self.clocks = TaskRecordContext()
-        self.model: dict[bytes, tuple[Any, int]] = {}
+        self.model: dict[bytes, tuple[Any, float]] = {}
         self.database: Any = None
 
-    @initialize(builder=st.sampled_from(builders()), on_disk=st.booleans())
-    def open(self, builder: StoreBuilder[Any], on_disk: bool) -> None:
-        self.builder = builder.with_ttl(TTL_MS)
+    @initialize(builder=st.sampled_from(builders()), on_disk=st.booleans(), expire=st.sampled_from(sorted(EXPIRE)))
+    def open(self, builder: StoreBuilder[Any], on_disk: bool, expire: str) -> None:
+        self.builder = EXPIRE[expire](builder)
+        self.expire = expire
         self.on_disk = on_disk
         self.database = None if on_disk else MemoryDatabase(FAMILIES)
         self.build()
@@ -64,37 +77,60 @@ class ExpiringMachine(RuleBasedStateMachine):
         self.committed = committed
         self.store, self.times = built(self.builder, self.bytes, self.expiry_bytes, self.clocks)
 
-    def held(self, value: int | None) -> Any:
-        return hold(self.builder.format, value)
+    def held(self, value: int | None, later_ms: int | None = None) -> Any:
+        """Return what is to be put, with the header in the value if it has any there, else in the current record."""
+        other = Headers([(EXPIRY_HEADER, expiry_value(0))])
+        headers = Headers(HEADERS)
+        if later_ms is not None:
+            headers.add(EXPIRY_HEADER, expiry_value(max(0, self.clocks.system_time_ms + later_ms)))
+        self.clocks.headers = other if self.builder.format.has_headers else headers
+        return hold(self.builder.format, value, headers=headers)
 
     def living(self) -> dict[bytes, Any]:
         return {
             key: held for key, (held, expiry_ms) in sorted(self.model.items()) if expiry_ms > self.clocks.system_time_ms
         }
 
-    def put_in_model(self, key: bytes, value: int | None) -> None:
+    def put_in_model(self, key: bytes, value: int | None, later_ms: int | None) -> None:
         if value is None:
             self.model.pop(key, None)
-        else:
-            self.model[key] = (self.held(value), self.clocks.system_time_ms + TTL_MS)
+            return
+        now_ms = self.clocks.system_time_ms
+        by_ttl_ms = inf if self.expire == "by header" else now_ms + TTL_MS
+        by_header_ms = inf if self.expire == "by ttl" or later_ms is None else max(0, now_ms + later_ms)
+        self.model[key] = (self.held(value, later_ms), min(by_ttl_ms, by_header_ms))
 
-    @rule(key=KEYS, value=st.none() | VALUES)
-    def put(self, key: bytes, value: int | None) -> None:
-        self.store.put(key, self.held(value))
-        self.put_in_model(key, value)
+    @rule(key=KEYS, value=st.none() | VALUES, later_ms=LATER_MS)
+    def put(self, key: bytes, value: int | None, later_ms: int | None) -> None:
+        self.store.put(key, self.held(value, later_ms))
+        self.put_in_model(key, value, later_ms)
 
-    @rule(entries=st.lists(st.tuples(KEYS, st.none() | VALUES), max_size=4))
-    def put_all(self, entries: list[tuple[bytes, int | None]]) -> None:
-        self.store.put_all([(key, self.held(value)) for key, value in entries])
+    @rule(entries=st.lists(st.tuples(KEYS, st.none() | VALUES), max_size=4), later_ms=LATER_MS)
+    def put_all(self, entries: list[tuple[bytes, int | None]], later_ms: int | None) -> None:
+        self.store.put_all([(key, self.held(value, later_ms)) for key, value in entries])
         for key, value in entries:
-            self.put_in_model(key, value)
+            self.put_in_model(key, value, later_ms)
 
-    @rule(key=KEYS, value=VALUES)
-    def put_if_absent(self, key: bytes, value: int) -> None:
+    @rule(entries=st.lists(st.tuples(KEYS, st.none() | VALUES, LATER_MS), max_size=4))
+    def put_many(self, entries: list[tuple[bytes, int | None, int | None]]) -> None:
+        headers = []
+        for _, value, later_ms in entries:
+            held = self.held(value, later_ms)
+            in_value = self.builder.format.has_headers and held is not None
+            headers.append((held if in_value else self.clocks).headers.to_bytes())
+        times_ms = pa.repeat(TIMESTAMP_MS, len(entries))
+        keys, values, _ = zip(*entries, strict=True) if entries else ((), (), ())
+        columns = pa.array(keys, pa.binary()), pa.array(values, pa.int64()), times_ms, pa.array(headers, pa.binary())
+        self.store.put_many(RecordColumns(*columns))
+        for key, value, later_ms in entries:
+            self.put_in_model(key, value, later_ms)
+
+    @rule(key=KEYS, value=VALUES, later_ms=LATER_MS)
+    def put_if_absent(self, key: bytes, value: int, later_ms: int | None) -> None:
         present = self.living().get(key)
-        assert self.store.put_if_absent(key, self.held(value)) == present
+        assert self.store.put_if_absent(key, self.held(value, later_ms)) == present
         if present is None:
-            self.put_in_model(key, value)
+            self.put_in_model(key, value, later_ms)
 
     @rule(key=KEYS)
     def delete(self, key: bytes) -> None:
@@ -150,7 +186,7 @@ class ExpiringMachine(RuleBasedStateMachine):
     def times_are_those_of_what_is_stored(self) -> None:
         if self.database is None:
             return
-        wanted = sorted((key, expiry_ms) for key, (_, expiry_ms) in self.model.items())
+        wanted = sorted((key, expiry_ms) for key, (_, expiry_ms) in self.model.items() if expiry_ms < inf)
         times = ExpiryTimes(self.times.stack.top)
         assert list(times.between(None, None)) == wanted
         by_time = sorted((expiry_ms, key) for key, expiry_ms in wanted)
@@ -285,8 +321,14 @@ def test_illegal_times_to_live() -> None:
     with pytest.raises(ValueError, match="clock must be one of processing, event, not 'wall'"):
         key_value.with_ttl(5, "wall")
     windows = Stores.window_store_builder(Stores.persistent_window_store("w", 10, 10), Serdes.string(), Serdes.string())
-    with pytest.raises(ValueError, match="'w': a window store has a retention, not a ttl"):
-        windows.with_ttl(5)
+    for expiring in (lambda: windows.with_ttl(5), windows.with_expiry_header):
+        with pytest.raises(ValueError, match="'w': a window store has a retention, not a ttl"):
+            expiring()
+    with pytest.raises(ValueError, match="header must be the name of one, got ''"):
+        key_value.with_expiry_header("")
+    with pytest.raises(ValueError, match="'s': its ttl and its expiry header must have the same clock, not 'event'"):
+        key_value.with_ttl(5, "event").with_expiry_header()
+    assert key_value.with_ttl(5, "event").with_ttl(5).time_to_live == TimeToLive(5, "processing")
 
 
 def test_the_expiry_store_is_made_as_its_store_is(tmp_path: Path) -> None:
