@@ -3,6 +3,7 @@
 StateDirectoryError (statestore.errors)
 ├── UnknownLayoutError      it is no state that is known
 ├── StoreNotFoundError      it has no such store, or several and none was named
+├── NothingExpiresError     no entry of a store expires
 ├── UnknownKindError        its files do not tell what a store is
 ├── StoreUndecodableError   an entry is not one of the kind of store that it was read as
 ├── MigrationRefusedError   what was asked for is no migration, or its target is taken
@@ -53,6 +54,7 @@ __all__ = [
     "MigrationCheckError",
     "MigrationRefusedError",
     "NoRoomError",
+    "NothingExpiresError",
     "PointersOutdatedError",
     "RowFileError",
     "RowFileExistsError",
@@ -88,6 +90,17 @@ class StoreNotFoundError(StateDirectoryError):
     @property
     def _listed(self) -> list[str]:
         return sorted(self.known)
+
+
+class NothingExpiresError(StateDirectoryError):
+    """Nothing says when entries of `store` expire: `beside` is the store that would, and is not there."""
+
+    store: str
+    beside: str
+    problem: str = text(
+        "has no store {beside!r}: what is in {store!r} has neither a time to live nor an expiry header. Leave out "
+        "--live-at"
+    )
 
 
 class UnknownKindError(StateDirectoryError):

@@ -31,6 +31,7 @@ def read_store(
     checkpoint_location: str | Path,
     state_location: str | Path | DurableLocation,
     header_converter: AnyConverter = None,
+    live_at_ms: int | None = None,
 ) -> DataFrame:
     """Return the committed entries of `store`, one row each, in no set order; columns as in STORE_SCHEMA.
 
@@ -43,7 +44,11 @@ def read_store(
     With a `header_converter` (one, its name, or properties of Kafka Connect) there is one column more, `typed_headers`:
     what each header is, as `header_functions.typed_headers` says it. `headers` stay bytes, for `header_typed`.
 
-    Raises RecoveryError or StatePointersError if there is no state, and ValueError if it has no such store.
+    `live_at_ms` leaves out the entries that have expired at that time, by a time to live or a header, in milliseconds
+    since the epoch, on the store's own clock; None shows all that is stored, also what waits to be deleted.
+
+    Raises RecoveryError or StatePointersError if there is no state, and ValueError if it has no such store, or one in
+    which nothing expires.
     """
     location = DurableLocation.of(state_location)
     metadata = state_in(location)
@@ -52,7 +57,7 @@ def read_store(
         raise ValueError(f"the state has no store {store!r}, only {sorted(specs)}")
     recorded = map(CommitPointer.from_json, recorded_pointers(spark, checkpoint_location))
     pointers = committed_pointers(location, metadata, recorded, complete=True)
-    scan = StoreScan(location, metadata, specs[store])
+    scan = StoreScan(location, metadata, specs[store], live_at_ms=live_at_ms)
     rows = [(pointers[shard].to_json(),) for shard in scan.shards]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

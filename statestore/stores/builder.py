@@ -11,7 +11,6 @@ from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import NoRecord, ProcessingContext, RecordContext
-from statestore.format.due_key import EXPIRY_SUFFIX
 from statestore.format.serde import Serde, Serdes
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
@@ -21,7 +20,7 @@ from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, Wri
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec
 from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.expiring import ExpiringLayer, Expiry, TimeToLive
+from statestore.stores.expiring import ExpiringLayer, Expiry, TimeToLive, expiry_spec
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.lineage import Derivable, derives
 from statestore.stores.metered import measure_operations
@@ -87,8 +86,9 @@ class StoreBuilder(Derivable, Generic[S]):
         """The builder of the store that says when entries expire; None if they don't. A topology adds it by itself."""
         if self.time_to_live is None:
             return None
+        spec = expiry_spec(self.spec)
         return StoreBuilder(
-            KeyValueBytesStoreSupplier(f"{self.name}{EXPIRY_SUFFIX}", StoreFormat.PLAIN, self.persistent),
+            KeyValueBytesStoreSupplier(spec.name, spec.format, self.persistent),
             KeyValueStore,
             Serdes.bytes(),
             Serdes.bytes(),

@@ -45,6 +45,11 @@ from tests.support.spark.store_rows import options_of
             {"path": "x", "readChangeFeed": "true", "changeStartBatchId": "2", "changeEndBatchId": "1"},
             "'changeEndBatchId'.*before 2",
         ),
+        (
+            {"path": "x", "readChangeFeed": "true", "changeStartBatchId": "2", "checkpoint": "c", "liveAtMs": "5"},
+            "'liveAtMs'.*no meaning for a change feed",
+        ),
+        ({"path": "x", "liveAtMs": "now"}, "'liveAtMs'.*a whole number, 0 or more, got 'now'"),
     ],
 )
 def test_options_of_a_read_are_checked(options: dict[str, str], problem: str) -> None:

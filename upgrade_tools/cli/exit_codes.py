@@ -33,6 +33,7 @@ from upgrade_tools.errors import (
     KafkaUnavailableError,
     MigrationCheckError,
     MigrationRefusedError,
+    NothingExpiresError,
     PointersOutdatedError,
     RowFileError,
     RowFileExistsError,
@@ -67,6 +68,7 @@ class ExitCode(IntEnum):
 _CODES: Final[dict[type[Exception], ExitCode]] = {
     UnknownKindError: ExitCode.USAGE,
     StoreNotFoundError: ExitCode.USAGE,
+    NothingExpiresError: ExitCode.USAGE,
     StatePointersError: ExitCode.USAGE,
     MigrationRefusedError: ExitCode.USAGE,
     RowFileExistsError: ExitCode.USAGE,

@@ -31,13 +31,15 @@ _GROUP = "Look"
 class EntriesGroup(o.CommittedGroup, o.TaskGroup, o.StoreGroup):
     """Of which store entries are printed, what its files do not tell, what is committed, and how they are printed."""
 
+    live_at: sel.LiveAtOption = None
     work_dir: o.WorkDirOption = None
     headers: sel.HeadersOption = True
     as_json: o.JsonOption = False
 
     def state(self, where: str) -> State:
         """Return the state at a path or URI."""
-        return o.state_at(where, self, work_dir=self.work_dir, **self.chosen(o.StoreGroup, o.TaskGroup))
+        chosen = self.chosen(o.StoreGroup, o.TaskGroup)
+        return o.state_at(where, self, live_at_ms=self.live_at, work_dir=self.work_dir, **chosen)
 
     def print(self, state: State, selection: Selection, parts: Sequence[int]) -> int:
         """Print the entries of these parts that are selected; return how many that were."""

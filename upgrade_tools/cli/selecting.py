@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.format.window_key import MAX_TIME_MS
 from upgrade_tools.rows.byte_text import bytes_of
 from upgrade_tools.rows.selection import HeaderCondition, Selection
 from upgrade_tools.states.state import State
@@ -62,6 +63,17 @@ LimitOption = Annotated[
         min=0,
         max=sys.maxsize,
         help="So many entries at most; of versioned stores keys.",
+        rich_help_panel=_WHICH,
+    ),
+]
+LiveAtOption = Annotated[
+    int | None,
+    typer.Option(
+        "--live-at",
+        metavar="MS",
+        min=0,
+        max=MAX_TIME_MS,
+        help="What has not expired at this time, by a time to live or a header (default: all that is stored).",
         rich_help_panel=_WHICH,
     ),
 ]

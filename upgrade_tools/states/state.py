@@ -18,8 +18,9 @@ from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import FormatError, StoreFormatError
 from statestore.format.position import Position
 from statestore.recovery.commit.pointer import CommitPointer
+from statestore.stores.expiring import expiry_spec, live_at
 from statestore.stores.supplier import default_segment_interval_ms
-from upgrade_tools.errors import StoreNotFoundError, StoreUndecodableError, UnknownKindError
+from upgrade_tools.errors import NothingExpiresError, StoreNotFoundError, StoreUndecodableError, UnknownKindError
 from upgrade_tools.states.database import Database
 
 
@@ -48,6 +49,8 @@ class StateOptions:
     """Of Kafka Streams; None is what the changelog offsets in the directory say, or else the directory's name."""
     pointers: Sequence[CommitPointer] | None = None
     """What is committed of a state location."""
+    live_at_ms: int | None = None
+    """The time at which entries must not have expired; None shows all that is stored."""
     work_dir: str | None = None
     """Where views and restored shards are, in temporary directories; None is that of the machine."""
 
@@ -121,14 +124,31 @@ class State(ABC):
         A FormatError that comes of reading them is raised as StoreUndecodableError. Raises StoreError for a store that
         is something else, StateDirectoryError, RecoveryError.
         """
+        times = {} if self.options.live_at_ms is None else self._expiry_stores(specs)
         try:
-            with self._open(part, specs) as stores:
+            with self._open(part, [*dict.fromkeys([*specs, *times.values()])]) as opened:
+                stores = {spec.name: self._live(opened, spec, times.get(spec.name)) for spec in specs}
                 if self.on_open is not None:
                     self.on_open(sum(store.bytes.approximate_num_entries() for store in stores.values()))
                 yield stores
         except FormatError as cause:
             read_as = [f"{spec.name} ({StoreType.of(spec).value})" for spec in specs]
             raise StoreUndecodableError(self.path, stores=read_as, cause=str(cause)) from cause
+
+    def _expiry_stores(self, specs: Sequence[StoreSpec]) -> dict[str, StoreSpec]:
+        """Return, by store, the store that says when its entries expire. Raises NothingExpiresError if it has none."""
+        times, known = {spec.name: expiry_spec(spec) for spec in specs}, self.store_names()
+        for name, beside in times.items():
+            if beside.name not in known:
+                raise NothingExpiresError(self.path, store=name, beside=beside.name)
+        return times
+
+    def _live(self, opened: Mapping[str, OpenStore], spec: StoreSpec, times: StoreSpec | None) -> OpenStore:
+        """Return a store as it was opened, without what has expired if it is known when that does."""
+        store = opened[spec.name]
+        if times is None or self.options.live_at_ms is None:
+            return store
+        return store._replace(bytes=live_at(store.bytes, opened[times.name].bytes, self.options.live_at_ms))
 
     @abstractmethod
     def _open(self, part: int, specs: Sequence[StoreSpec]) -> AbstractContextManager[Mapping[str, OpenStore]]:

@@ -29,6 +29,7 @@ _READ: Final = (
     "pushFilters",
     "trustKeys",
     "workDir",
+    "liveAtMs",
     "readChangeFeed",
     "changeStartBatchId",
     "changeEndBatchId",
@@ -59,6 +60,7 @@ class ReadOptions:
     push_filters: bool
     trust_keys: bool
     work_dir: str | None
+    live_at_ms: int | None
     change_start_batch_id: int | None
     """The first batch of the change feed; None if the store itself is to be read."""
     change_end_batch_id: int | None
@@ -79,6 +81,7 @@ class ReadOptions:
             options.flag("pushFilters", False),
             options.flag("trustKeys", False),
             options.text("workDir"),
+            options.number("liveAtMs"),
             start,
             end,
         )
@@ -104,6 +107,8 @@ class ReadOptions:
             raise DataSourceOptionError("batchId", "has no meaning for a change feed; use changeEndBatchId")
         if self.push_filters:
             raise DataSourceOptionError("pushFilters", "has no meaning for a change feed: it is read as a whole")
+        if self.live_at_ms is not None:
+            raise DataSourceOptionError("liveAtMs", "has no meaning for a change feed, which has what was deleted, too")
 
 
 @dataclass(frozen=True)

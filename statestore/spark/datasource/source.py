@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from statestore.errors import DataSourceOptionError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.checkpoint_pointers import recorded_pointers
@@ -97,7 +98,12 @@ class HeaderStateDataSource(DataSource):
         if options.change_start_batch_id is not None:
             changes = ChangeScan(location, metadata, spec, options.include_headers, options.work_dir)
             return ChangeReader(changes, asked_changes(location, metadata, options, driver, dataframe))
-        scan = StoreScan(location, metadata, spec, options.include_headers, options.work_dir)
+        try:
+            scan = StoreScan(
+                location, metadata, spec, options.include_headers, options.work_dir, live_at_ms=options.live_at_ms
+            )
+        except ValueError as cause:
+            raise DataSourceOptionError("liveAtMs", f"can't be told ({cause})") from cause
         pointers = asked_pointers(location, metadata, options, driver, dataframe)
         if not options.push_filters:
             return StoreReader(scan, pointers)

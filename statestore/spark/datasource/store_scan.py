@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.protocol import ByteStore
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
@@ -20,6 +21,7 @@ from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.row_filter import EVERY_ROW, RowFilter
 from statestore.spark.datasource.store_columns import asked_columns, entry_columns
 from statestore.spark.schema import spark_schema
+from statestore.stores.expiring import expiry_spec, live_at
 
 _SHARD_FIELDS: Final = (pa.field("shard", pa.int32()), pa.field("version", pa.int64()))
 _WITH_HEADERS: Final = pa.schema([*_SHARD_FIELDS, *ENTRY_FIELDS])
@@ -50,6 +52,13 @@ class StoreScan(StoreToRead):
     """What to read of a store."""
 
     row_filter: RowFilter = EVERY_ROW
+    live_at_ms: int | None = None
+    """The time at which entries must not have expired; None shows all that is stored."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if it is asked what has not expired of a store in which nothing does."""
+        if self.live_at_ms is not None and expiry_spec(self.spec) not in self.metadata.stores:
+            raise ValueError(f"store {self.spec.name!r} has no time to live and no expiry header: nothing expires")
 
     def filtered(self, row_filter: RowFilter) -> StoreScan:
         """Return a scan of the rows that `row_filter` asks for."""
@@ -76,13 +85,16 @@ class StoreScan(StoreToRead):
                 yield pa.record_batch([columns[field.name] for field in schema], schema=schema)
 
     def _columns(self, state: ShardedState, pointer: CommitPointer) -> Iterator[dict[str, pa.Array]]:
-        with (
-            state.spill_space(pointer.shard) as space,
-            columns_of_deltas(self.location, pointer, self.spec, space) as entries,
-        ):
-            if entries is not None:
-                yield from asked_columns(entries, self.row_filter, with_headers=self.with_headers)
-                return
+        if self.live_at_ms is None:
+            with (
+                state.spill_space(pointer.shard) as space,
+                columns_of_deltas(self.location, pointer, self.spec, space) as entries,
+            ):
+                if entries is not None:
+                    yield from asked_columns(entries, self.row_filter, with_headers=self.with_headers)
+                    return
         with state.open(pointer) as batch:
-            store = batch.stores[self.spec.name].bytes
+            store: ByteStore = batch.stores[self.spec.name].bytes
+            if self.live_at_ms is not None:
+                store = live_at(store, batch.stores[expiry_spec(self.spec).name].bytes, self.live_at_ms)
             yield from entry_columns(self.spec, store, self.row_filter, with_headers=self.with_headers)
