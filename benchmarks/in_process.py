@@ -17,8 +17,8 @@ import pyarrow as pa
 import rocksdict
 
 from statestore import Headers, Processor, ValueTimestampHeaders
+from statestore.middleware.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task import OnDeserializationError
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
@@ -196,7 +196,7 @@ class RecordRounds:
         return list(self._pointers)
 
     def _call_of(self, processor: type[Processor]) -> ShardCall:
-        failing = OnDeserializationError.FAIL
+        failing = FailureHandling()
         return ShardCall(counting_topology(processor), self._state, self._routing, failing, 1 << 28)
 
     def us(self, rows: pa.RecordBatch, clock: Clock = time.perf_counter) -> dict[str, float]:

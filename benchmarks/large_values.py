@@ -27,7 +27,7 @@ from memory import MIB, watched
 from statestore import AggregationWithHeaders, Processor, ProcessorContext, Record, Serdes, Stores, Topology, Windowed
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.format.header_columns import HEADERS_TYPE
-from statestore.processor.task import OnDeserializationError
+from statestore.middleware.failures import FailureHandling
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
@@ -204,7 +204,7 @@ class Home:
 
     def call(self, blobs: Iterator[bytes], recovery: RecoveryOptions | None = None) -> int:
         """Run a batch, and read its output as Spark would; return how many records it put out."""
-        call = ShardCall(self.topology, self.state(recovery), (1,), OnDeserializationError.FAIL, BUDGET_BYTES)
+        call = ShardCall(self.topology, self.state(recovery), (1,), FailureHandling(), BUDGET_BYTES)
         run, count = call.run(1, blobs, self.recorded, "query", 0), 0
         while True:
             try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import pyarrow as pa
-
 from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
 from statestore.connect.converters.registry import header_converter
 from statestore.connect.records import ConnectRecord
@@ -17,8 +15,8 @@ from statestore.connect.transforms.columns import ColumnChain
 from statestore.connect.transforms.connector_config import connector_properties
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException
-from statestore.format.header_columns import decode_header_column, encode_header_column
 from statestore.headers import ConsumerRecord, Headers
+from statestore.headers.record_columns import RecordColumns
 
 _HEADER: Final = "header.converter"
 _SIDES: Final = ("key.converter", "value.converter")
@@ -95,16 +93,9 @@ class ConnectIngest:
             headers=headers.write(made.headers),
         )
 
-    def ingest_columns(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what the steps make of records in columns with a topic, a value and encoded headers each."""
-        encoded = records.column("headers")
-        lists = decode_header_column(encoded)
-        made, rows = self._columns.apply_to_lists(lists, topics=records.column("topic"), values=records.column("value"))
-        kept = records if len(rows) == records.num_rows else records.take(pa.array(rows))
-        if made is lists:
-            return kept
-        place = records.schema.get_field_index("headers")
-        return kept.set_column(place, records.schema.field(place), encode_header_column(made))
+    def ingest_columns(self, records: RecordColumns) -> RecordColumns:
+        """Return what the steps make of records in columns that have topics."""
+        return self._columns.apply(records)
 
     def typed_headers(self, headers: Headers, topic: str) -> TypedHeaders:
         """Return headers of a record of a topic as its converter reads them."""

@@ -6,7 +6,7 @@ same, errors included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from statestore.format.serde_columns import (
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import BatchReceiver, Receiver, TaskRecordContext
+from statestore.processor.emission import SendBatch
 from statestore.processor.nodes import SinkNode, SourceNode
 from statestore.processor.receivers import locate_failures
 from statestore.processor.record import Record
@@ -113,12 +114,15 @@ def as_columns(name: str, receive: BatchReceiver, context: TaskRecordContext) ->
 
 
 def sink_batches(
-    node: SinkNode, send: Callable[[pa.RecordBatch], None], receive: Receiver, context: TaskRecordContext
+    node: SinkNode, send: SendBatch, receive: Receiver, context: TaskRecordContext, *, is_by_rows: bool = False
 ) -> BatchReceiver:
-    """Return what sends columns to the sink's topic; rows go to `receive` if the sink looks at each record."""
+    """Return what sends columns to the sink's topic; rows go to `receive` if the sink looks at each record.
+
+    So they do if `is_by_rows` says that others look at each.
+    """
     by_rows = one_by_one(receive, context)
     topic = node.topic
-    if not isinstance(topic, str):
+    if not isinstance(topic, str) or is_by_rows:
         return by_rows
     topics = pa.array([topic], pa.string())
 
@@ -133,7 +137,7 @@ def sink_batches(
             return by_rows(records)
         codes = pa.array(np.zeros(len(records), np.int32))
         columns = [pa.DictionaryArray.from_arrays(codes, topics), records.timestamp_ms, key, value, records.headers]
-        send(pa.record_batch(columns, schema=SINK_COLUMNS))
+        send(pa.record_batch(columns, schema=SINK_COLUMNS), records.origin)
         return None
 
     return receive_batch

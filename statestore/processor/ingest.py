@@ -1,100 +1,107 @@
-"""A hook for records on their way into a shard: KIP-82's broker-side interceptor, where this system has its broker.
+"""Records on their way into a task: what the interceptors of the side that comes in leave of them.
 
-The hook sees every record before any source does, as bytes with headers. It may add to the headers, give another value
-or timestamp, or keep the record to itself.
+It is where this system has its broker: before any source, as bytes with headers. Source: KIP-82's broker-side
+interceptor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from statestore.errors import ProcessorError
+from statestore.errors import RecordRefusedError
 from statestore.headers import Headers
-from statestore.headers.records import ConsumerRecord, TimestampType
+from statestore.headers.records import ConsumerRecord
+from statestore.middleware.interceptor import IngestedRecord, Interceptor
+from statestore.middleware.passage import IngestPassage
 from statestore.processor.receivers import SourceRecord
-from statestore.processor.topic_columns import source_batch, source_records
+from statestore.processor.topic_columns import SOURCE_COLUMNS, record_columns, source_records
 
-if TYPE_CHECKING:
-    from statestore.connect.converters.base import HeaderConverter
+_PLACE: Final = ["topic", "partition", "offset"]
 
-BytesRecord: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
-IngestHook: TypeAlias = "Callable[[BytesRecord], BytesRecord | None]"
-"""Returns the record to go on with, the same or another; None if it took care of it. Travels to the executors."""
-
-_NAME = "on_ingest"
+OnRefusal = Callable[[SourceRecord, str, RecordRefusedError], None]
+"""Takes a record as it came, the interceptor that refuses it, and why; raises what ends the task."""
 
 
-@runtime_checkable
-class ColumnIngest(Protocol):
-    """A hook that takes columns too, and has a converter of headers."""
-
-    header_converter: HeaderConverter
-    is_in_columns: bool
-    """Whether it takes columns."""
-
-    def ingest_columns(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what the hook makes of records in SOURCE_COLUMNS: the same as of each by itself."""
-        ...
+def raise_refusal(source: SourceRecord, interceptor: str, error: RecordRefusedError) -> None:
+    """Raise what a record was refused for."""
+    raise error
 
 
-def header_converter_of(hook: Any) -> HeaderConverter | None:
-    """Return what processors read typed headers with, None if the hook does not say."""
-    return hook.header_converter if isinstance(hook, ColumnIngest) else None
+class Ingest:
+    """The interceptors that see what comes in, around the records of one task."""
+
+    def __init__(self, interceptors: Sequence[Interceptor], refuse: OnRefusal = raise_refusal) -> None:
+        self._passage: Final = IngestPassage(interceptors, self._refused)
+        self._refuse = refuse
+        self._source: SourceRecord | None = None
+        """The record as it came that was passed last, by itself."""
+        self._batch: pa.RecordBatch | None = None
+        """The records as they came that were passed last, in columns."""
+
+    @property
+    def is_in_columns(self) -> bool:
+        """Whether records are best passed together."""
+        return self._passage.is_in_columns
+
+    def records(self, records: Iterable[SourceRecord]) -> Iterator[SourceRecord]:
+        """Yield what is left of records, in their order, each before the next one is looked at.
+
+        Raises ProcessorError around what an interceptor raises, and if it changes where a record came from or its key:
+        that is what decides which shard a record belongs to, and shards are divided already.
+        """
+        return iter(records) if self._passage.is_open else self._records(records)
+
+    def _records(self, records: Iterable[SourceRecord]) -> Iterator[SourceRecord]:
+        pass_record = self._passage.pass_record
+        for source in records:
+            self._source = source
+            topic, partition, offset, timestamp_ms, key, value, header_bytes = source
+            headers = Headers.from_bytes(header_bytes)
+            record: IngestedRecord = ConsumerRecord.adopt(topic, partition, offset, timestamp_ms, key, value, headers)
+            for made in pass_record(record):
+                yield topic, partition, offset, made.timestamp_ms, key, made.value, made.headers.to_bytes()
+
+    def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what is left of records in the columns of SOURCE_COLUMNS. Raises what `records` raises."""
+        self._source, self._batch = None, batch
+        if self._passage.is_open:
+            return batch
+        columns = record_columns(batch, batch.select(_PLACE))
+        passed = self._passage.pass_columns(columns)
+        if passed is columns:
+            return batch
+        assert passed.origin is not None
+        parts = [*passed.origin.select(_PLACE).columns, passed.timestamp_ms, passed.key, passed.value, passed.headers]
+        return pa.record_batch(parts, schema=SOURCE_COLUMNS)
+
+    def original(self, topic: str, partition: int, offset: int) -> SourceRecord | None:
+        """Return a record as it came, of those that were passed last; None if it is none of them."""
+        place = topic, partition, offset
+        if self._source is not None and self._source[:3] == place:
+            return self._source
+        return None if self._batch is None else _find(self._batch, place)
+
+    def _refused(self, record: IngestedRecord, interceptor: str, error: RecordRefusedError) -> None:
+        original = self.original(record.topic, record.partition, record.offset)
+        self._refuse(original or source_of(record), interceptor, error)
 
 
-def ingest_batch(batch: pa.RecordBatch, hook: IngestHook | None) -> Iterator[pa.RecordBatch]:
-    """Yield what `hook` leaves of records in columns, if anything. Raises as `ingest_records` does."""
-    if hook is None:
-        yield batch
-    elif isinstance(hook, ColumnIngest) and hook.is_in_columns:
-        left = _in_columns(batch, hook)
-        if left.num_rows:
-            yield left
-    elif records := list(ingest_records(source_records(batch), hook)):
-        yield source_batch(records)
+def source_of(record: IngestedRecord) -> SourceRecord:
+    """Return the fields of a record as a task takes them."""
+    header_bytes = record.headers.to_bytes()
+    return record.topic, record.partition, record.offset, record.timestamp_ms, record.key, record.value, header_bytes
 
 
-def _in_columns(batch: pa.RecordBatch, hook: Any) -> pa.RecordBatch:
-    try:
-        return hook.ingest_columns(batch)
-    except Exception as cause:
-        list(ingest_records(source_records(batch), hook))  # raises for the record that it was
-        raise ProcessorError(node=_NAME, doing=f"a batch of {batch.num_rows} records", cause=cause) from cause
-
-
-def ingest_records(records: Iterable[SourceRecord], hook: IngestHook) -> Iterator[SourceRecord]:
-    """Yield what `hook` makes of the records, in their order.
-
-    Raises ProcessorError around what it raises, and if it changes where a record came from or its key: that is what
-    decides which shard a record belongs to, and shards are divided already.
-    """
-    for source in records:
-        topic, partition, offset, timestamp_ms, key, value, header_bytes = source
-        record = ConsumerRecord(
-            topic,
-            partition,
-            offset,
-            key=key,
-            value=value,
-            timestamp_ms=timestamp_ms,
-            timestamp_type=TimestampType.CREATE_TIME,
-            headers=Headers.from_bytes(header_bytes),
-        )
-        try:
-            passed = hook(record)
-            if passed is None:
-                continue
-            if not isinstance(passed, ConsumerRecord):
-                raise TypeError(f"it must return a ConsumerRecord or None, not {passed!r}")
-            if (passed.topic, passed.partition, passed.offset, passed.key) != (topic, partition, offset, key):
-                raise ValueError("it must not change topic, partition, offset or key")
-            if not isinstance(passed.value, bytes | None):
-                raise TypeError(f"it must give a value of bytes or None, not {passed.value!r}")
-            if passed.timestamp_ms < 0:
-                raise ValueError(f"it must not give a negative timestamp, got {passed.timestamp_ms}")
-        except Exception as cause:
-            raise ProcessorError(node=_NAME, topic=topic, partition=partition, offset=offset, cause=cause) from cause
-        yield topic, partition, offset, passed.timestamp_ms, key, passed.value, passed.headers.to_bytes()
+def _find(batch: pa.RecordBatch, place: tuple[Any, ...]) -> SourceRecord | None:
+    """Return the first record of a batch that came from a place; None if there is none."""
+    found = np.ones(batch.num_rows, np.bool_)
+    for name, part in zip(_PLACE, place, strict=True):
+        column = batch.column(name)
+        found &= pc.equal(column, pa.scalar(part).cast(column.type)).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(found)
+    return next(source_records(batch.slice(int(rows[0]), 1))) if len(rows) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
+from statestore.processor.nodes import InterceptorNode, ProcessorNode, SinkNode, SourceNode
 from statestore.processor.operator import Operator
 
 
@@ -15,6 +15,8 @@ class NodeGraph:
         self.sources: dict[str, SourceNode] = {}
         self.processors: dict[str, ProcessorNode] = {}
         self.sinks: dict[str, SinkNode] = {}
+        self.interceptors: dict[str, InterceptorNode] = {}
+        """Those that stand around the others, in the order of their chain."""
         self.operators: dict[str, Operator] = {}
         """Those that were added as one, by the name of their processor."""
 

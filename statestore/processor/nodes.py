@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from statestore.format.serde import Serde
+from statestore.middleware.interceptor import Interceptor
 from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS
@@ -53,6 +54,26 @@ class ProcessorNode:
             "parents": list(self.parents),
             "stores": sorted(self.stores),
         }
+        return {**recorded, ENTRY_KEYS: dict(sorted(self.entry_keys.items()))} if self.entry_keys else recorded
+
+
+@dataclass(frozen=True)
+class InterceptorNode:
+    """Stands around a topology. Recorded only if it has stores: any other can come and go from start to start."""
+
+    interceptor: Interceptor
+    stores: tuple[str, ...]
+    entry_keys: Mapping[str, str]
+    """As a processor's."""
+
+    @property
+    def name(self) -> str:
+        """Its name among the nodes."""
+        return f"interceptor-{self.interceptor.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is recorded of the node."""
+        recorded: dict[str, Any] = {"type": "interceptor", "name": self.name, "stores": sorted(self.stores)}
         return {**recorded, ENTRY_KEYS: dict(sorted(self.entry_keys.items()))} if self.entry_keys else recorded
 
 

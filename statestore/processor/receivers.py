@@ -44,6 +44,8 @@ _WithHeaders = Callable[[Any, Headers], Any]
 _Functions = tuple[_WithHeaders, _WithHeaders]
 SourceReceiver = Callable[[SourceRecord], None]
 OnUnreadable = Callable[[SourceNode, SourceRecord, DeserializationError], None]
+OnUnwritable = Callable[[SinkNode, "Record[Any, Any]", SerializationError], None]
+BeforeSending = Callable[[str, "Record[Any, Any]"], "list[Record[Any, Any]]"]
 
 
 def source_receiver(
@@ -115,8 +117,17 @@ def locate_failures(node: str, call: Callable[[T], None], context: TaskRecordCon
     return run
 
 
-def sink_receiver(node: SinkNode, send: Send, context: TaskRecordContext) -> Receiver:
-    """Return what turns a Record into bytes and sends it to the sink's topic."""
+def sink_receiver(
+    node: SinkNode,
+    send: Send,
+    context: TaskRecordContext,
+    unwritable: OnUnwritable,
+    before: BeforeSending | None = None,
+) -> Receiver:
+    """Return what turns a Record into bytes and sends it to the sink's topic.
+
+    `unwritable` is called with what the serdes can't write; it raises the error, or returns to leave that out.
+    """
     key_serde, value_serde = node.key_serde or _BY_TYPE, node.value_serde or _BY_TYPE
     serializers = _PerTopic(lambda topic: (key_serde.on_topic(topic).serialize, value_serde.on_topic(topic).serialize))
     adds_headers = key_serde.with_headers is not None or value_serde.with_headers is not None
@@ -142,9 +153,19 @@ def sink_receiver(node: SinkNode, send: Send, context: TaskRecordContext) -> Rec
             header_bytes = headers._bytes
             send(topic, record.timestamp_ms, key, value, headers.to_bytes() if header_bytes is None else header_bytes)
         except SerializationError as cause:
-            raise SerializationError(f"sink {node.name!r} can't write {record!r}: {cause}") from cause
+            unwritable(node, record, cause)
 
-    return receive
+    if before is None:
+        return receive
+    passed = before
+
+    def receive_passed(record: Record[Any, Any]) -> None:
+        # A topic that a function chooses is chosen of what is sent: once more, if the hooks have changed it.
+        topic = _require_topic(node, topic_of, record, context) if fixed_topic is None else fixed_topic
+        for made in passed(topic, record):
+            receive(made)
+
+    return receive_passed
 
 
 def _require_topic(sink: SinkNode, topic_of: Any, record: Record[Any, Any], context: TaskRecordContext) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +13,15 @@ from statestore.errors import (
     DeserializationError,
     LocalStateCorruptedError,
     ProcessorError,
+    RecordRefusedError,
+    SerializationError,
     StateStoreError,
+    TopologyError,
     UnknownTopicError,
 )
 from statestore.format.binary_columns import Integers
+from statestore.middleware.failures import FAIL_ALWAYS, FailureHandling, FailureStage
+from statestore.middleware.ingest_function import header_converter_of
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.column_receivers import (
     ColumnSource,
@@ -28,7 +32,11 @@ from statestore.processor.column_receivers import (
     sink_batches,
 )
 from statestore.processor.context import BatchReceiver, ProcessorContext, Receiver, TaskRecordContext
-from statestore.processor.nodes import ProcessorNode, SourceNode
+from statestore.processor.emission import Emission
+from statestore.processor.failures import TaskFailures, cause_of
+from statestore.processor.ingest import Ingest
+from statestore.processor.interceptors import TaskInterceptors
+from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
 from statestore.processor.processor import Processor
 from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
 from statestore.processor.receivers import (
@@ -40,27 +48,18 @@ from statestore.processor.receivers import (
     sink_receiver,
     source_receiver,
 )
+from statestore.processor.record import Record
 from statestore.processor.task_stores import flush_stores
 from statestore.processor.topic_columns import sink_records, source_batch, source_records
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.changelog import ChangelogObserver
 from statestore.recovery.commit.punctuations import RecordedPunctuation, RecordedPunctuations
 from statestore.stores.typed_store import TypedStore
-
-if TYPE_CHECKING:
-    from statestore.connect.converters.base import HeaderConverter
 
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
-_SKIPS_LOGGED = 10
-
-
-class OnDeserializationError(Enum):
-    """What to do with a record that the source's serdes can't read. Source: Kafka's DeserializationExceptionHandler."""
-
-    FAIL = "fail"
-    SKIP = "skip"
 
 
 class Outlet(Protocol):
@@ -100,27 +99,31 @@ class Task:
         stores: Mapping[str, TypedStore],
         context: TaskRecordContext,
         *,
-        on_deserialization_error: OnDeserializationError = OnDeserializationError.FAIL,
+        handling: FailureHandling = FAIL_ALWAYS,
         punctuations: RecordedPunctuations | None = None,
         send: Send | None = None,
         send_batch: Callable[[pa.RecordBatch], None] | None = None,
-        header_converter: HeaderConverter | None = None,
     ) -> None:
-        self.skipped_records = 0
         self.punctuation_count = 0
         self.outputs: list[SinkRecord] = []
         """What the sinks were sent since the driver last took it, unless it is given to `send` and `send_batch`."""
-        self._send = send or (lambda *record: self.outputs.append(record))
-        self._send_batch = send_batch or (lambda batch: self.outputs.extend(sink_records(batch)))
         self.shard = shard
         self._topology = topology
         self._context = context
-        self._header_converter = header_converter
-        self._skip = on_deserialization_error is OnDeserializationError.SKIP
         self._stores = stores
         self._expiring = [store for store in stores.values() if store.stack.expiring is not None]
         self._global_views = {name: stores[name].read_only() for name in topology.global_stores}
         self._punctuations = Punctuations(punctuations or {})
+        send = send or (lambda *record: self.outputs.append(record))
+        send_batch = send_batch or (lambda batch: self.outputs.extend(sink_records(batch)))
+        self.failures = TaskFailures(handling, shard, send)
+        self._interceptors = TaskInterceptors(
+            topology.interceptors.values(), shard, context, stores, self._punctuations, self._refused
+        )
+        chain = self._interceptors.interceptors
+        self._header_converter = header_converter_of(chain)
+        self._ingest = Ingest(chain, self._refused)
+        self._emission = Emission(chain, send, send_batch, self._refused, self._original, self._ingest.original)
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
         self._contexts: list[ProcessorContext] = []
@@ -129,10 +132,33 @@ class Task:
         self._column_sources: dict[str | None, ColumnSource | None] = {}
         """What takes columns of each topic; None if its records are taken by themselves only."""
         self._connect()
-        self.holds_back = bool(self._expiring) or any(
-            type(processor).finish_batch is not Processor.finish_batch for processor in self._processors.values()
+        self.holds_back = (
+            bool(self._expiring)
+            or self._interceptors.finishes_batches
+            or self._emission.is_in_columns
+            or any(
+                type(processor).finish_batch is not Processor.finish_batch for processor in self._processors.values()
+            )
         )
         """Whether `finish_batch` has anything to do."""
+
+    @property
+    def skipped_records(self) -> int:
+        """How many records no serde could read, and were left out."""
+        return self.failures.by_stage[FailureStage.DESERIALIZATION]
+
+    @property
+    def on_changelog(self) -> ChangelogObserver | None:
+        """What is to see what the batch has written before it is committed; None if nobody is."""
+        return self._interceptors.on_changelog
+
+    def ingest(self, records: Iterable[SourceRecord]) -> Iterator[SourceRecord]:
+        """Yield what the interceptors leave of records: what `process` takes. Raises what `Ingest.records` raises."""
+        return self._ingest.records(records)
+
+    def ingest_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what the interceptors leave of a batch of SOURCE_COLUMNS: what `process_batch` takes."""
+        return self._ingest.batch(batch)
 
     def process(self, records: Iterable[SourceRecord], outlet: Outlet = _NO_OUTLET) -> int:
         """Run the records through the topology, in their order, and return how many they were.
@@ -142,7 +168,7 @@ class Task:
         raises, DeserializationError, SerializationError, InvalidTimestampError and UnknownTopicError. After an error
         the task must not be used again.
         """
-        if self.takes_batches:
+        if self._has_column_sources:
             processed = 0
             for record in records:
                 processed += self.process_batch(source_batch([record]))
@@ -165,7 +191,11 @@ class Task:
 
     @property
     def takes_batches(self) -> bool:
-        """Whether any source has a batch processor below it."""
+        """Whether any source has a batch processor below it, or the interceptors would have records in columns."""
+        return self._ingest.is_in_columns or self._has_column_sources
+
+    @property
+    def _has_column_sources(self) -> bool:
         return any(self._column_sources.values())
 
     def _process(self, records: Iterable[SourceRecord], outlet: Outlet = _NO_OUTLET) -> int:
@@ -174,7 +204,10 @@ class Task:
         processed = 0
         for record in records:
             processed += 1
-            sources[record[0]](record)
+            try:
+                sources[record[0]](record)
+            except ProcessorError as error:
+                self._failed(record, error)
             if context.stream_time_ms >= stream_time.next_ms:
                 self.punctuation_count += stream_time.punctuate(context.stream_time_ms, self._punctuate)
             if outlet.waiting:
@@ -199,6 +232,8 @@ class Task:
             self._leave_record("in finish_batch()")
             locate_failures(name, _finish_batch, self._context)(processor)
         self._leave_record()
+        self._emission.flush()
+        self._interceptors.finish_batch()
         for store in self._expiring:
             store.delete_expired()
 
@@ -248,9 +283,10 @@ class Task:
             context.disconnect()
         self._leave_record("in close()")
         failures: list[tuple[str, Exception]] = []
-        for name, processor in processors.items():
+        closing = [(name, processor.close) for name, processor in processors.items()]
+        for name, close in (*closing, *self._interceptors.close()):
             try:
-                processor.close()
+                close()
             except Exception as cause:
                 _LOG.exception("node %r failed in close()", name)
                 failures.append((name, cause))
@@ -278,7 +314,8 @@ class Task:
         context, stream_time = self._context, self._punctuations.stream_time
         read = source.read(batch, context.stream_time_ms)
         # What columns can't take goes the way of single records, which says what is wrong with it.
-        alone = np.flatnonzero(~(read.is_timed & (read.is_readable | self._skip)))
+        keeps_on = FailureStage.DESERIALIZATION in self.failures.keeps_on
+        alone = np.flatnonzero(~(read.is_timed & (read.is_readable | keeps_on)))
         start = 0
         while start < batch.num_rows:
             end = self._end_of_part(read.stream_times_ms, alone, start)
@@ -317,8 +354,11 @@ class Task:
         receivers: dict[str, Receiver] = {}
         batch_receivers: dict[str, BatchReceiver] = {}
         for sink in topology.sinks.values():
-            receivers[sink.name] = sink_receiver(sink, self._send, context)
-            batch_receivers[sink.name] = sink_batches(sink, self._send_batch, receivers[sink.name], context)
+            send, send_batch, before = self._emission.send, self._emission.send_batch, self._interceptors.sending
+            receiver = receivers[sink.name] = sink_receiver(sink, send, context, self._unwritable, before)
+            batch_receivers[sink.name] = sink_batches(
+                sink, send_batch, receiver, context, is_by_rows=before is not None
+            )
         made: dict[str, tuple[Processor, ProcessorContext]] = {}
         for node in topology.processors.values():
             processor = _make_processor(node)
@@ -343,8 +383,10 @@ class Task:
                 batch_receivers[node.name] = one_by_one(receivers[node.name], context)
         for source in topology.sources.values():
             self._connect_source(source, receivers, batch_receivers, made)
+        self._refuse_batches({name: processor for name, (processor, _) in made.items()})
         self._contexts = [processor_context for _, processor_context in made.values()]
         self._leave_record()
+        self._init_interceptors()
         for name, (processor, processor_context) in made.items():
             self._init(name, processor, processor_context)
         for name, (_, processor_context) in made.items():
@@ -352,6 +394,21 @@ class Task:
             processor_context.connect(
                 {child: receivers[child] for child in children}, {child: batch_receivers[child] for child in children}
             )
+
+    def _refuse_batches(self, processors: Mapping[str, Processor]) -> None:
+        """Raise TopologyError where columns leave no way to tell one record from another."""
+        for name, processor in processors.items():
+            if isinstance(processor, BatchProcessor) and FailureStage.PROCESSING in self.failures.keeps_on:
+                raise TopologyError(
+                    f"processor {name!r} takes records in columns, so it can't be told which of them it failed on: "
+                    'leave on_processing_error at "fail", or let it process single records'
+                )
+        for source in self._column_sources.values():
+            if source is not None and self._interceptors.consumes:
+                raise TopologyError(
+                    f"source {source.node.name!r} has a batch processor below it, and on_consume of an interceptor "
+                    "takes single records: use on_ingest_columns instead"
+                )
 
     def _connect_source(
         self,
@@ -370,12 +427,19 @@ class Task:
                 for name in children
             )
 
-        receive = source_receiver(source, below(receivers), context, self._unreadable)
+        receive = source_receiver(source, self._interceptors.consuming(below(receivers)), context, self._unreadable)
         takes_batches = any(name in made and isinstance(made[name][0], BatchProcessor) for name in children)
         columns = ColumnSource(source, below(batch_receivers)) if takes_batches else None
         for topic in source.topics or (None,):
             self._sources[topic] = receive
             self._column_sources[topic] = columns
+
+    def _init_interceptors(self) -> None:
+        try:
+            self._interceptors.init()
+        except BaseException:
+            self.abandon()
+            raise
 
     def _init(self, name: str, processor: Processor, context: ProcessorContext) -> None:
         self._punctuations.set_initializing(name)
@@ -398,17 +462,39 @@ class Task:
         self._context.leave_record(now_ms, f"in a punctuation at {now_ms} ms")
         locate_failures(schedule.node, schedule.punctuator, self._context)(now_ms)
 
+    def _original(self) -> SourceRecord | None:
+        """Return the input record that is being processed, as it came; None if there is none."""
+        context = self._context
+        if not context.topic:
+            return None
+        return self._ingest.original(context.topic, context.partition, context.offset) or context.source
+
+    def _failed(self, record: SourceRecord, error: ProcessorError) -> None:
+        """Take care of a record that a processor failed on, or raise the error."""
+        source = self._ingest.original(*record[:3]) or record
+        is_users = error.node not in self._interceptors.names
+        if not is_users or not self.failures.goes_on(FailureStage.PROCESSING, error.node, cause_of(error), source):
+            raise error
+
     def _unreadable(self, node: SourceNode, source: SourceRecord, cause: DeserializationError) -> None:
         topic, partition, offset = source[:3]
-        where = f"source {node.name!r} can't read record {topic}-{partition} at offset {offset}"
-        if not self._skip:
+        came = self._ingest.original(topic, partition, offset) or source
+        if not self.failures.goes_on(FailureStage.DESERIALIZATION, node.name, cause, came):
             raise DeserializationError(
-                f"{where}: {cause}. Nothing was committed. Mend the record or the serde, or start with "
-                'on_deserialization_error="skip" to leave such records out'
+                f"source {node.name!r} can't read record {topic}-{partition} at offset {offset}: {cause}. Nothing was "
+                'committed. Mend the record or the serde, or start with on_deserialization_error="skip" to leave such '
+                'records out, or "dead_letter" to put them out to a topic of their own'
             ) from cause
-        self.skipped_records += 1
-        if self.skipped_records <= _SKIPS_LOGGED:
-            _LOG.warning("skipped: %s: %s", where, cause)
+
+    def _unwritable(self, node: SinkNode, record: Record[Any, Any], cause: SerializationError) -> None:
+        source, time_ms = self._original(), record.timestamp_ms
+        if not self.failures.goes_on(FailureStage.PRODUCTION, node.name, cause, source, time_ms):
+            raise SerializationError(f"sink {node.name!r} can't write {record!r}: {cause}") from cause
+
+    def _refused(self, source: SourceRecord | None, interceptor: str, error: RecordRefusedError) -> None:
+        source = source or self._original()
+        if not self.failures.goes_on(FailureStage.REFUSAL, interceptor, error, source, self._context.timestamp_ms):
+            raise error
 
 
 def _finish_batch(processor: Processor) -> None:

@@ -8,6 +8,7 @@ from typing import Final, cast
 import pyarrow as pa
 
 from statestore.format.binary_columns import row_objects
+from statestore.headers.record_columns import RecordColumns
 from statestore.processor.receivers import SinkRecord, SourceRecord
 
 SOURCE_COLUMNS: Final = pa.schema(
@@ -45,6 +46,12 @@ def sink_batch(topics: Sequence[str], *columns: Sequence[object]) -> pa.RecordBa
 def sink_records(batch: pa.RecordBatch) -> Iterator[SinkRecord]:
     """Yield the rows of a batch of SINK_COLUMNS."""
     return cast(Iterator[SinkRecord], _rows(batch))
+
+
+def record_columns(batch: pa.RecordBatch, origin: pa.RecordBatch) -> RecordColumns:
+    """Return a batch of either as RecordColumns, with where its rows came from or go to."""
+    column = batch.column
+    return RecordColumns.adopt(column("key"), column("value"), column("timestamp_ms"), column("headers"), origin)
 
 
 def _batch(schema: pa.Schema, topics: Sequence[str], columns: Sequence[Sequence[object]]) -> pa.RecordBatch:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
+from statestore.middleware.interceptor import Interceptor
 from statestore.processor.describe import describe
 from statestore.processor.description import TopologyDescription
 from statestore.processor.node_graph import NodeGraph
-from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode, TopicNameExtractor
+from statestore.processor.nodes import InterceptorNode, ProcessorNode, SinkNode, SourceNode, TopicNameExtractor
 from statestore.processor.operator import Operator
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
@@ -163,6 +165,26 @@ class Topology(NodeGraph):
         )
         return self
 
+    def with_interceptors(self, chain: Iterable[Interceptor]) -> Topology:
+        """Return a topology like this one with interceptors around it, and their stores; this one stays as it is.
+
+        It is for who runs it: users give interceptors to `stateful` and to the test driver.
+        """
+        made = copy.copy(self)
+        vars(made).update({name: copy.copy(part) for name, part in vars(self).items()})
+        for interceptor in chain:
+            stores = interceptor.stores()
+            names = tuple(store.builder.name for store in stores)
+            known = {store.builder.name: store.entry_keys for store in stores if store.entry_keys is not None}
+            node = InterceptorNode(interceptor, names, known)
+            made._check_new(node.name)
+            for store in stores:
+                if store.builder.name in made.store_builders:
+                    raise TopologyError(f"there already is a state store {store.builder.name!r}, as {node.name} needs")
+                made._add_builder(store.builder)
+            made.interceptors[node.name] = node
+        return made
+
     def describe(self) -> TopologyDescription:
         """Return what the topology looks like: `str` of it is Kafka's text, `to_mermaid` draws it."""
         return describe(self)
@@ -178,7 +200,9 @@ class Topology(NodeGraph):
     def to_json(self) -> tuple[dict[str, Any], ...]:
         """Return what is recorded of the nodes, by kind and name."""
         kinds: tuple[dict[str, Any], ...] = (self.sources, self.processors, self.sinks)
-        return tuple(nodes[name].to_json() for nodes in kinds for name in sorted(nodes))
+        recorded = [nodes[name].to_json() for nodes in kinds for name in sorted(nodes)]
+        with_stores = [node.to_json() for _, node in sorted(self.interceptors.items()) if node.stores]
+        return (*recorded, *with_stores)
 
     def validate(self) -> None:
         """Raise TopologyError unless there is a source, every source has children and every store a processor.
@@ -191,6 +215,7 @@ class Topology(NodeGraph):
             if not self.children(source):
                 raise TopologyError(f"source {source!r} has no children: its records would go nowhere")
         attached = {store for node in self.processors.values() for store in node.stores}
+        attached.update(store for node in self.interceptors.values() for store in node.stores)
         attached.update(self.expiry_stores.values())
         for store in self.store_builders:
             if store not in attached:
@@ -228,7 +253,7 @@ class Topology(NodeGraph):
 
     def _check_new(self, name: str) -> None:
         check_store_name(name)
-        if name in self.nodes:
+        if name in self.nodes or name in self.interceptors:
             raise TopologyError(f"there already is a node {name!r}")
 
     def _require_parents(self, name: str, parents: Sequence[str]) -> tuple[str, ...]:

@@ -36,7 +36,13 @@ class RecordFigures(NamedTuple):
     punctuate_total: int = 0
     """Calls of punctuators."""
     records_produced_total: int = 0
-    """Records that sinks put out."""
+    """Records that sinks put out, and dead letters."""
+    refused_records_total: int = 0
+    """Records that interceptors refused, left out by on_refusal."""
+    failed_records_total: int = 0
+    """Records that processors failed on or sinks could not write, left out by on_processing_error and the like."""
+    dead_letters_total: int = 0
+    """Of all that was left out, what was put out as a dead letter."""
 
 
 class TimeFigures(NamedTuple):

@@ -35,6 +35,7 @@ SPARKS_DEFAULTS: Final = {
 }
 """What a setting is where nobody has set it: only then may it be another one for a query."""
 
+_OWN_PREFIX: Final = "spark.statestore."
 _ALIAS: Final = "statestore settings "
 _BATCH_ID: Final = "streaming.sql.batchId"
 _ALIAS_NODE: Final = "SubqueryAlias"
@@ -46,6 +47,12 @@ _watched: WeakSet[SparkSession] = WeakSet()
 def is_default(spark: SparkSession, name: str) -> bool:
     """Return whether a setting of the session is at Spark's default."""
     return spark.conf.get(name) == SPARKS_DEFAULTS[name]
+
+
+def session_properties(spark: SparkSession) -> dict[str, str]:
+    """Return what the session sets for this project, `spark.statestore.*`, without `spark.`."""
+    known = spark.conf.getAll
+    return {name.removeprefix("spark."): value for name, value in known.items() if name.startswith(_OWN_PREFIX)}
 
 
 def carry(rows: DataFrame, settings: Mapping[str, str]) -> DataFrame:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from statestore.errors import TopologyError
+from statestore.middleware.failures import FailureHandling, FailureStage
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.ingest import IngestHook, header_converter_of, ingest_batch, ingest_records
-from statestore.processor.task import OnDeserializationError, Task
+from statestore.processor.task import Task
 from statestore.processor.task_stores import shard_stores
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.changelog import ChangelogObserver
 from statestore.recovery.commit.figures import Stopwatch
 from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.shard_batch import ShardBatch, ShardedState
@@ -49,6 +50,7 @@ class _Processed(NamedTuple):
     records: RecordFigures
     end: BatchEnd
     wake_up_ms: int | None
+    on_changelog: ChangelogObserver | None
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,11 @@ class ShardCall:
     topology: Topology
     state: ShardedState
     routing: tuple[int, ...]
-    on_deserialization_error: OnDeserializationError
+    handling: FailureHandling
     input_memory_bytes: int
     upgrade_budget_ms: float = 0
     wall_clock: bool = False
     """Whether Spark calls back at `ShardResult.wake_up_ms`."""
-    on_ingest: IngestHook | None = None
     planned_partitions: int | None = None
     """How many state partitions the query was to begin with; None leaves that to the session."""
 
@@ -98,7 +99,7 @@ class ShardCall:
                     batch, context, spool, OutputBlobs(waiting, _RECORDS_PER_OUTPUT_BLOB), watch
                 )
                 process_ms = watch.lap_ms()
-                pointer, committed = batch.commit(processed.end)
+                pointer, committed = batch.commit(processed.end, processed.on_changelog)
                 commit_ms = watch.lap_ms()
                 # After the delta was written, so that no time is spent on a batch that fails.
                 committed = replace(committed, upgrade=batch.finish_upgrades(self.upgrade_budget_ms))
@@ -118,11 +119,10 @@ class ShardCall:
             batch.pointer.shard,
             stores,
             context,
-            on_deserialization_error=self.on_deserialization_error,
+            handling=self.handling,
             punctuations=batch.pointer.punctuations,
             send=outputs.add,
             send_batch=outputs.add_batch,
-            header_converter=header_converter_of(self.on_ingest),
         )
         now_ms, processed = context.system_time_ms, 0
         try:
@@ -145,19 +145,26 @@ class ShardCall:
                 "a processor scheduled punctuation by the wall clock in this batch, but did not when the query "
                 "was started: init() must schedule the same every time"
             )
-        counted = RecordFigures(processed, task.skipped_records, task.punctuation_count, outputs.record_count)
-        return _Processed(counted, end, wake_up_ms)
+        failures = task.failures
+        counted = RecordFigures(
+            processed,
+            task.skipped_records,
+            task.punctuation_count,
+            outputs.record_count,
+            failures.by_stage[FailureStage.REFUSAL],
+            failures.by_stage[FailureStage.PROCESSING] + failures.by_stage[FailureStage.PRODUCTION],
+            failures.dead_letters,
+        )
+        return _Processed(counted, end, wake_up_ms, task.on_changelog)
 
     def _steps(self, task: Task, spool: BlobSpool, outputs: OutputBlobs) -> Iterator[int]:
         """Process all records, step by step, and yield how many each one had: then Spark can take output."""
         topics_first = frozenset(self.topology.global_stores.values())
         if task.takes_batches:
             for batch in batches_in_order(spool.blobs, topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):
-                yield from (task.process_batch(taken) for taken in ingest_batch(batch, self.on_ingest))
+                yield task.process_batch(task.ingest_batch(batch))
             return
-        records = records_in_order(spool.blobs, topics_first)
-        if self.on_ingest is not None:
-            records = ingest_records(records, self.on_ingest)
+        records = task.ingest(records_in_order(spool.blobs, topics_first))
         while count := task.process(records, outputs):
             yield count
 

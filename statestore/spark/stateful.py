@@ -13,9 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from statestore.bytestore.engines.memory_budget import DEFAULT_TASK_BYTES, MemoryBudget
 from statestore.errors import InputError, TopologyError
-from statestore.processor.ingest import IngestHook
+from statestore.middleware.configuration import Interceptors, query_chain
+from statestore.middleware.dead_letters import DeadLetters
+from statestore.middleware.failures import FailureHandling, Handler
+from statestore.middleware.ingest_function import IngestHook
 from statestore.processor.rehearsal import uses_wall_clock
-from statestore.processor.task import OnDeserializationError
 from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
@@ -27,7 +29,7 @@ from statestore.spark.blobs import BLOB
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.figures import observe_figures
 from statestore.spark.pack import PACKED_SCHEMA, Pack
-from statestore.spark.query_settings import PARTITIONS, STATE_PROVIDER, carry, is_default
+from statestore.spark.query_settings import PARTITIONS, STATE_PROVIDER, carry, is_default, session_properties
 from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
 from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack
@@ -52,7 +54,12 @@ def stateful(
     via: str = "transform_with_state",
     shard_by: str = "key",
     local_dir: str | LocalDirectory | None = None,
-    on_deserialization_error: str = "fail",
+    interceptors: Interceptors = None,
+    dead_letters: str | DeadLetters | None = None,
+    on_deserialization_error: Handler = "fail",
+    on_processing_error: Handler = "fail",
+    on_production_error: Handler = "fail",
+    on_refusal: Handler | None = None,
     accept_topology_change: bool = False,
     input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
     upgrade_budget_ms: float = _DEFAULT_UPGRADE_BUDGET_MS,
@@ -74,14 +81,24 @@ def stateful(
             their Kafka partition modulo shards, for topics that are already partitioned as wanted.
         local_dir: directory on each executor for the local copies; None is one per user in the temporary directory. A
             LocalDirectory brings its own memory budget.
-        on_deserialization_error: "fail" stops the query at a record that the source's serdes can't read; "skip" leaves
-            it out, counts it in the shard's commit pointer and logs it.
+        interceptors: middleware around the topology, of which its code need not know: a Chain, interceptors in its
+            order, or a configuration that names them in `statestore.interceptors`. Those that the session names in
+            `spark.statestore.interceptors` come outside of them.
+        dead_letters: the topic, or DeadLetters, to which records that fail are put out as they came.
+        on_deserialization_error: "fail" stops the query at a record that the source's serdes can't read; "continue", or
+            "skip", leaves it out, counts it in the shard's commit pointer and logs it; "dead_letter" puts it out as
+            well. Or a function of the FailedRecord that returns one of these.
+        on_processing_error: likewise, of records that a processor raises an error for. What it had written and
+            forwarded by then stays, as in Kafka Streams. For processors of single records.
+        on_production_error: likewise, of what a sink's serdes can't write.
+        on_refusal: likewise, of records that an interceptor refuses. None is "dead_letter" if there is a topic for
+            them, else "fail".
         accept_topology_change: record a changed topology instead of refusing it; no store may be missing or changed.
         input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to `local_dir`.
         upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
             entries that no record touches.
         on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on
-            with, whose headers, value and timestamp may differ, or None to leave it out. See `ingest_records`. Kafka
+            with, whose headers, value and timestamp may differ, or None to leave it out. Kafka
             Connect's converters and transformations are given as a ConnectIngest.
         memory_bytes: what the state may take in memory on each executor: uncommitted writes, write buffers and block
             cache. The tasks that run at once on an executor share it evenly; what is above a share goes to `local_dir`.
@@ -102,17 +119,25 @@ def stateful(
     """
     _check_choice("via", via, tuple(_DRIVERS))
     _check_choice("shard_by", shard_by, tuple(ShardBy))
-    _check_choice("on_deserialization_error", on_deserialization_error, tuple(e.value for e in OnDeserializationError))
+    handling = FailureHandling(
+        on_deserialization_error=on_deserialization_error,
+        on_processing_error=on_processing_error,
+        on_production_error=on_production_error,
+        on_refusal=on_refusal,
+        dead_letters=DeadLetters.of(dead_letters),
+    )
     if not isinstance(shards, int) or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
     _check_records(records)
+    spark = records.sparkSession
+    topology = topology.with_interceptors(query_chain(interceptors, on_ingest, session_properties(spark)))
     topology.validate()
     _refuse_unlogged(topology)
-    spark = records.sparkSession
     _choose_python(spark)
     settings = _settings(spark, shards, via)
     location = DurableLocation.of(state_location)
-    asked = _new_metadata(topology, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
+    partitions = settings.get(PARTITIONS) or spark.conf.get(PARTITIONS)
+    asked = _new_metadata(topology, handling, shards, shard_by, partitions)
     metadata = agree_on_metadata(location, asked, accept_topology_change=accept_topology_change)
     state = ShardedState(
         metadata.state_id,
@@ -130,11 +155,10 @@ def stateful(
         topology,
         state,
         metadata.routing,
-        OnDeserializationError(on_deserialization_error),
+        handling,
         input_memory_bytes,
         upgrade_budget_ms,
         metadata.wall_clock,
-        on_ingest,
         shards if PARTITIONS in settings else None,
     )
     pack = Pack(shards, shard_by, metadata.routing, tuple(topology.global_stores.values()), metadata.wall_clock)
@@ -143,7 +167,9 @@ def stateful(
     return output.select(BLOB).mapInArrow(unpack, OUTPUT_SCHEMA)
 
 
-def _new_metadata(topology: Topology, shards: int, shard_by: str, state_partitions: str | None) -> StateMetadata:
+def _new_metadata(
+    topology: Topology, handling: FailureHandling, shards: int, shard_by: str, state_partitions: str | None
+) -> StateMetadata:
     """Return the metadata of a new state; `state_partitions` of None or "" are as many as shards."""
     return StateMetadata(
         new_state_id(),
@@ -152,7 +178,7 @@ def _new_metadata(topology: Topology, shards: int, shard_by: str, state_partitio
         routing_numbers(shards, int(state_partitions or shards)),
         topology.store_specs(),
         topology.to_json(),
-        uses_wall_clock(topology),
+        uses_wall_clock(topology, handling),
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from statestore.errors import DriverError, DriverFailedError, InvalidTimestampError, UnknownTopicError
-from statestore.processor.ingest import IngestHook, header_converter_of, ingest_batch, ingest_records
+from statestore.middleware.chain import Chain
+from statestore.middleware.failures import FailureHandling
 from statestore.processor.receivers import SinkRecord, SourceRecord
-from statestore.processor.task import OnDeserializationError, Task
+from statestore.processor.task import Task
 from statestore.processor.topic_columns import source_batch
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.punctuations import RecordedPunctuations
@@ -30,17 +31,17 @@ class DriverRun:
     longer.
     """
 
-    topology: Topology
+    declared: Topology
     """What was started last."""
+    topology: Topology
+    """The same, with the interceptors around it."""
 
-    def __init__(
-        self, state: DriverState, on_deserialization_error: OnDeserializationError, on_ingest: IngestHook | None = None
-    ) -> None:
+    def __init__(self, state: DriverState, handling: FailureHandling, chain: Chain) -> None:
         self.failure: str | None = None
         """What stopped the topology; None if it runs."""
         self._state = state
-        self._on_deserialization_error = on_deserialization_error
-        self._on_ingest = on_ingest
+        self._handling = handling
+        self._chain = chain
         self._outputs: dict[str, OutputLog] = {}
         self._global_records: dict[str, list[SourceRecord]] = {}
         self._again = PipedAgain()
@@ -55,11 +56,12 @@ class DriverRun:
         Raises what opening a store, the topology's processors and what they process raise; then it does not run.
         """
         try:
-            self._state.open(topology, anew=anew)
-            self.topology = topology
+            around = topology.with_interceptors(self._chain)
+            self._state.open(around, anew=anew)
+            self.declared, self.topology = topology, around
             self.failure = None
-            self._note_topics(topology)
-            self._make_task(topology)
+            self._note_topics(around)
+            self._make_task(around)
             try:
                 self._fill_global_stores(topology)
                 self._commit()
@@ -160,6 +162,7 @@ class DriverRun:
             "commit-total": self._commits,
             "skipped-records-total": skipped,
             "dropped-records-total": skipped + sum(store.dropped_records for store in stores.values()),
+            **{f"failed-records/{error}": count for error, count in self._task.failures.by_error.items()},
         }
         for name, store in stores.items():
             if store.metrics is not None:
@@ -183,14 +186,14 @@ class DriverRun:
                 0,
                 state.stores,
                 state.context,
-                on_deserialization_error=self._on_deserialization_error,
+                handling=self._handling,
                 punctuations=state.progress.punctuations,
-                header_converter=header_converter_of(self._on_ingest),
             )
         except BaseException:
             state.discard()
             state.close()
             raise
+        self._on_changelog = self._task.on_changelog
         # Schedules are made in init() alone.
         self._has_schedules = bool(self._task.punctuations())
 
@@ -201,11 +204,10 @@ class DriverRun:
                 self._process(self._global_records.get(topic, ()))
 
     def _process(self, records: Iterable[SourceRecord]) -> None:
-        self._task.process(records if self._on_ingest is None else ingest_records(records, self._on_ingest))
+        self._task.process(self._task.ingest(records))
 
     def _process_batch(self, batch: list[SourceRecord]) -> None:
-        for left in ingest_batch(source_batch(batch), self._on_ingest):
-            self._task.process_batch(left)
+        self._task.process_batch(self._task.ingest_batch(source_batch(batch)))
 
     def _commit_each(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceRecord]:
         """Yield what waits, then the records of `topic` and after each what waits; commit when the task is back."""
@@ -256,7 +258,7 @@ class DriverRun:
 
     def _commit_state(self, punctuations: RecordedPunctuations | None = None) -> None:
         """Commit what was written to stores, and when the schedules are due next; None means as before."""
-        self._state.commit(punctuations)
+        self._state.commit(punctuations, self._on_changelog)
         for log in self._read_changelogs:
             for record in log.new_records():
                 self._again.add(record, is_global=log.topic in self._global_topics)

@@ -19,8 +19,10 @@ from typing import Any, Literal, TypeVar
 from statestore.bytestore.kinds.store_spec import StoreSpec, check_store_name
 from statestore.errors import DriverClosedError, DriverFailedError
 from statestore.format.serde import Serde
-from statestore.processor.ingest import IngestHook
-from statestore.processor.task import OnDeserializationError
+from statestore.middleware.configuration import Interceptors, query_chain
+from statestore.middleware.dead_letters import DeadLetters
+from statestore.middleware.failures import FailureHandling, Handler
+from statestore.middleware.ingest_function import IngestHook
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.typed_store import TypedStore
@@ -40,7 +42,8 @@ class TopologyTestDriver(StoreAccess):
     `state_dir` is a state directory of Kafka Streams: what it holds of the application is gone on with, and what the
     driver writes stays there, as it was at the last commit before `close`. None is a directory that goes with `close`.
     `changelogs` are what the changelog topics of stores held before: key and value as bytes, with the timestamp. Stores
-    are restored from what of it they lack. `on_ingest` sees each record before any source, as in `stateful`.
+    are restored from what of it they lack. `on_ingest` and `interceptors` see each record, and what is done
+    about records that fail is said, as in `stateful`. Dead letters can be read as any topic that was written to.
 
     After an error out of the topology, nothing of the record that it came from is committed, and only `restart` goes
     on. After `close` every call raises DriverClosedError, except `close`.
@@ -53,18 +56,30 @@ class TopologyTestDriver(StoreAccess):
         application_id: str = "test-application",
         initial_wall_clock_time_ms: int = 0,
         state_dir: str | os.PathLike[str] | None = None,
-        on_deserialization_error: Literal["fail", "skip"] = "fail",
+        on_deserialization_error: Handler = "fail",
         changelogs: Mapping[str, Iterable[TestRecord[bytes, bytes | None]]] | None = None,
         on_ingest: IngestHook | None = None,
+        interceptors: Interceptors = None,
+        dead_letters: str | DeadLetters | None = None,
+        on_processing_error: Handler = "fail",
+        on_production_error: Handler = "fail",
+        on_refusal: Handler | None = None,
     ) -> None:
         topology.validate()
+        chain = query_chain(interceptors, on_ingest, {})
         check_store_name(application_id)
         _require_span("initial_wall_clock_time_ms", initial_wall_clock_time_ms)
-        policy = OnDeserializationError(on_deserialization_error)
+        handling = FailureHandling(
+            on_deserialization_error=on_deserialization_error,
+            on_processing_error=on_processing_error,
+            on_production_error=on_production_error,
+            on_refusal=on_refusal,
+            dead_letters=DeadLetters.of(dead_letters),
+        )
         given = {
             name: [_changelog_record(record) for record in records] for name, records in (changelogs or {}).items()
         }
-        unknown = given.keys() - topology.store_builders.keys()
+        unknown = given.keys() - topology.with_interceptors(chain).store_builders.keys()
         if unknown:
             raise ValueError(f"changelogs: the topology has no store {sorted(unknown)[0]!r}")
         home = Path(tempfile.mkdtemp(prefix="statestore-test-") if state_dir is None else state_dir)
@@ -76,7 +91,7 @@ class TopologyTestDriver(StoreAccess):
             self._state = DriverState(
                 application_id, home, given, wall_clock_ms=initial_wall_clock_time_ms, is_kept=state_dir is not None
             )
-            self._run = DriverRun(self._state, policy, on_ingest)
+            self._run = DriverRun(self._state, handling, chain)
             self._run.start(topology)
         except BaseException:
             self._closed = True
@@ -153,7 +168,7 @@ class TopologyTestDriver(StoreAccess):
         self._require_open()
         if restore_from not in ("disk", "changelog"):
             raise ValueError(f'restore_from must be "disk" or "changelog", got {restore_from!r}')
-        topology = self._run.topology if topology is None else topology
+        topology = self._run.declared if topology is None else topology
         topology.validate()
         anew = restore_from == "changelog"
         if anew:

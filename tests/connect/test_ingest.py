@@ -16,10 +16,10 @@ from statestore.connect.schemas import INT8_SCHEMA, STRING_SCHEMA
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException, DataException, ProcessorError
 from statestore.headers import Headers
-from statestore.processor.ingest import ingest_batch, ingest_records
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.topic_columns import source_batch, source_records
 from statestore.testing import TopologyTestDriver
+from tests.support.ingest import ingest_batch, ingest_records
 
 PASTED = """
 name=orders-sink
@@ -79,12 +79,12 @@ def test_a_pasted_configuration_is_done_to_records_and_untouched_headers_keep_th
 @pytest.mark.parametrize("config", [PASTED, "", {"transforms": ""}])
 def test_columns_become_what_records_become(config: Any) -> None:
     ingest = ConnectIngest(config)
-    in_columns = [each for batch in ingest_batch(source_batch(MIXED), ingest) for each in source_records(batch)]
+    in_columns = list(source_records(ingest_batch(source_batch(MIXED), ingest)))
     assert in_columns == list(ingest_records(MIXED, ingest))
 
 
-def test_a_batch_of_which_nothing_is_left_is_no_batch() -> None:
-    assert list(ingest_batch(source_batch(MIXED[1:2]), ConnectIngest(PASTED))) == []
+def test_a_batch_of_which_nothing_is_left_has_no_rows() -> None:
+    assert ingest_batch(source_batch(MIXED[1:2]), ConnectIngest(PASTED)).num_rows == 0
 
 
 def test_headers_that_no_step_looks_at_may_be_anything() -> None:
@@ -96,7 +96,7 @@ def test_headers_that_no_step_looks_at_may_be_anything() -> None:
 def test_what_fails_in_columns_names_the_record() -> None:
     malformed = (*record(offset=5)[:-1], b"\x02")
     with pytest.raises(ProcessorError, match="on_ingest") as raised:
-        list(ingest_batch(source_batch([*MIXED, malformed]), ConnectIngest(PASTED)))
+        ingest_batch(source_batch([*MIXED, malformed]), ConnectIngest(PASTED))
     assert raised.value.offset == 5
 
 
@@ -107,7 +107,7 @@ def test_steps_that_look_into_values_read_them_by_the_value_converter() -> None:
     first, second = ingest_records(rows, ingest)
     assert headers_of([first, second]) == [[("kept", b"1.50"), ("region", b"eu")], [("region", None)]]
     assert first[5] == b'{"id":1}'
-    assert next(iter(ingest_batch(source_batch(rows), ingest))).num_rows == 2
+    assert ingest_batch(source_batch(rows), ingest).num_rows == 2
     untouched = ConnectIngest(
         {**TO_HEADER, "transforms.region.predicate": "none", "predicates": "none"}
         | {"predicates.none.type": "HasHeaderKey", "predicates.none.name": "nobody"}

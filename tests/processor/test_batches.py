@@ -30,9 +30,10 @@ from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import ProcessorError, TopologyError
 from statestore.format.header_bytes import parse_count
+from statestore.middleware.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SourceRecord
-from statestore.processor.task import OnDeserializationError, Task
+from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topic_columns import source_batch
 from statestore.recovery.commit.changelog import batch_changelog
@@ -273,8 +274,8 @@ def ran(topology: Topology, case: Case, batches: list[list[SourceRecord]], in_co
     stores = build_stores(
         topology, context, lambda name: StoreBacking(WriteSet(MemoryByteStore(name)), changelogs[name])
     )
-    policy = OnDeserializationError.SKIP if case.skip else OnDeserializationError.FAIL
-    task = Task(topology, 3, stores, context, on_deserialization_error=policy)
+    policy = FailureHandling(on_deserialization_error="skip") if case.skip else FailureHandling()
+    task = Task(topology, 3, stores, context, handling=policy)
     found = Ran()
     try:
         for batch in batches:

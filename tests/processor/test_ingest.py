@@ -7,21 +7,22 @@ import pytest
 from statestore import ConsumerRecord, Headers
 from statestore.errors import ProcessorError
 from statestore.format.header_bytes import encode_headers, parse_count
-from statestore.processor.ingest import BytesRecord, ingest_records
+from statestore.middleware import IngestedRecord
 from statestore.processor.receivers import SourceRecord
+from tests.support.ingest import ingest_records
 
 HEADERS = encode_headers([("a", b"1")])
 RECORDS: list[SourceRecord] = [("in", 0, n, 10 + n, b"k", b"v%d" % n, HEADERS) for n in range(3)]
 
 
-def changed(record: BytesRecord, **fields: object) -> BytesRecord:
+def changed(record: IngestedRecord, **fields: object) -> IngestedRecord:
     given = {"key": record.key, "value": record.value, "timestamp_ms": record.timestamp_ms, "headers": record.headers}
     place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
     return ConsumerRecord(**{**place, **given, **fields})
 
 
 def test_headers_value_and_timestamp_may_change() -> None:
-    def hook(record: BytesRecord) -> BytesRecord:
+    def hook(record: IngestedRecord) -> IngestedRecord:
         record.headers.add("hop", b"%d" % record.offset)
         return changed(record, value=b"new", timestamp_ms=99) if record.offset == 1 else record
 
@@ -48,7 +49,7 @@ def test_what_decides_about_the_shard_must_not_change(change: dict[str, object])
 
 
 def test_an_error_of_the_hook_says_which_record_it_was() -> None:
-    def hook(record: BytesRecord) -> BytesRecord:
+    def hook(record: IngestedRecord) -> IngestedRecord:
         if record.offset == 2:
             raise KeyError("tenant")
         return record

@@ -11,9 +11,10 @@ from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError, UnknownTopicError
 from statestore.format.header_bytes import encode_headers, parse_count
+from statestore.middleware.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SourceRecord, serialize_by_type
-from statestore.processor.task import OnDeserializationError, Task
+from statestore.processor.task import Task
 from statestore.recovery.commit.changelog import batch_changelog
 
 HEADERS = encode_headers([("h", b"1"), ("h", None)])
@@ -61,8 +62,8 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Task]]:
             name: builder.build(WriteSet(database.family(name, name)), changelog=changelogs[name], context=context)
             for name, builder in topology.store_builders.items()
         }
-        policy = OnDeserializationError.SKIP if skip else OnDeserializationError.FAIL
-        task = Task(topology, 0, stores, context, on_deserialization_error=policy)
+        policy = FailureHandling(on_deserialization_error="skip") if skip else FailureHandling()
+        task = Task(topology, 0, stores, context, handling=policy)
         task.changelogs = changelogs  # for the test to look into
         assert task.process(records) == len(records)
         task.close()

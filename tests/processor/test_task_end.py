@@ -9,8 +9,9 @@ import pytest
 from statestore import Cancellable, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.errors import ProcessorError
+from statestore.middleware.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.task import OnDeserializationError, Task
+from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import EveryWrite
@@ -57,7 +58,7 @@ def task_of(processor: type[Processor]) -> tuple[Task, EveryWrite]:
         context,
         lambda name: StoreBacking(database.family(name), changelog if name == "windows" else EveryWrite(plain.spec)),
     )
-    return Task(topology, 0, stores, context, on_deserialization_error=OnDeserializationError.SKIP), changelog
+    return Task(topology, 0, stores, context, handling=FailureHandling(on_deserialization_error="skip")), changelog
 
 
 def test_a_task_leaves_what_its_commit_takes() -> None:

@@ -12,14 +12,14 @@ from orders import Order, expected_totals, running_total_topology, seeded_orders
 from statestore import ConsumerRecord, ProducerRecord, Serdes
 from statestore.connect.ingest import ConnectIngest
 from statestore.errors import InputError
-from statestore.processor.ingest import BytesRecord
+from statestore.middleware import IngestedRecord
 from statestore.spark import for_each_record, stateful
 from tests.support.spark.queries import SHARDS, OrderQuery
 
 ORDERS = seeded_orders(60)
 
 
-def from_eu_with_a_hop(record: BytesRecord) -> BytesRecord | None:
+def from_eu_with_a_hop(record: IngestedRecord) -> IngestedRecord | None:
     tenant = record.headers.last_header("tenant")
     record.headers.add("hop", b"ingest")
     return record if tenant is not None and tenant.value == b"eu" else None

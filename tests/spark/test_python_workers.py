@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from orders import running_total_topology, seeded_orders
 from statestore import Processor, ProcessorContext, Record, Serdes, Topology
-from statestore.processor.task import OnDeserializationError
+from statestore.middleware.failures import FailureHandling
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
@@ -54,7 +54,7 @@ def test_the_driver_s_python_learns_the_state_variables_without_the_topology(tmp
     topology = running_total_topology()
     location = DurableLocation.of(tmp_path / "state")
     state = ShardedState("state", location, topology.store_specs(), LocalDirectory.of(str(tmp_path)))
-    call = ShardCall(topology, state, (0,), OnDeserializationError.FAIL, 0)
+    call = ShardCall(topology, state, (0,), FailureHandling(), 0)
     pickled: bytes = cloudpickle.dumps(light_processor(call))
     command = [sys.executable, "-c", ASK_FOR_VARIABLES]
     said = subprocess.run(command, input=pickled, stdout=subprocess.PIPE, check=True).stdout.decode()

@@ -15,7 +15,7 @@ import pytest
 
 from statestore import Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
-from statestore.processor.task import OnDeserializationError
+from statestore.middleware.failures import FailureHandling
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
@@ -60,7 +60,7 @@ def call(
     state = ShardedState(
         "state", DurableLocation(home / "state"), topology.store_specs(), LocalDirectory(home / "local")
     )
-    return ShardCall(topology, state, (17,), OnDeserializationError.FAIL, input_memory_bytes, wall_clock=wall_clock)
+    return ShardCall(topology, state, (17,), FailureHandling(), input_memory_bytes, wall_clock=wall_clock)
 
 
 def run_at(

@@ -6,14 +6,14 @@ import pytest
 
 from statestore import Serdes, Topology
 from statestore.errors import DriverFailedError, ProcessorError
-from statestore.processor.ingest import BytesRecord
+from statestore.middleware import IngestedRecord
 from statestore.testing import TopologyTestDriver
 from tests.support.driver_topologies import chain, input_of, output_of, storing
 
 TEXT = Serdes.string()
 
 
-def admit(record: BytesRecord) -> BytesRecord | None:
+def admit(record: IngestedRecord) -> IngestedRecord | None:
     if record.value == b"boom":
         raise KeyError("no tenant")
     record.headers.add("hop", record.topic.encode() + b"-%d" % record.offset)

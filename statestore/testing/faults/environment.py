@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from statestore.errors import QueryHungError
-from statestore.processor.ingest import BytesRecord
+from statestore.middleware import IngestedRecord
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.testing.faults.damage import damage_local, rot
 from statestore.testing.faults.disk import lose_unsynced
@@ -45,7 +45,7 @@ class FaultyIngest:
     def __init__(self, injector: Injector) -> None:
         self._injector = injector
 
-    def __call__(self, record: BytesRecord) -> BytesRecord:
+    def __call__(self, record: IngestedRecord) -> IngestedRecord:
         """Return the record, unless a fault strikes."""
         with self._injector.at(Point.RECORD, f"{record.topic}-{record.partition}@{record.offset}"):
             return record

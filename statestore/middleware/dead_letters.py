@@ -1,0 +1,91 @@
+"""Dead letters: records that could not be processed, put out as they came, with what was wrong in headers.
+
+Source: Kafka Connect's DeadLetterQueueReporter (KIP-298), for the names of the headers.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from statestore.errors import StateStoreError
+from statestore.headers import Headers
+
+if TYPE_CHECKING:
+    from statestore.middleware.failures import FailedRecord
+
+PREFIX: Final = "__connect.errors."
+TOPIC: Final = PREFIX + "topic"
+PARTITION: Final = PREFIX + "partition"
+OFFSET: Final = PREFIX + "offset"
+CONNECTOR_NAME: Final = PREFIX + "connector.name"
+TASK_ID: Final = PREFIX + "task.id"
+STAGE: Final = PREFIX + "stage"
+CLASS_NAME: Final = PREFIX + "class.name"
+EXCEPTION_CLASS_NAME: Final = PREFIX + "exception.class.name"
+EXCEPTION_MESSAGE: Final = PREFIX + "exception.message"
+EXCEPTION_STACKTRACE: Final = PREFIX + "exception.stacktrace"
+
+_MESSAGE_BYTES: Final = 4 << 10
+_STACKTRACE_BYTES: Final = 16 << 10
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """Where dead letters go, and how they are named.
+
+    Their key, value, timestamp and headers are those of the record as it came; the headers below are added, as text.
+    Those of these names that it brought along are removed: nobody else can say what was wrong with it.
+
+        __connect.errors.topic, .partition, .offset    where it came from
+        __connect.errors.connector.name, .task.id      `name`, and the shard
+        __connect.errors.stage                         a stage of Connect: TRANSFORMATION for what interceptors refuse,
+                                                       VALUE_CONVERTER, TASK_PUT (processing), KAFKA_PRODUCE
+        __connect.errors.class.name                    the source, processor, sink or interceptor
+        __connect.errors.exception.class.name, .message, .stacktrace    the error; a refusal has no stack trace
+    """
+
+    topic: str
+    name: str = "statestore"
+    with_stacktrace: bool = True
+
+    @classmethod
+    def of(cls, given: DeadLetters | str | None) -> DeadLetters | None:
+        """Return dead letters for a topic; those that are given, and None, as they are. Raises TypeError."""
+        if given is None or isinstance(given, DeadLetters):
+            return given
+        if not isinstance(given, str) or not given:
+            raise TypeError(f"dead_letters must be the name of a topic, or DeadLetters, not {given!r}")
+        return cls(given)
+
+    def headers(self, failed: FailedRecord, shard: int) -> Headers:
+        """Return the headers of a dead letter: those of the record, and what was wrong."""
+        headers = failed.headers.copy()
+        for header in {header.key for header in headers if header.key.startswith(PREFIX)}:
+            headers.remove(header)
+        if failed.topic is not None:
+            for name, place in ((TOPIC, failed.topic), (PARTITION, failed.partition), (OFFSET, failed.offset)):
+                headers.add(name, str(place).encode())
+        headers.add(CONNECTOR_NAME, self.name.encode())
+        headers.add(TASK_ID, str(shard).encode())
+        headers.add(STAGE, failed.stage.value.encode())
+        headers.add(CLASS_NAME, failed.node.encode())
+        headers.add(EXCEPTION_CLASS_NAME, error_class(failed.error).encode())
+        headers.add(EXCEPTION_MESSAGE, _text(str(failed.error), _MESSAGE_BYTES))
+        if self.with_stacktrace and failed.error.__traceback__ is not None and not failed.is_refusal:
+            stacktrace = "".join(traceback.format_exception(failed.error))
+            headers.add(EXCEPTION_STACKTRACE, _text(stacktrace, _STACKTRACE_BYTES))
+        return headers
+
+
+def error_class(error: BaseException) -> str:
+    """Return the name of an error's class with its module; of this project's errors, the module that all are in."""
+    kind = type(error)
+    module = "statestore.errors" if isinstance(error, StateStoreError) else kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def _text(text: str, limit_bytes: int) -> bytes:
+    """Return a text in UTF-8, cut to a limit between two characters."""
+    return text.encode(errors="replace")[:limit_bytes].decode(errors="ignore").encode()

@@ -1,0 +1,156 @@
+"""What is done about records that can't be read, processed, written, or that an interceptor refuses.
+
+Source: Kafka Streams' exception handlers (KIP-161, KIP-210, KIP-1033), and its dead letter queue (KIP-1034).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any, Final, TypeAlias, cast
+
+from statestore.errors import RecordRefusedError
+from statestore.headers import Headers
+from statestore.middleware.dead_letters import DeadLetters
+
+
+class OnFailure(Enum):
+    """What to do. Source: Kafka's handlers' `Response`, FAIL and RESUME, with dead letters."""
+
+    FAIL = "fail"
+    """End the query; nothing of the batch is committed."""
+    CONTINUE = "continue"
+    """Leave the record out, count it and log it."""
+    DEAD_LETTER = "dead_letter"
+    """Leave it out, and put it out to the topic for dead letters as it came, with what was wrong in headers."""
+
+
+class FailureStage(Enum):
+    """Where a record failed. The values are the stages of Kafka Connect, which dead letters name."""
+
+    REFUSAL = "TRANSFORMATION"
+    """An interceptor refused it."""
+    DESERIALIZATION = "VALUE_CONVERTER"
+    """A source's serdes could not read it."""
+    PROCESSING = "TASK_PUT"
+    """A processor raised."""
+    PRODUCTION = "KAFKA_PRODUCE"
+    """A sink's serdes could not write what was forwarded to it."""
+
+
+@dataclass(frozen=True)
+class FailedRecord:
+    """A record that failed, as it came from its topic, and how."""
+
+    stage: FailureStage
+    node: str
+    """The source, processor, sink or interceptor."""
+    error: Exception
+    """What was raised; of user code, what it raised itself."""
+    topic: str | None
+    """None, as what follows, where no record of a topic was being processed: in a punctuation."""
+    partition: int | None
+    offset: int | None
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether an interceptor refused it, for a reason that its class says."""
+        return isinstance(self.error, RecordRefusedError)
+
+    @property
+    def place(self) -> str:
+        """Where it came from, in words."""
+        if self.topic is None:
+            return "what belongs to no record"
+        return f"record {self.topic}-{self.partition} at offset {self.offset}"
+
+
+Handler: TypeAlias = "OnFailure | str | Callable[[FailedRecord], OnFailure | str]"
+"""What to do, by itself or by its word, or a function of the record that says so. It travels to the executors."""
+
+_WORDS: Final = {**{each.value: each for each in OnFailure}, "skip": OnFailure.CONTINUE}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureHandling:
+    """What a query does about records that fail; by default they end it, and what is refused becomes a dead letter.
+
+    Raises ValueError for unknown words, and for "dead_letter" without a topic for dead letters; TypeError for what is
+    neither a word nor a function.
+    """
+
+    on_deserialization_error: Handler = OnFailure.FAIL
+    on_processing_error: Handler = OnFailure.FAIL
+    on_production_error: Handler = OnFailure.FAIL
+    on_refusal: Handler | None = None
+    """None: a dead letter if there is a topic for them, else what FAIL does."""
+    dead_letters: DeadLetters | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            handler = getattr(self, field.name)
+            if field.name == "dead_letters":
+                object.__setattr__(self, field.name, DeadLetters.of(handler))
+            elif isinstance(handler, str):
+                object.__setattr__(self, field.name, _word(field.name, handler))
+            elif handler is not None and not isinstance(handler, OnFailure) and not callable(handler):
+                raise TypeError(f"{field.name} must be one of {', '.join(_WORDS)}, or a function, not {handler!r}")
+        for field in fields(self):
+            if getattr(self, field.name) is OnFailure.DEAD_LETTER and self.dead_letters is None:
+                raise ValueError(f'{field.name}="dead_letter" needs a topic: dead_letters="..."')
+
+    @property
+    def letters(self) -> DeadLetters:
+        """How dead letters are made, also those that go to a topic for audit and have no other."""
+        return self.dead_letters or DeadLetters("")
+
+    @property
+    def keeps_on(self) -> frozenset[FailureStage]:
+        """Where a record may fail without ending the query."""
+        handlers = {stage: self._handler(stage) for stage in FailureStage}
+        return frozenset(stage for stage, handler in handlers.items() if handler is not OnFailure.FAIL)
+
+    def decide(self, failed: FailedRecord) -> OnFailure:
+        """Return what is to be done about a record. Raises what a function raises, ValueError for a word it made up."""
+        handler = self._handler(failed.stage)
+        if handler is None:
+            has_topic = self.dead_letters is not None or self.topic_of(failed) is not None
+            return OnFailure.DEAD_LETTER if has_topic else OnFailure.FAIL
+        if isinstance(handler, OnFailure):
+            return handler
+        decision = cast("Callable[[FailedRecord], OnFailure | str]", handler)(failed)
+        decision = decision if isinstance(decision, OnFailure) else _word(_PARAMETERS[failed.stage], decision)
+        if decision is OnFailure.DEAD_LETTER and self.topic_of(failed) is None:
+            raise ValueError(f'{_PARAMETERS[failed.stage]} returned "dead_letter", which needs a topic: dead_letters')
+        return decision
+
+    def topic_of(self, failed: FailedRecord) -> str | None:
+        """Return the topic that a dead letter goes to; None if there is none."""
+        if isinstance(failed.error, RecordRefusedError) and failed.error.audit_topic is not None:
+            return failed.error.audit_topic
+        return None if self.dead_letters is None else self.dead_letters.topic
+
+    def _handler(self, stage: FailureStage) -> Any:
+        return getattr(self, _PARAMETERS[stage])
+
+
+FAIL_ALWAYS: Final = FailureHandling()
+"""What is done if nothing else is said."""
+
+_PARAMETERS: Final = {
+    FailureStage.REFUSAL: "on_refusal",
+    FailureStage.DESERIALIZATION: "on_deserialization_error",
+    FailureStage.PROCESSING: "on_processing_error",
+    FailureStage.PRODUCTION: "on_production_error",
+}
+
+
+def _word(parameter: str, word: Any) -> OnFailure:
+    if word not in _WORDS:
+        raise ValueError(f"{parameter} must be one of {', '.join(_WORDS)}, not {word!r}")
+    return _WORDS[word]

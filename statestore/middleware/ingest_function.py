@@ -1,0 +1,68 @@
+"""A function for records on their way into a shard, or a connector's configuration, as an interceptor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from statestore.headers.record_columns import RecordColumns
+from statestore.headers.records import ConsumerRecord
+from statestore.middleware.interceptor import IngestedRecord, Interceptor
+
+if TYPE_CHECKING:
+    from statestore.connect.converters.base import HeaderConverter
+
+IngestHook: TypeAlias = "Callable[[IngestedRecord], IngestedRecord | None]"
+"""Returns the record to go on with, the same or another; None if it took care of it. Travels to the executors."""
+
+
+@runtime_checkable
+class ColumnIngest(Protocol):
+    """A hook that takes columns too, and has a converter of headers."""
+
+    header_converter: HeaderConverter
+    is_in_columns: bool
+    """Whether it takes columns."""
+
+    def ingest_columns(self, records: RecordColumns) -> RecordColumns:
+        """Return what the hook makes of records: the same as of each by itself."""
+        ...
+
+
+class IngestFunction(Interceptor):
+    """An interceptor that does to records what a function does, which returns one record or None.
+
+    Raises TypeError if it can't be called.
+    """
+
+    def __init__(self, function: IngestHook) -> None:
+        if not callable(function):
+            raise TypeError(f"on_ingest must be a function of a record, not {function!r}")
+        self._function: Final = function
+        if isinstance(function, ColumnIngest) and function.is_in_columns:
+            self.on_ingest_columns = function.ingest_columns
+
+    @property
+    def name(self) -> str:
+        """The argument that it was given as."""
+        return "on_ingest"
+
+    @property
+    def header_converter(self) -> HeaderConverter | None:
+        """What processors read typed headers with, None if the function does not say."""
+        return self._function.header_converter if isinstance(self._function, ColumnIngest) else None
+
+    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+        """Return what the function returns, in a list."""
+        made: Any = self._function(record)
+        if made is None:
+            return ()
+        if not isinstance(made, ConsumerRecord):
+            raise TypeError(f"it must return a ConsumerRecord or None, not {made!r}")
+        return (made,)
+
+
+def header_converter_of(interceptors: Iterable[Interceptor]) -> HeaderConverter | None:
+    """Return what processors read typed headers with, None if none of them says."""
+    functions = (each for each in interceptors if isinstance(each, IngestFunction))
+    return next((each.header_converter for each in functions if each.header_converter is not None), None)

@@ -1,0 +1,284 @@
+"""How records pass the interceptors of one side of a chain, by themselves or in columns.
+
+Where columns can't be used, or fail, their rows go through the hooks for single records: both do the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from statestore.errors import ProcessorError, RecordRefusedError
+from statestore.format.binary_columns import row_objects
+from statestore.headers import Headers
+from statestore.headers.record_columns import RecordColumns
+from statestore.headers.records import ConsumerRecord, ProducerRecord
+from statestore.middleware.chain import defines
+from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
+
+R = TypeVar("R", bound="ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]")
+
+
+class _Step(NamedTuple):
+    """One interceptor, and its hooks for this side."""
+
+    name: str
+    record: Callable[[Any], Iterable[Any]] | None
+    columns: Callable[[RecordColumns], RecordColumns] | None
+
+
+class Passage(ABC, Generic[R]):
+    """The interceptors that have a hook for one side, in the order in which records pass them."""
+
+    _HOOK: ClassVar[str]
+    _COLUMNS_HOOK: ClassVar[str]
+
+    def __init__(
+        self, interceptors: Iterable[Interceptor], refuse: Callable[[R, str, RecordRefusedError], None]
+    ) -> None:
+        """`refuse` takes what an interceptor, named, refuses; what it raises ends the passage."""
+        self._refuse: Final = refuse
+        self._steps: Final = [
+            _Step(
+                interceptor.name,
+                getattr(interceptor, self._HOOK) if defines(interceptor, self._HOOK) else None,
+                getattr(interceptor, self._COLUMNS_HOOK) if defines(interceptor, self._COLUMNS_HOOK) else None,
+            )
+            for interceptor in interceptors
+            if defines(interceptor, self._HOOK) or defines(interceptor, self._COLUMNS_HOOK)
+        ]
+        self.is_open: Final = not self._steps
+        """Whether nobody stands in the way."""
+        self.is_in_columns: Final = bool(self._steps) and all(step.columns is not None for step in self._steps)
+        """Whether all of them take columns, so that records are best passed together."""
+        self.at: tuple[RecordColumns, int] | None = None
+        """The columns and the row in them of the record that an interceptor has; None while records come alone."""
+
+    def pass_record(self, record: R) -> list[R]:
+        """Return what the interceptors leave of a record. Raises ProcessorError around what is no refusal."""
+        self.at = None
+        records = [record]
+        for step in self._steps:
+            records = self._step(step, records)
+            if not records:
+                break
+        return records
+
+    def pass_columns(self, columns: RecordColumns) -> RecordColumns:
+        """Return what the interceptors leave of records in columns. Raises what `pass_record` raises."""
+        for step in self._steps:
+            if not len(columns):
+                break
+            columns = self._columns_step(step, columns)
+        return columns
+
+    def _step(self, step: _Step, records: Iterable[R]) -> list[R]:
+        hook = step.record or self._row_by_row(step)
+        passed: list[R] = []
+        for record in records:
+            try:
+                for made in hook(record):
+                    if made is not record:
+                        self._check(record, made)
+                    passed.append(made)
+            except RecordRefusedError as error:
+                self._refuse(record, step.name, error)
+            except ProcessorError:
+                raise
+            except Exception as cause:
+                raise ProcessorError(node=step.name, cause=cause, **self._place(record)) from cause
+        return passed
+
+    def _columns_step(self, step: _Step, columns: RecordColumns) -> RecordColumns:
+        if step.columns is None:
+            return self._row_step(step, columns)
+        try:
+            made = step.columns(columns)
+            self._check_columns(columns, made)
+        except Exception as cause:
+            passed = self._row_step(step, columns)  # raises for the record that it was
+            if step.record is None or isinstance(cause, RecordRefusedError):
+                return passed
+            doing = f"a batch of {len(columns)} records"
+            raise ProcessorError(node=step.name, doing=doing, cause=cause) from cause
+        return made
+
+    def _row_step(self, step: _Step, columns: RecordColumns) -> RecordColumns:
+        """Have an interceptor take records in columns one by one."""
+        passed: list[R] = []
+        rows: list[int] = []
+        for row, record in enumerate(self._rows(columns)):
+            self.at = columns, row
+            made = self._step(step, (record,))
+            passed += made
+            rows += [row] * len(made)
+        self.at = None
+        return self._columns(passed, _require_origin(columns).take(pa.array(rows, pa.int64())))
+
+    def _row_by_row(self, step: _Step) -> Callable[[R], Iterable[R]]:
+        """Return a hook for single records that gives them to the hook for columns."""
+        assert step.columns is not None
+        by_columns = step.columns
+
+        def hook(record: R) -> Iterable[R]:
+            columns = self._columns([record], self._origin(record))
+            made = by_columns(columns)
+            self._check_columns(columns, made)
+            return self._rows(made)
+
+        return hook
+
+    @abstractmethod
+    def _rows(self, columns: RecordColumns) -> list[R]:
+        """Return columns as records."""
+
+    @abstractmethod
+    def _origin(self, record: R) -> pa.RecordBatch:
+        """Return what columns of this record alone have for an origin."""
+
+    def _columns(self, records: Sequence[R], origin: pa.RecordBatch) -> RecordColumns:
+        """Return records as columns, with the origin of each."""
+        return RecordColumns.adopt(
+            pa.array([record.key for record in records], pa.binary()),
+            pa.array([record.value for record in records], pa.binary()),
+            pa.array([record.timestamp_ms for record in records], pa.int64()),
+            pa.array([record.headers.to_bytes() for record in records], pa.binary()),
+            origin,
+        )
+
+    @abstractmethod
+    def _place(self, record: R) -> dict[str, Any]:
+        """Return what an error says of where a record is."""
+
+    @abstractmethod
+    def _check(self, record: R, made: Any) -> None:
+        """Raise TypeError or ValueError unless a hook may make this of a record."""
+
+    def _check_columns(self, columns: RecordColumns, made: Any) -> None:
+        """Raise TypeError or ValueError unless a hook may make this of records in columns."""
+        if not isinstance(made, RecordColumns):
+            raise TypeError(f"it must return RecordColumns, not {made!r}")
+        for name in ("key", "value"):
+            type_ = getattr(made, name).type
+            if not pa.types.is_binary(type_):
+                raise TypeError(f"it must give {name}s of bytes, not a column of {type_}")
+
+
+class IngestPassage(Passage[IngestedRecord]):
+    """The side of what comes in; who comes last in a chain is passed first."""
+
+    _HOOK = "on_ingest"
+    _COLUMNS_HOOK = "on_ingest_columns"
+
+    def __init__(
+        self, interceptors: Sequence[Interceptor], refuse: Callable[[IngestedRecord, str, RecordRefusedError], None]
+    ) -> None:
+        super().__init__(reversed(interceptors), refuse)
+
+    def _rows(self, columns: RecordColumns) -> list[IngestedRecord]:
+        origin = _require_origin(columns)
+        place = (origin.column(name) for name in ("topic", "partition", "offset"))
+        return [
+            ConsumerRecord.adopt(topic, partition, offset, timestamp_ms, key, value, Headers.from_bytes(header_bytes))
+            for topic, partition, offset, timestamp_ms, key, value, header_bytes in _fields(columns, *place)
+        ]
+
+    def _origin(self, record: IngestedRecord) -> pa.RecordBatch:
+        columns = [_topics([record.topic]), pa.array([record.partition], pa.int32()), pa.array([record.offset])]
+        return pa.record_batch(columns, names=["topic", "partition", "offset"])
+
+    def _place(self, record: IngestedRecord) -> dict[str, Any]:
+        return {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+
+    def _check(self, record: IngestedRecord, made: Any) -> None:
+        if not isinstance(made, ConsumerRecord):
+            raise TypeError(f"it must return ConsumerRecords, not {made!r}")
+        if (made.topic, made.partition, made.offset, made.key) != (
+            record.topic,
+            record.partition,
+            record.offset,
+            record.key,
+        ):
+            raise ValueError("it must not change topic, partition, offset or key")
+        _check_value(made.value)
+        if made.timestamp_ms < 0:
+            raise ValueError(f"it must not give a negative timestamp, got {made.timestamp_ms}")
+
+    def _check_columns(self, columns: RecordColumns, made: Any) -> None:
+        super()._check_columns(columns, made)
+        if made.key is columns.key and made.origin is columns.origin:
+            return
+        known = dict(zip(_places(columns), row_objects(columns.key), strict=True))
+        for place, key in zip(_places(made), row_objects(made.key), strict=True):
+            if place not in known or known[place] != key:
+                raise ValueError("it must not change topic, partition, offset or key")
+
+
+class EmitPassage(Passage[EmittedRecord]):
+    """The side of what goes out; who comes first in a chain is passed first."""
+
+    _HOOK = "on_emit"
+    _COLUMNS_HOOK = "on_emit_columns"
+
+    def _rows(self, columns: RecordColumns) -> list[EmittedRecord]:
+        topics = _require_origin(columns).column("topic")
+        return [
+            ProducerRecord.adopt(topic, timestamp_ms, key, value, Headers.from_bytes(header_bytes))
+            for topic, timestamp_ms, key, value, header_bytes in _fields(columns, topics)
+        ]
+
+    def _origin(self, record: EmittedRecord) -> pa.RecordBatch:
+        return pa.record_batch([_topics([record.topic])], names=["topic"])
+
+    def _columns(self, records: Sequence[EmittedRecord], origin: pa.RecordBatch) -> RecordColumns:
+        topics = [record.topic for record in records]
+        place = origin.schema.get_field_index("topic")
+        return super()._columns(records, origin.set_column(place, "topic", _topics(topics)))
+
+    def _place(self, record: EmittedRecord) -> dict[str, Any]:
+        return {"doing": f"on a record to topic {record.topic!r}"}
+
+    def _check(self, record: EmittedRecord, made: Any) -> None:
+        if not isinstance(made, ProducerRecord):
+            raise TypeError(f"it must return ProducerRecords, not {made!r}")
+        if not made.topic:
+            raise ValueError("it must not give an empty topic")
+        if made.key is not None and not isinstance(made.key, bytes):
+            raise TypeError(f"it must give a key of bytes or None, not {made.key!r}")
+        _check_value(made.value)
+        if made.timestamp_ms is None or made.timestamp_ms < 0:
+            raise ValueError(f"it must not give a negative timestamp, or none, got {made.timestamp_ms}")
+
+    def _check_columns(self, columns: RecordColumns, made: Any) -> None:
+        super()._check_columns(columns, made)
+        _require_origin(made)
+
+
+def _require_origin(columns: RecordColumns) -> pa.RecordBatch:
+    if columns.origin is None:
+        raise ValueError("it must make columns of those that it was given: with_columns, take, filter and the like")
+    return columns.origin
+
+
+def _places(columns: RecordColumns) -> list[tuple[Any, ...]]:
+    origin = _require_origin(columns)
+    return list(zip(*(row_objects(origin.column(name)) for name in ("topic", "partition", "offset")), strict=True))
+
+
+def _fields(columns: RecordColumns, *place: pa.Array) -> Iterator[tuple[Any, ...]]:
+    """Yield the fields of each row: where it is, the timestamp, key, value and header bytes."""
+    parts = (*place, columns.timestamp_ms, columns.key, columns.value, columns.headers)
+    return zip(*map(row_objects, parts), strict=True)
+
+
+def _check_value(value: object) -> None:
+    if value is not None and not isinstance(value, bytes):
+        raise TypeError(f"it must give a value of bytes or None, not {value!r}")
+
+
+def _topics(topics: Iterable[str]) -> pa.DictionaryArray:
+    named = pa.array(topics, pa.string()).dictionary_encode()
+    return named.cast(pa.dictionary(pa.int32(), pa.string()))

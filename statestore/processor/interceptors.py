@@ -1,0 +1,200 @@
+"""The interceptors of a task: a copy of each, with its context, and their hooks for records that are no bytes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from statestore.errors import (
+    LocalStateCorruptedError,
+    ProcessorError,
+    RecordRefusedError,
+    StateStoreError,
+    TopologyError,
+)
+from statestore.middleware.chain import defines
+from statestore.middleware.interceptor import IngestedRecord, Interceptor
+from statestore.processor.context import Receiver, ShardClock, TaskRecordContext, processor_error
+from statestore.processor.ingest import source_of
+from statestore.processor.nodes import InterceptorNode
+from statestore.processor.punctuation import Punctuations, PunctuationType
+from statestore.processor.receivers import SourceRecord
+from statestore.processor.record import Record
+from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
+from statestore.stores.typed_store import TypedStore
+
+OnRefusal = Callable[["SourceRecord | None", str, RecordRefusedError], None]
+
+
+class TaskInterceptorContext(ShardClock):
+    """What an interceptor has of its task: an InterceptorContext."""
+
+    def __init__(
+        self,
+        node: InterceptorNode,
+        shard: int,
+        record_context: TaskRecordContext,
+        stores: Mapping[str, Any],
+        punctuations: Punctuations,
+        refuse: OnRefusal,
+    ) -> None:
+        super().__init__(shard, record_context)
+        self._node = node
+        self._stores = stores
+        self._punctuations = punctuations
+        self._refuse = refuse
+
+    def state_store(self, name: str) -> Any:
+        """Return a state store of the interceptor's. Raises TopologyError if it has none of that name."""
+        if name not in self._node.stores:
+            raise TopologyError(
+                f"{self._node.name} asked for the state store {name!r}, which is not among its stores()"
+            )
+        return self._stores[name]
+
+    def schedule_wall_clock(self, interval_ms: int, call: Callable[[int], None]) -> None:
+        """Have `call` called with the time whenever the wall clock has gone on by `interval_ms`. For `init` only."""
+        if type(interval_ms) is not int or interval_ms < 1:
+            raise ValueError(f"interval_ms must be a whole number, 1 or more, got {interval_ms!r}")
+        clock, now_ms = PunctuationType.WALL_CLOCK_TIME, self.current_system_time_ms
+        self._punctuations.schedule(self._node.name, clock, interval_ms, call, None, now_ms)
+
+    def refuse(self, record: IngestedRecord, error: RecordRefusedError) -> None:
+        """Refuse a record that is not the one at hand: it goes where such go. Raises `error` if that is nowhere."""
+        self._refuse(source_of(record), self._node.interceptor.name, error)
+
+
+class TaskInterceptors:
+    """The interceptors of a topology, for one task."""
+
+    def __init__(
+        self,
+        nodes: Iterable[InterceptorNode],
+        shard: int,
+        record_context: TaskRecordContext,
+        stores: Mapping[str, TypedStore],
+        punctuations: Punctuations,
+        refuse: OnRefusal,
+    ) -> None:
+        self._record_context = record_context
+        self._punctuations = punctuations
+        self._refuse = refuse
+        self._made: Final = [
+            (
+                copy.copy(node.interceptor),
+                TaskInterceptorContext(node, shard, record_context, stores, punctuations, refuse),
+                node.name,
+            )
+            for node in nodes
+        ]
+        self._ready: list[Interceptor] = []
+        self.interceptors: Final[Sequence[Interceptor]] = tuple(made for made, _, _ in self._made)
+        self.names: Final = frozenset(made.name for made in self.interceptors)
+        for interceptor in self._defining("on_expiry"):
+            for name, store in stores.items():
+                store.watch_expired(partial(interceptor.on_expiry, name))
+
+    def init(self) -> None:
+        """Let each take its context. Raises ProcessorError around what one raises, StateStoreError as it is."""
+        for interceptor, context, node in self._made:
+            self._punctuations.set_initializing(node)
+            self._ready.append(interceptor)
+            try:
+                interceptor.init(context)
+            except StateStoreError:
+                raise
+            except Exception as cause:
+                raise ProcessorError(node=interceptor.name, doing="in init()", cause=cause) from cause
+            finally:
+                self._punctuations.set_initializing(None)
+
+    @property
+    def finishes_batches(self) -> bool:
+        """Whether any has something to do at the end of a batch."""
+        return bool(self._defining("finish_batch"))
+
+    def finish_batch(self) -> None:
+        """Let each finish what it held back. Raises ProcessorError."""
+        for interceptor in self._defining("finish_batch"):
+            try:
+                interceptor.finish_batch()
+            except (RecordRefusedError, LocalStateCorruptedError):
+                raise
+            except Exception as cause:
+                raise ProcessorError(node=interceptor.name, doing="in finish_batch()", cause=cause) from cause
+
+    def close(self) -> list[tuple[str, Callable[[], None]]]:
+        """Return what closes each that was initialised, with its name; once."""
+        ready, self._ready = self._ready, []
+        return [(interceptor.name, interceptor.close) for interceptor in ready]
+
+    @property
+    def on_changelog(self) -> ChangelogObserver | None:
+        """What shows them what a batch has written; None if nobody looks."""
+        observers = self._defining("on_changelog")
+        if not observers:
+            return None
+
+        def show(store: str, records: Iterable[ChangelogRecord]) -> None:
+            for interceptor in observers:
+                try:
+                    interceptor.on_changelog(store, records)
+                except Exception as cause:
+                    doing = f"in on_changelog() of store {store!r}"
+                    raise ProcessorError(node=interceptor.name, doing=doing, cause=cause) from cause
+
+        return show
+
+    @property
+    def consumes(self) -> bool:
+        """Whether any has a hook `on_consume`."""
+        return bool(self._defining("on_consume"))
+
+    def consuming(self, children: Sequence[Receiver]) -> Sequence[Receiver]:
+        """Return what a source hands its records to: its children, behind the hooks `on_consume`, last one first."""
+        hooks = [(each.name, each.on_consume) for each in reversed(self._defining("on_consume"))]
+        if not hooks:
+            return children
+        context = self._record_context
+
+        def receive(record: Record[Any, Any]) -> None:
+            for made in self._passed(record, hooks):
+                context.timestamp_ms, context.headers = made.timestamp_ms, made._headers
+                for child in children:
+                    child(made)
+
+        return (receive,)
+
+    @property
+    def sending(self) -> Callable[[str, Record[Any, Any]], list[Record[Any, Any]]] | None:
+        """What a sink passes a topic's records through before it writes them; None if no hook `on_send` is there."""
+        senders = self._defining("on_send")
+        if not senders:
+            return None
+        return lambda topic, record: self._passed(
+            record, [(each.name, partial(each.on_send, topic)) for each in senders]
+        )
+
+    def _passed(
+        self, record: Record[Any, Any], hooks: Iterable[tuple[str, Callable[[Any], Iterable[Any]]]]
+    ) -> list[Record[Any, Any]]:
+        records = [record]
+        for name, hook in hooks:
+            before, records = records, []
+            for each in before:
+                try:
+                    made = list(hook(each))
+                    for one in made:
+                        if not isinstance(one, Record):
+                            raise TypeError(f"it must return Records, not {one!r}")
+                    records += made
+                except RecordRefusedError as error:
+                    self._refuse(None, name, error)
+                except Exception as cause:
+                    raise processor_error(name, self._record_context, cause) from cause
+        return records
+
+    def _defining(self, hook: str) -> list[Interceptor]:
+        return [interceptor for interceptor in self.interceptors if defines(interceptor, hook)]
