@@ -77,8 +77,14 @@ StateStoreError
 ├── MiddlewareError             middleware can't work as it was put together
 │   ├── ChainOrderError         two interceptors stand in an order in which they can't work
 │   ├── ExtraMissingError       a library that an application needs is not installed
+│   ├── KeyUnusableError        a keyring has no active key, or one that can't do what it is for
 │   └── HeaderRangeError        ranges of header ids overlap, or an id lies outside of its owner's
 ├── RecordRefusedError          an interceptor refuses a record
+│   ├── UnknownKeyIdError       it names a key that the keyring does not have
+│   ├── SignatureRefusedError   its signature is missing, or not that of this record
+│   ├── CiphertextRefusedError  what was to be decrypted is malformed, or was changed
+│   ├── TokenRefusedError       its token is missing, malformed, expired, or not for us
+│   └── AccessDeniedError       the policy denies it
 ├── ProcessorError              user code raised: names node and record, the cause is chained
 ├── StateHandleError            a stateful processor asked its handle for what it can't have there
 ├── OutputFrameError            a stateful processor handed out something else than frames of output rows
@@ -100,8 +106,8 @@ StateStoreError
 
 Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
 
-data, connect, state, run, new_state, directory, data_source and harness declare them by subject, as `root` says.
-Imports nothing of ours; everything imports from here. Start at `root`.
+data, connect, state, run, new_state, directory, data_source, security and harness declare them by subject, as `root`
+says. Imports nothing of ours; everything imports from here. Start at `root`.
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
 is wrong, where it is, and what the operator can do; the same facts are fields of the exception.
@@ -191,6 +197,14 @@ from statestore.errors.run import (
     TopologyError,
     UnknownTopicError,
 )
+from statestore.errors.security import (
+    AccessDeniedError,
+    CiphertextRefusedError,
+    KeyUnusableError,
+    SignatureRefusedError,
+    TokenRefusedError,
+    UnknownKeyIdError,
+)
 from statestore.errors.state import (
     AttemptOutdatedError,
     CheckpointAbandonedError,
@@ -224,12 +238,14 @@ from statestore.errors.state import (
 )
 
 __all__ = [
+    "AccessDeniedError",
     "AttemptOutdatedError",
     "ChainOrderError",
     "ChangesUnavailableError",
     "CheckpointAbandonedError",
     "CheckpointBehindError",
     "ChecksumError",
+    "CiphertextRefusedError",
     "CommitPointerError",
     "ConfigException",
     "ConnectException",
@@ -261,6 +277,7 @@ __all__ = [
     "JavaNotFoundError",
     "KafkaBrokerError",
     "KeyPlacementError",
+    "KeyUnusableError",
     "LocalDirectoryError",
     "LocalDiskFullError",
     "LocalStateCorruptedError",
@@ -292,6 +309,7 @@ __all__ = [
     "SerializationException",
     "ShardCountChangedError",
     "ShardOverlapError",
+    "SignatureRefusedError",
     "SnapshotFormatError",
     "SnapshotOverdueError",
     "SpilledDeltaCorruptedError",
@@ -307,6 +325,7 @@ __all__ = [
     "StoreError",
     "StoreFormatError",
     "TargetNotEmptyError",
+    "TokenRefusedError",
     "TooManyShardsError",
     "TopologyChangedError",
     "TopologyError",
@@ -315,6 +334,7 @@ __all__ = [
     "UnknownColumnFamilyError",
     "UnknownEntryError",
     "UnknownHeaderError",
+    "UnknownKeyIdError",
     "UnknownRecordKeyError",
     "UnknownTopicError",
     "UnreadableCommitError",

@@ -1,0 +1,42 @@
+"""Ids of keys, as they stand in signatures and ciphertexts.
+
+key_id := size:u8 id:u8[size]        UTF-8, 1 to 64 bytes, printable
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from statestore.errors import FormatError, TruncatedError
+
+KEY_ID_BYTES_MAX: Final = 64
+
+
+def is_key_id(key_id: object) -> bool:
+    """Return whether something may be the id of a key."""
+    return isinstance(key_id, str) and key_id.isprintable() and 0 < len(key_id.encode()) <= KEY_ID_BYTES_MAX
+
+
+def sized_text(text: str) -> bytes:
+    """Return a text of at most 255 bytes in UTF-8 behind its size."""
+    data = text.encode()
+    return bytes((len(data),)) + data
+
+
+def read_sized_text(data: bytes, position: int, what: str) -> tuple[str, int]:
+    """Return the text at a position, and the position behind it. Raises TruncatedError, FormatError for no UTF-8."""
+    end = position + 1 + (data[position] if position < len(data) else 0)
+    if end > len(data):
+        raise TruncatedError(what, wanted=end - position, got=len(data) - position)
+    try:
+        return data[position + 1 : end].decode(), end
+    except UnicodeDecodeError as cause:
+        raise FormatError(what, "it is not UTF-8") from cause
+
+
+def read_key_id(data: bytes, position: int) -> tuple[str, int]:
+    """Return the key id at a position, and the position behind it. Raises what `read_sized_text` raises."""
+    key_id, end = read_sized_text(data, position, "key id")
+    if not is_key_id(key_id):
+        raise FormatError("key id", "it is empty, too long or not printable")
+    return key_id, end

@@ -1,0 +1,305 @@
+"""Signatures: what was signed is verified, and nothing else is."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statestore.errors import ConfigException, KeyUnusableError, SignatureRefusedError, UnknownKeyIdError
+from statestore.headers import Headers
+from statestore.middleware import Chain
+from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
+from statestore.middleware.signature_frame import SignatureHead, read_frame, signed_bytes
+from statestore.middleware.signing import SIGNATURE_HEADER, Signing
+from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, started, through
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "signatures.json").read_text(encoding="utf-8"))
+SECRET = HmacKey(bytes(range(32)))
+PRIVATE = Ed25519PrivateKey(bytes(range(32)))
+RINGS = {
+    "hmac": (Keyring({"h": SECRET}, "h"), Keyring({"h": SECRET})),
+    "ed25519": (Keyring({"e": PRIVATE}, "e"), Keyring({"e": PRIVATE.public_key})),
+}
+HEADERS: Any = [("a", b"1"), ("b", b"2"), ("a", None)]
+
+
+def keys_of_the_vault() -> Keyring:
+    """Keys of an executor."""
+    return RINGS["hmac"][0]
+
+
+def unhex(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
+@pytest.mark.parametrize("vector", GOLDEN, ids=lambda vector: vector["key_id"])
+def test_a_signature_is_what_it_always_was(vector: dict[str, Any]) -> None:
+    key = (HmacKey if vector["algorithm"] == 1 else Ed25519PrivateKey)(bytes.fromhex(vector["key"]))
+    headers: Any = [(name, unhex(value)) for name, value in vector["headers"]]
+    names = tuple(vector["names"])
+    fields = (unhex(vector["record_key"]), unhex(vector["value"]))
+    bind = vector["topic"] is not None
+    head = SignatureHead(vector["algorithm"], vector["key_id"], vector["time_ms"], vector["serial"], bind, names)
+    signed = signed_bytes(head.to_bytes(), names, vector["topic"], *fields, Headers(headers))
+    frame = bytes.fromhex(vector["frame"])
+    assert signed.hex() == vector["signed"]
+    assert head.to_bytes() + key.sign(signed) == frame
+    assert read_frame(frame) == (head, len(head.to_bytes()))
+    record = produced(*fields, [*headers, (SIGNATURE_HEADER, frame)])
+    verifier = Signing(Keyring({vector["key_id"]: key}), headers=names, bind_topic=bind)
+    assert contents(Chain([verifier]).ingest(arrived(record))) == [(*fields, headers)]
+
+
+@pytest.mark.parametrize("algorithm", RINGS)
+def test_b13_what_was_signed_passes_without_its_signature(algorithm: str) -> None:
+    signing, verifying = (Signing(ring, headers=["a", "absent"]) for ring in RINGS[algorithm])
+    for key, value in ((b"k", b"v"), (None, b""), (b"", None)):
+        record = produced(key, value, HEADERS)
+        assert contents([through(signing, record, verifying)]) == [(key, value, HEADERS)]
+    kept = through(signing, produced(headers=HEADERS), Signing(RINGS[algorithm][1], keep=True))
+    assert Chain([verifying]).ingest(kept), "a signature that was kept can be verified again"
+
+
+def bits_flipped(data: bytes) -> list[bytes]:
+    return [
+        bytes((*data[:place], data[place] ^ 1 << bit, *data[place + 1 :]))
+        for place in range(len(data))
+        for bit in range(8)
+    ]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    algorithm=st.sampled_from(sorted(RINGS)),
+    key=st.none() | st.binary(max_size=4),
+    value=st.none() | st.binary(max_size=6),
+    signed=st.lists(st.none() | st.binary(max_size=3), max_size=3),
+    bind_topic=st.booleans(),
+)
+def test_b13_one_flipped_bit_is_refused(
+    algorithm: str, key: bytes | None, value: bytes | None, signed: list[bytes | None], bind_topic: bool
+) -> None:
+    signing, verifying = (Signing(ring, headers=["h"], bind_topic=bind_topic) for ring in RINGS[algorithm])
+    others: Any = [("free", b"x")]
+    (sent,) = Chain([signing]).emit(produced(key, value, [*(("h", one) for one in signed), *others]))
+    frame = sent.headers.last_header(SIGNATURE_HEADER).value
+    pairs = [("h", one) for one in signed]
+    changed = [(flipped, value, pairs, frame) for flipped in bits_flipped(key or b"")]
+    changed += [(key, flipped, pairs, frame) for flipped in bits_flipped(value or b"")]
+    changed += [(key, value, pairs, flipped) for flipped in bits_flipped(frame)]
+    for place, one in enumerate(signed):
+        for flipped in bits_flipped(one or b""):
+            changed.append((key, value, [*pairs[:place], ("h", flipped), *pairs[place + 1 :]], frame))
+        changed.append((key, value, pairs[:place] + pairs[place + 1 :], frame))
+    changed.append((key, value, [*pairs, ("h", b"")], frame))
+    changed.append((b"" if key is None else None, value, pairs, frame) if not key else (None, value, pairs, frame))
+    changed.append((key, b"" if value is None else None, pairs, frame))
+    for other_key, other_value, headers, other_frame in changed:
+        record = produced(other_key, other_value, [*headers, *others, (SIGNATURE_HEADER, other_frame)])
+        with pytest.raises((SignatureRefusedError, UnknownKeyIdError)):
+            Chain([verifying]).ingest(arrived(record))
+    free = produced(key, value, [*pairs, ("free", b"changed"), (SIGNATURE_HEADER, frame)])
+    assert Chain([verifying]).ingest(arrived(free)), "of a header that is not signed nothing is said"
+
+
+def test_b13_bytes_do_not_move_between_fields() -> None:
+    (sent,) = Chain([Signing(RINGS["hmac"][0])]).emit(produced(b"ab", b"c"))
+    moved = produced(b"a", b"bc", sent.headers)
+    with pytest.raises(SignatureRefusedError, match="not that of this record"):
+        Chain([Signing(RINGS["hmac"][1])]).ingest(arrived(moved))
+
+
+def test_b13_keys_rotate_by_their_ids() -> None:
+    old, new = HmacKey(b"o" * 32), HmacKey(b"n" * 32)
+    before, after = Keyring({"1": old}, "1"), Keyring({"1": old, "2": new}, "2")
+    through(Signing(before), produced(), Signing(after))
+    through(Signing(after), produced(), Signing(after))
+    with pytest.raises(UnknownKeyIdError) as raised:
+        through(Signing(after), produced(), Signing(before))
+    assert (raised.value.key_id, raised.value.purpose) == ("2", "signing")
+    with pytest.raises(SignatureRefusedError, match="not that of this record by key '1'"):
+        through(Signing(before), produced(), Signing(Keyring({"1": new})))
+    with pytest.raises(SignatureRefusedError, match="not that of this record"):
+        through(Signing(before), produced(), Signing(Keyring({"1": PRIVATE})))
+    with pytest.raises(UnknownKeyIdError):
+        through(Signing(before), produced(), Signing(Keyring({"1": AesKey(b"x" * 16)})))
+
+
+def test_only_who_has_a_key_to_sign_with_signs() -> None:
+    for ring in (
+        Keyring({"e": PRIVATE.public_key}, "e"),
+        Keyring({"h": SECRET}),
+        Keyring({"a": AesKey(b"x" * 16)}, "a"),
+    ):
+        with pytest.raises(KeyUnusableError, match="signing: "):
+            Chain([Signing(ring)]).emit(produced())
+    with pytest.raises(TypeError, match="public key can't sign"):
+        PRIVATE.public_key.sign(b"")
+
+
+def test_what_is_not_signed_is_refused_or_passes() -> None:
+    with pytest.raises(SignatureRefusedError, match=f"there is no header '{SIGNATURE_HEADER}'"):
+        Chain([Signing(RINGS["hmac"][1])]).ingest(arrived(produced()))
+    lenient = Signing(RINGS["hmac"][1], required=False)
+    assert contents(Chain([lenient]).ingest(arrived(produced()))) == [(b"k", b"v", [])]
+    with pytest.raises(SignatureRefusedError):
+        Chain([lenient]).ingest(arrived(produced(headers=[(SIGNATURE_HEADER, b"forged")])))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\x01",
+        b"\x02\x01\x00\x01h",
+        b"\x01\x01\x02\x01h",
+        b"\x01\x01\x00\xffh",
+        b"\x01\x01\x00\x00",
+        b"\x00" * 17000,
+        b"\x01\x01\x00\x01h" + b"\x00" * 16 + b"\xff" * 40,
+        b"\x01\x01\x00\x01\xff" + b"\x00" * 40,
+    ],
+)
+def test_a_malformed_signature_is_refused_with_the_reason(frame: bytes) -> None:
+    with pytest.raises(SignatureRefusedError, match=r"malformed|more than"):
+        Chain([Signing(RINGS["hmac"][1])]).ingest(arrived(produced(headers=[(SIGNATURE_HEADER, frame)])))
+
+
+def test_a_verifier_says_what_has_to_be_signed() -> None:
+    signing, verifying = RINGS["ed25519"]
+    with pytest.raises(SignatureRefusedError, match=r"have to be signed, and are not: \['b'\]"):
+        through(Signing(signing, headers=["a"]), produced(headers=HEADERS), Signing(verifying, headers=["a", "b"]))
+    through(Signing(signing, headers=["b", "a"]), produced(headers=HEADERS), Signing(verifying, headers=["a"]))
+    with pytest.raises(SignatureRefusedError, match="the topic is not signed"):
+        through(Signing(signing), produced(), Signing(verifying, bind_topic=True))
+
+
+def test_a_mirrored_record_verifies_unless_its_topic_is_signed() -> None:
+    signing, verifying = RINGS["hmac"]
+    (sent,) = Chain([Signing(signing)]).emit(produced())
+    assert Chain([Signing(verifying)]).ingest(arrived(sent, topic="eu.orders"))
+    (bound,) = Chain([Signing(signing, bind_topic=True)]).emit(produced())
+    with pytest.raises(SignatureRefusedError, match="not that of this record"):
+        Chain([Signing(verifying)]).ingest(arrived(bound, topic="eu.orders"))
+
+
+def test_b13_a_signature_is_worth_something_in_its_window_only() -> None:
+    now_ms = 1_700_000_000_000
+    signing, verifying = RINGS["hmac"]
+    (sent,) = started(Signing(signing), Clocks(now_ms)).on_emit(produced())
+    window = dict(window_ms=1000, ahead_ms=10)
+    for late_ms, problem in ((1000, None), (1001, "made 1001 ms ago"), (-10, None), (-11, "made 11 ms in the future")):
+        verifier = started(Signing(verifying, **window), Clocks(now_ms + late_ms))
+        by_record = started(Signing(verifying, clock="record", **window), Clocks(0))
+        for one in (verifier, by_record):
+            record = arrived(sent, timestamp_ms=now_ms + late_ms)
+            if problem is None:
+                assert one.on_ingest(record)
+            else:
+                with pytest.raises(SignatureRefusedError, match=problem):
+                    one.on_ingest(record)
+
+
+def test_a_batch_that_is_retried_signs_the_same_and_no_two_records_do() -> None:
+    signing = Signing(RINGS["hmac"][0])
+    attempts = [[started(copy.copy(signing), Clocks(shard=shard)) for shard in (0, 1)] for _ in range(2)]
+    made = [[contents(one.on_emit(produced()))[0][2][0][1] for one in shards for _ in range(2)] for shards in attempts]
+    assert made[0] == made[1]
+    assert len(set(made[0])) == 4
+    without_context = [contents(Chain([signing]).emit(produced())) for _ in range(2)]
+    assert without_context[0] != without_context[1]
+
+
+@pytest.mark.parametrize("algorithm", RINGS)
+def test_columns_are_signed_and_verified_as_records_are(algorithm: str) -> None:
+    records = [produced(key, value, HEADERS) for key, value in ((b"k", b"v"), (None, b""), (b"", None))]
+    options: Any = dict(headers=["a", "c"], bind_topic=True)
+    one_by_one, together = (started(Signing(RINGS[algorithm][0], **options)) for _ in range(2))
+    columns = together.on_emit_columns(in_columns(records))
+    sent = [made for record in records for made in one_by_one.on_emit(record.copy())]
+    assert contents(columns) == contents(sent)
+    verifier = Signing(RINGS[algorithm][1], **options)
+    assert contents(verifier.on_ingest_columns(in_columns(map(arrived, sent)))) == contents(records)
+    kept = Signing(RINGS[algorithm][1], keep=True)
+    assert contents(kept.on_ingest_columns(columns)) == contents(sent)
+    sent[1] = sent[1].copy(value=b"changed")
+    with pytest.raises(SignatureRefusedError):
+        verifier.on_ingest_columns(in_columns(sent))
+
+
+def test_two_parties_sign_the_same_record() -> None:
+    ours, theirs = Signing(RINGS["hmac"][0]), Signing(RINGS["ed25519"][0], header="their-signature")
+    chain = Chain([ours, theirs])
+    assert chain.describe() == "signing -> signing-their-signature"
+    (sent,) = chain.emit(produced())
+    assert contents(chain.ingest(arrived(sent))) == [(b"k", b"v", [])]
+
+
+def test_it_is_made_by_a_configuration_and_travels() -> None:
+    config = {"statestore.signing.keys": f"{__name__}:keys_of_the_vault", "statestore.signing.headers": "a,b"}
+    made = Signing.from_config({**config, "statestore.signing.window.ms": "1000", "other": "x"})
+    again = started(pickle.loads(pickle.dumps(made)))
+    through(again, produced(headers=HEADERS))
+    assert repr(made) == "Signing(keys_of_the_vault, headers=['a', 'b'])"
+    with pytest.raises(ConfigException, match=r"statestore\.signing\.keys"):
+        Signing.from_config({})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        dict(headers=["x"] * 2 + [f"h{n}" for n in range(32)]),
+        dict(headers=[SIGNATURE_HEADER]),
+        dict(headers=["x" * 256]),
+        dict(refuse_replays=True),
+        dict(window_ms=0),
+        dict(clock="sun"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused_at_once(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"header|window|clock"):
+        Signing(RINGS["hmac"][0], **wrong)
+    with pytest.raises(TypeError):
+        Signing({"h": b"x" * 32})  # type: ignore[arg-type]
+
+
+def test_keys_come_as_bytes_or_pem() -> None:
+    private = ed25519.Ed25519PrivateKey.generate()
+    pem, encoding = serialization.PrivateFormat.PKCS8, serialization.Encoding.PEM
+    key = Ed25519PrivateKey(private.private_bytes(encoding, pem, serialization.NoEncryption()))
+    assert key == Ed25519PrivateKey(private.private_bytes_raw())
+    public = private.public_key().public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo)
+    assert key.public_key == Ed25519PublicKey(public)
+    for kind, wrong in (
+        (Ed25519PrivateKey, public),
+        (Ed25519PublicKey, b"-----BEGIN"),
+        (HmacKey, b"short"),
+        (AesKey, b"17"),
+    ):
+        with pytest.raises(ValueError, match=r"bytes"):
+            kind(wrong)
+
+
+@pytest.mark.parametrize("key_id", ["", "x" * 65, "a\nb", "\ud800"])
+def test_a_keyring_takes_printable_ids_only(key_id: str) -> None:
+    with pytest.raises(ValueError, match="key id"):
+        Keyring({key_id: SECRET})
+    with pytest.raises(ValueError, match="active"):
+        Keyring({"a": SECRET}, "b")
+
+
+def test_the_store_of_signatures_lasts_as_long_as_the_window() -> None:
+    assert Signing(RINGS["hmac"][0], window_ms=5).stores() == ()
+    (part,) = Signing(RINGS["hmac"][0], window_ms=5000, ahead_ms=1, refuse_replays=True).stores()
+    assert part.builder.time_to_live.ttl_ms == timedelta(seconds=5.001) / timedelta(milliseconds=1)
