@@ -80,6 +80,8 @@ StateStoreError
 │   ├── KeyUnusableError        a keyring has no active key, or one that can't do what it is for
 │   └── HeaderRangeError        ranges of header ids overlap, or an id lies outside of its owner's
 ├── RecordRefusedError          an interceptor refuses a record
+│   ├── CompressedValueError    a compressed value can't be read
+│   │   └── DecompressionLimitError  it would be larger than values may be
 │   ├── UnknownKeyIdError       it names a key that the keyring does not have
 │   ├── SignatureRefusedError   its signature is missing, or not that of this record
 │   ├── CiphertextRefusedError  what was to be decrypted is malformed, or was changed
@@ -106,13 +108,15 @@ StateStoreError
 
 Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
 
-data, connect, state, run, new_state, directory, data_source, security and harness declare them by subject, as `root`
-says. Imports nothing of ours; everything imports from here. Start at `root`.
+data, connect, state, run, new_state, directory, data_source, harness, middleware, security, compression and
+large_messages declare them by subject, as `root` says.
+Imports nothing of ours; everything imports from here. Start at `root`.
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
 is wrong, where it is, and what the operator can do; the same facts are fields of the exception.
 """
 
+from statestore.errors.compression import CompressedValueError, DecompressionLimitError
 from statestore.errors.connect import (
     ConfigException,
     ConnectException,
@@ -247,11 +251,13 @@ __all__ = [
     "ChecksumError",
     "CiphertextRefusedError",
     "CommitPointerError",
+    "CompressedValueError",
     "ConfigException",
     "ConnectException",
     "DataException",
     "DataFrameReusedError",
     "DataSourceOptionError",
+    "DecompressionLimitError",
     "DeserializationError",
     "DirectoryDamagedError",
     "DirectoryInUseError",
