@@ -2,7 +2,8 @@
 
 interceptor   Interceptor: hooks for records on their way in and out
 chain         Chain: interceptors in an order
-extras        libraries that an application needs
+compression   values compressed one by one
+extras, properties  libraries that an application needs, and what a configuration says of it
 
 Start at `interceptor`. `Task` in `statestore.processor` runs a chain around a topology,
 `statestore.spark.with_middleware` on a DataFrame. Imports nothing above the stores; what needs a library that is an
