@@ -148,7 +148,9 @@ def test_b16_the_data_source_leaves_out_what_has_expired_at_a_time(tmp_path: Pat
     assert sorted(keys(None)) == [b"a", b"b", b"c"]
     assert keys(100) == [b"b", b"c"]
     options = {"path": str(batches.location), "store": "s-expiry", "liveAtMs": "5"}
-    with pytest.raises(DataSourceOptionError, match=r"'liveAtMs' .* can't be told \(store 's-expiry' has no time to live"):
+    with pytest.raises(
+        DataSourceOptionError, match=r"'liveAtMs' .* can't be told \(store 's-expiry' has no time to live"
+    ):
         HeaderStateDataSource(options).reader(StructType())
 
 
