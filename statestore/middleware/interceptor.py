@@ -45,6 +45,11 @@ class InterceptorContext(Protocol):
         """The wall clock in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
         ...
 
+    @property
+    def record_metadata(self) -> tuple[str, int, int] | None:
+        """Topic, partition and offset of the record that is processed; None if none is, as in a punctuation."""
+        ...
+
     def state_store(self, name: str) -> Any:
         """Return a state store of the interceptor's. Raises TopologyError if it has none of that name."""
         ...

@@ -21,7 +21,7 @@ from statestore.processor.ingest import source_of
 from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations, PunctuationType
 from statestore.processor.receivers import SourceRecord
-from statestore.processor.record import Record
+from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
 from statestore.stores.typed_store import TypedStore
 
@@ -42,9 +42,15 @@ class TaskInterceptorContext(ShardClock):
     ) -> None:
         super().__init__(shard, record_context)
         self._node = node
+        self._task_record = record_context
         self._stores = stores
         self._punctuations = punctuations
         self._refuse = refuse
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """Topic, partition and offset of the record that is processed; None if none is, as in a punctuation."""
+        return self._task_record.metadata
 
     def state_store(self, name: str) -> Any:
         """Return a state store of the interceptor's. Raises TopologyError if it has none of that name."""

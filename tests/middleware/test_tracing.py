@@ -27,6 +27,7 @@ from statestore.middleware.tracing import (
     Tracing,
     link_traces,
 )
+from tests.support.passed_records import Clocks, started
 from tests.support.traced import KeptSpans, traceparent, tree
 
 SAMPLED = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -42,8 +43,17 @@ def produced(headers: Any = (), topic: str = "totals") -> Any:
     return ProducerRecord(topic, key=b"ada", value=b"v", timestamp_ms=1, headers=headers)
 
 
+class AtHand(Clocks):
+    """A context that says which record is processed."""
+
+    record_metadata: tuple[str, int, int] | None = None
+
+
 def processed(tracing: Tracing, record: Any) -> Record[Any, Any]:
     """Have a record ingested and consumed, and return it as a processor sees it."""
+    if tracing._context is None:
+        started(tracing, AtHand())
+    tracing._context.record_metadata = record.topic, record.partition, record.offset
     [ingested] = Chain([tracing]).ingest(record)
     [seen] = tracing.on_consume(Record(ingested.key, ingested.value, 1, ingested.headers))
     return seen
@@ -120,9 +130,12 @@ def test_b12_a_record_without_headers_belongs_to_the_trace_of_the_one_at_hand(ke
     tracing = Tracing(kept)
     processed(tracing, consumed((TRACEPARENT, SAMPLED), (BAGGAGE, b"tenant=eu")))
     headers = sent(tracing, Record("k", "sum", 1))
-    tracing.finish_batch()
-    assert tree(kept.spans) == {"poll orders": {"process orders": {"send totals": {}}}}
     assert headers.last_header(BAGGAGE).value == b"tenant=eu"
+    tracing._context.record_metadata = None  # a punctuation, or what was held back
+    sent(tracing, Record("k", "sum", 1))
+    assert kept.spans[-1].parent is None
+    tracing.finish_batch()
+    assert tree(kept.spans) == {"poll orders": {"process orders": {"send totals": {}}}, "send totals": {}}
     sent(tracing, Record("k", "later", 1))
     assert kept.spans[-1].parent is None, "no record is at hand: it begins a trace"
 

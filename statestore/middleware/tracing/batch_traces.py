@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,11 @@ from statestore.format.binary_columns import is_valid, row_objects
 from statestore.headers import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware.extras import extra
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord
+from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.tracing import w3c
 from statestore.middleware.tracing.propagation import Propagation
 from statestore.middleware.tracing.providers import ProcessTracer
-from statestore.middleware.tracing.spans import Operation, Place, SpanMaker, link
+from statestore.middleware.tracing.spans import Operation, RecordPlace, SpanMaker, link
 
 with extra("tracing"):
     from opentelemetry.context import Context, attach, detach
@@ -27,13 +27,11 @@ with extra("tracing"):
 if TYPE_CHECKING:
     from contextvars import Token
 
-_MAX_POLLED: Final = 100_000
-"""Of so many records that were polled and not yet processed it is known where they come from."""
-
 
 class _Processed(NamedTuple):
-    """The record that is processed."""
+    """The record that is processed, or the last one that was."""
 
+    metadata: tuple[str, int, int] | None
     span: Span | None
     """None if nobody records its trace."""
     headers: Headers
@@ -44,13 +42,21 @@ class _Processed(NamedTuple):
 class BatchTraces:
     """Makes the spans, of which one may be open: that of the record that is processed."""
 
-    def __init__(self, tracer: ProcessTracer, spans: SpanMaker, propagation: Propagation, *, is_current: bool) -> None:
+    def __init__(
+        self,
+        tracer: ProcessTracer,
+        spans: SpanMaker,
+        propagation: Propagation,
+        context: InterceptorContext | None,
+        *,
+        is_current: bool,
+    ) -> None:
         self._tracer = tracer
         self._spans = spans
         self._propagation = propagation
+        self._context = context
         self._is_current = is_current
         self._has_spans = False
-        self._polled: dict[bytes, tuple[Context, Place]] = {}
         self._processed: _Processed | None = None
 
     def ingest(self, record: IngestedRecord) -> None:
@@ -61,34 +67,28 @@ class BatchTraces:
             headers.remove(w3c.TRACE_LINKS)
         if self._passes(headers, seen):
             return
-        place = Place(record.topic, record.partition, record.offset)
+        place = RecordPlace(record.topic, record.partition, record.offset)
         context = self._propagation.extract(headers)
-        context, span = self._begin(Operation.POLL, headers, context, place, record)
-        header = headers.last_header(w3c.TRACEPARENT)
-        if span.is_recording() and header is not None and header.value and len(self._polled) < _MAX_POLLED:
-            self._polled[header.value] = context, place
-        span.end()
+        self._begin(Operation.POLL, headers, context, place, record)[1].end()
 
     def consume(self, record: Any) -> None:
         """Begin the span in which a record is processed; its headers are changed in place."""
         self.leave()
-        headers = record.headers
-        seen = w3c.seen_trace(headers)
-        context, place = self._polled.pop(seen.traceparent or b"", (None, Place()))
-        if context is None and self._passes(headers, seen):
-            token = attach(self._propagation.extract(headers)) if self._is_current else None
-            self._processed = _Processed(None, headers.copy(), token)
-            return
-        if context is None:
-            context = self._propagation.extract(headers)
-        context, span = self._begin(Operation.PROCESS, headers, context, place, record)
-        self._processed = _Processed(span, headers.copy(), attach(context) if self._is_current else None)
+        headers, metadata = record.headers, self._metadata
+        span: Span | None = None
+        if self._passes(headers, w3c.seen_trace(headers)):
+            context = self._propagation.extract(headers) if self._is_current else None
+        else:
+            place = RecordPlace() if metadata is None else RecordPlace(*metadata)
+            context, span = self._begin(Operation.PROCESS, headers, self._propagation.extract(headers), place, record)
+        token = attach(context) if self._is_current and context is not None else None
+        self._processed = _Processed(metadata, span, headers.copy(), token)
 
     def sent_headers(self, headers: Headers) -> Headers | None:
         """Return the headers that a record is to be sent with; None for those that it has."""
         processed = self._processed
-        if processed is None:
-            return None
+        if processed is None or processed.metadata != self._metadata:
+            return None  # no record is processed, but a punctuation, or what was held back
         if not self._propagation.names_trace(headers):
             copied = headers.copy()
             self._propagation.inject(copied, self._propagation.extract(processed.headers))
@@ -107,7 +107,7 @@ class BatchTraces:
             headers.remove(w3c.TRACE_LINKS)
         if self._passes(headers, seen):
             return
-        place = Place(record.topic, record.partition)
+        place = RecordPlace(record.topic, record.partition)
         context = self._propagation.extract(headers)
         self._begin(Operation.SEND, headers, context, place, record, links)[1].end()
 
@@ -151,8 +151,18 @@ class BatchTraces:
         if self._has_spans:
             self._tracer.flush()
 
+    @property
+    def _metadata(self) -> tuple[str, int, int] | None:
+        return None if self._context is None else self._context.record_metadata
+
     def _begin(
-        self, operation: Operation, headers: Headers, context: Context, place: Place, record: Any, links: Any = None
+        self,
+        operation: Operation,
+        headers: Headers,
+        context: Context,
+        place: RecordPlace,
+        record: Any,
+        links: Any = None,
     ) -> tuple[Context, Span]:
         """Start a span and have the headers name it; return it and the context that it is in."""
         span = self._spans.start(operation, context, place, record.key, record.value, links)

@@ -73,6 +73,7 @@ class Tracing(Interceptor):
         self._identity = uuid.uuid4().hex
         self._batch: BatchTraces | None = None
         self._is_ready = False
+        self._context: InterceptorContext | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
@@ -85,10 +86,11 @@ class Tracing(Interceptor):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to a batch: copies and pickles begin without."""
-        return {**self.__dict__, "_batch": None, "_is_ready": False}
+        return {**self.__dict__, "_batch": None, "_is_ready": False, "_context": None}
 
     def init(self, context: InterceptorContext) -> None:
         """Find the tracer of this process."""
+        self._context = context
         self._traces()
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
@@ -152,5 +154,16 @@ class Tracing(Interceptor):
             tracer = process_tracer(self._identity, self._tracer_provider)
             if tracer is not None:
                 spans = SpanMaker(tracer.tracer, self._consumer_group, shows_keys=self._shows_keys)
-                self._batch = BatchTraces(tracer, spans, Propagation(self._propagator), is_current=self._is_current)
+                propagation = Propagation(self._propagator)
+                self._batch = BatchTraces(tracer, spans, propagation, self._context, is_current=self._is_current)
         return self._batch
+
+
+class BatchTracing(Tracing):
+    """Tracing for topologies with batch processors, which take many records at once: without spans of processing.
+
+    What is written is then below the span of what was read, where its headers come from there.
+    """
+
+    on_consume = Interceptor.on_consume
+    on_send = Interceptor.on_send

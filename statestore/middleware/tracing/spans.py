@@ -27,7 +27,7 @@ class Operation(Enum):
     SEND = ("send", messaging.MessagingOperationTypeValues.SEND.value, SpanKind.PRODUCER)
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is in Kafka; None and -1 are not known."""
 
     topic: str | None = None
@@ -56,7 +56,7 @@ class SpanMaker:
         self,
         operation: Operation,
         context: Context,
-        place: Place,
+        place: RecordPlace,
         key: object,
         value: object,
         links: list[Link] | None = None,
