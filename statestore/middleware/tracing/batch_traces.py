@@ -22,7 +22,7 @@ from statestore.middleware.tracing.spans import Operation, RecordPlace, SpanMake
 with extra("tracing"):
     from opentelemetry.context import Context, attach, detach
     from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
-    from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
+    from opentelemetry.trace import Link, Span, Status, StatusCode, set_span_in_context
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -162,7 +162,7 @@ class BatchTraces:
         context: Context,
         place: RecordPlace,
         record: Any,
-        links: Any = None,
+        links: list[Link] | None = None,
     ) -> tuple[Context, Span]:
         """Start a span and have the headers name it; return it and the context that it is in."""
         span = self._spans.start(operation, context, place, record.key, record.value, links)
