@@ -82,6 +82,9 @@ StateStoreError
 ├── RecordRefusedError          an interceptor refuses a record
 │   ├── CompressedValueError    a compressed value can't be read
 │   │   └── DecompressionLimitError  it would be larger than values may be
+│   ├── CompactHeadersError     the header that should hold all others does not
+│   ├── ExpiryHeaderError       the header that says when it expires does not say it
+│   ├── RecordExpiredError      it came after its time
 │   ├── UnknownKeyIdError       it names a key that the keyring does not have
 │   ├── SignatureRefusedError   its signature is missing, or not that of this record
 │   ├── CiphertextRefusedError  what was to be decrypted is malformed, or was changed
@@ -108,8 +111,8 @@ StateStoreError
 
 Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
 
-data, connect, state, run, new_state, directory, data_source, harness, middleware, security, compression and
-large_messages declare them by subject, as `root` says.
+data, connect, state, run, new_state, directory, data_source, harness, middleware, header_policies, security, compression
+and large_messages declare them by subject, as `root` says.
 Imports nothing of ours; everything imports from here. Start at `root`.
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
@@ -170,6 +173,7 @@ from statestore.errors.harness import (
     QueryHungError,
     UninitializedTopicError,
 )
+from statestore.errors.header_policies import CompactHeadersError, ExpiryHeaderError, RecordExpiredError
 from statestore.errors.middleware import (
     ChainOrderError,
     ExtraMissingError,
@@ -251,6 +255,7 @@ __all__ = [
     "ChecksumError",
     "CiphertextRefusedError",
     "CommitPointerError",
+    "CompactHeadersError",
     "CompressedValueError",
     "ConfigException",
     "ConnectException",
@@ -268,6 +273,7 @@ __all__ = [
     "DurableFileCorruptedError",
     "DurableFileMissingError",
     "EmptyTopicError",
+    "ExpiryHeaderError",
     "ExtraMissingError",
     "FormatError",
     "HarnessError",
@@ -305,6 +311,7 @@ __all__ = [
     "OutputFrameError",
     "ProcessorError",
     "QueryHungError",
+    "RecordExpiredError",
     "RecordRefusedError",
     "RecordSentError",
     "RecoveryError",

@@ -23,11 +23,11 @@ from statestore.format.header_edits import last_header_column
 from statestore.format.window_key import MAX_TIME_MS, check_time
 from statestore.headers.record_headers import Headers
 
-__all__ = ["EXPIRY_HEADER", "NEVER_MS", "expiry_column", "expiry_in_headers", "expiry_time", "expiry_value"]
+__all__ = ["EXPIRY_HEADER", "NO_EXPIRY_MS", "expiry_column", "expiry_in_headers", "expiry_time", "expiry_value"]
 
 EXPIRY_HEADER: Final = "expires-at"
 """The name that is looked for, unless another is given."""
-NEVER_MS: Final = MAX_TIME_MS
+NO_EXPIRY_MS: Final = MAX_TIME_MS
 """What `expiry_column` has for a record that does not expire: the latest time there is."""
 
 _TIME: Final = struct.Struct(">q")
@@ -66,9 +66,10 @@ def expiry_in_headers(header_bytes: bytes, name: str = EXPIRY_HEADER) -> int | N
 def expiry_column(headers: pa.BinaryArray, name: str = EXPIRY_HEADER) -> tuple[Integers, Integers]:
     """Return what `expiry_in_headers` does of each row: the times, and which rows have a malformed value.
 
-    A row that does not expire has NEVER_MS, also one with a malformed value. Raises FormatError for malformed headers.
+    A row that does not expire has NO_EXPIRY_MS, also one with a malformed value. Raises FormatError for headers that
+    can't be read.
     """
-    times_ms = np.full(len(headers), NEVER_MS, np.int64)
+    times_ms = np.full(len(headers), NO_EXPIRY_MS, np.int64)
     rows = np.flatnonzero(pc.match_substring(headers, name))
     if not rows.size:
         return times_ms, rows
@@ -83,5 +84,5 @@ def expiry_column(headers: pa.BinaryArray, name: str = EXPIRY_HEADER) -> tuple[I
             times_ms[rows[place]] = expiry_time(values[int(place)].as_py())
         except FormatError:
             malformed[place] = True
-    times_ms[rows[malformed]] = NEVER_MS
+    times_ms[rows[malformed]] = NO_EXPIRY_MS
     return times_ms, rows[malformed]

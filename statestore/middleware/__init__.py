@@ -3,6 +3,8 @@
 interceptor   Interceptor: hooks for records on their way in and out
 chain         Chain: interceptors in an order
 compression   values compressed one by one
+expiry        records that say when they expire
+header_ids, compact_headers  who owns which header ids, and all headers as one, under ids
 extras, properties  libraries that an application needs, and what a configuration says of it
 
 Start at `interceptor`. `Task` in `statestore.processor` runs a chain around a topology,

@@ -11,7 +11,7 @@ from statestore.errors import FormatError
 from statestore.format.header_bytes import parse_count
 from statestore.headers.expiry_header import (
     EXPIRY_HEADER,
-    NEVER_MS,
+    NO_EXPIRY_MS,
     expiry_column,
     expiry_in_headers,
     expiry_time,
@@ -74,7 +74,7 @@ def test_b16_a_column_has_what_each_row_has(rows: list[list[tuple[str, bytes | N
         except FormatError:
             wrong.append(row)
             time_ms = None
-        wanted.append(NEVER_MS if time_ms is None else time_ms)
+        wanted.append(NO_EXPIRY_MS if time_ms is None else time_ms)
     column = pa.array([b"sliced off", *headers], pa.binary()).slice(1)
     times_ms, malformed = expiry_column(column)
     assert times_ms.tolist() == wanted
