@@ -1,4 +1,4 @@
-"""fastavro, which is an extra: only who configures an AvroConverter needs it."""
+"""fastavro, which is an extra: only who has headers or values in Avro needs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def library() -> ModuleType:
     except ModuleNotFoundError as missing:
         if missing.name != "fastavro":
             raise
-        raise ConfigException("AvroConverter needs fastavro: pip install 'statestore[avro]'") from missing
+        raise ConfigException("Avro needs fastavro: pip install 'statestore[avro]'") from missing
     return fastavro
 
 

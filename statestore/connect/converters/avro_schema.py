@@ -10,19 +10,19 @@
 
 The other way "enum" is STRING and "fixed" BYTES, too. Source: the Avro 1.12 specification.
 
-Schemas come with headers that anybody may have written, so they are bounded: in depth and size, with all that they name
-again, and in how many values a few bytes can be.
+Schemas come with headers that anybody may have written: `avro_bounds` says what is too much.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from statestore.connect.converters.avro_bounds import DEEPEST, check_bounds, facts_of, too_deep
 from statestore.connect.converters.avro_library import library, library_errors
-from statestore.connect.recursion import Steps, settle
+from statestore.connect.recursion import settle
 from statestore.connect.schema import LogicalName, Schema, Type
 from statestore.connect.schemas import (
     DATE_SCHEMA,
@@ -36,22 +36,6 @@ from statestore.connect.schemas import (
 )
 from statestore.errors import DataException
 
-_DEEPEST: Final = 100
-_DEEPEST_JSON: Final = 4 * _DEEPEST
-"""An optional record is a union, and in it an object, its fields, and one of these."""
-_MOST_TYPES: Final = 10_000
-"""How many types a schema holds, those counted again that it names again."""
-_VALUES_PER_BYTE: Final = 8
-"""How many values elements of an array are at most for each byte: fastavro makes as many as the bytes tell it to."""
-_LARGEST_FIXED: Final = 2**31 - 1
-_FACTS: Final = frozenset(
-    {"type", "name", "namespace", "doc", "fields", "items", "values", "symbols", "size"}
-    | {"logicalType", "precision", "scale"}
-)
-"""What is read of a schema. Defaults are not, nor the marks that fastavro leaves in schemas which it parsed."""
-_LISTS: Final = {"record": "fields", "error": "fields", "enum": "symbols"}
-_LEAST_BYTES: Final = {"null": 0, "record": 0, "float": 4, "double": 8}
-"""Those of the other types are 1."""
 _MOST_DECIMAL_DIGITS: Final = 38
 """The precision that is claimed for decimals; Avro wants one, and Connect's have none."""
 
@@ -116,8 +100,8 @@ class _AvroWriter:
     def write(self, schema: Schema | None, depth: int) -> Any:
         if schema is None:
             raise DataException("Avro has no schema for elements of which none is known")
-        if depth == _DEEPEST:
-            raise DataException(f"Schemas nest deeper than {_DEEPEST} levels")
+        if depth == DEEPEST:
+            raise too_deep()
         made = self._required(schema, depth + 1)
         return ["null", made] if schema.optional else made
 
@@ -163,8 +147,7 @@ class _AvroWriter:
 class AvroType:
     """How a value is written. `null_branch` is the place of null in a union of two; None if it is none.
 
-    A map is an array of records of key and value, which are the same bytes. Raises DataException if the type is too
-    deep or large, or an array whose elements take too few bytes.
+    A map is an array of records of key and value, which are the same bytes.
     """
 
     kind: str
@@ -174,29 +157,6 @@ class AvroType:
     """Of an array its elements, of a record its fields."""
     symbols: tuple[str, ...] = ()
     size_bytes: int = 0
-    levels: int = field(init=False)
-    types: int = field(init=False)
-    surplus: int = field(init=False)
-    """The most values that it can be, beside `_VALUES_PER_BYTE` for each byte that it then takes."""
-
-    def __post_init__(self) -> None:
-        is_pair = self.kind == "record" and self.schema is None
-        self._set("levels", max((part.levels for part in self.parts), default=0) + (not is_pair))
-        self._set("types", sum(part.types for part in self.parts) + 1)
-        if self.levels > _DEEPEST:
-            raise _too_deep()
-        if self.types > _MOST_TYPES:
-            raise DataException(f"An Avro schema holds more than {_MOST_TYPES} types")
-        least_bytes = self.size_bytes if self.kind == "fixed" else _LEAST_BYTES.get(self.kind, 1)
-        surplus = 1 - _VALUES_PER_BYTE * least_bytes
-        if self.kind == "record":
-            surplus += sum(part.surplus for part in self.parts)
-        elif self.kind == "array" and self.parts[0].surplus > 0:
-            raise DataException(f"Elements of an Avro array must not be over {_VALUES_PER_BYTE} values for each byte")
-        self._set("surplus", surplus if self.null_branch is None else max(1, surplus) - _VALUES_PER_BYTE)
-
-    def _set(self, name: str, value: int) -> None:
-        object.__setattr__(self, name, value)
 
     def with_schema(self, schema: Schema) -> AvroType:
         """Return the type with the typed schema that it was made of, which says more."""
@@ -215,64 +175,35 @@ class AvroType:
 
 def avro_type_of(node: Any) -> AvroType:
     """Return the type that an Avro schema, as JSON, is. Raises DataException if it is none, or has no typed schema."""
-    facts = settle(_facts(node, 0))
+    facts = settle(facts_of(node))
     with library_errors("Malformed Avro schema"):
         parsed = library().parse_schema(facts)
-    return _AvroReader().read(parsed, 0)
-
-
-def _facts(node: Any, depth: int) -> Steps:
-    """Return what is read of a schema, bounded in depth, and without what fastavro takes for its own."""
-    if depth == _DEEPEST_JSON:
-        raise _too_deep()
-    if isinstance(node, list):
-        elements = []
-        for each in node:
-            elements.append((yield _facts(each, depth + 1)))
-        return elements
-    if not isinstance(node, dict):
-        return node
-    kind = node.get("type")
-    wanted = _LISTS.get(kind) if isinstance(kind, str) else None
-    if wanted is not None and not isinstance(node.get(wanted), list):
-        raise DataException(f"The {wanted} of an Avro {kind} must be an array")
-    facts = {}
-    for name in node.keys() & _FACTS:
-        facts[name] = yield _facts(node[name], depth + 1)
-    return facts
-
-
-def _too_deep() -> DataException:
-    return DataException(f"Schemas nest deeper than {_DEEPEST} levels")
+    check_bounds(parsed)
+    return _AvroReader().read(parsed)
 
 
 class _AvroReader:
     """Reads one schema that fastavro parsed, in which all names are full ones.
 
-    `named` are the types that it has named so far, None while they are read.
+    `named` are the types that it has named so far. Bounds were checked: no type holds itself.
     """
 
     def __init__(self) -> None:
-        self._named: dict[str, AvroType | None] = {}
+        self._named: dict[str, AvroType] = {}
 
-    def read(self, node: Any, depth: int) -> AvroType:
-        if depth == _DEEPEST:
-            raise _too_deep()
+    def read(self, node: Any) -> AvroType:
         if isinstance(node, list):
-            return self._union(node, depth)
+            return self._union(node)
         if isinstance(node, str) and node in self._named:
-            found = self._named[node]
-            if found is None:
-                raise DataException(f"The Avro type {node[:80]} holds itself, which no typed schema can")
-            return found
+            return self._named[node]
         kind = node if isinstance(node, str) else node["type"]
         if kind in ("record", "error", "enum", "fixed"):
-            return self._named_type(node, kind, depth)
+            return self._named_type(node, kind)
         if kind == "array":
-            element = self.read(node["items"], depth + 1)
+            element = self.read(node["items"])
             return AvroType("array", array_schema(element.schema), parts=(element,))
         if kind == "map":
-            key, value = AvroType("string", Schema(Type.STRING)), self.read(node["values"], depth + 1)
+            key, value = AvroType("string", Schema(Type.STRING)), self.read(node["values"])
             pair = AvroType("record", None, parts=(key, value))
             return AvroType("array", map_schema(key.schema, value.schema), parts=(pair,))
         if kind == "null":
@@ -280,36 +211,32 @@ class _AvroReader:
         logical = None if isinstance(node, str) else _logical_schema(node, kind)
         return AvroType(kind, logical or Schema(_CONNECT_TYPES[kind]))
 
-    def _union(self, branches: list[Any], depth: int) -> AvroType:
+    def _union(self, branches: list[Any]) -> AvroType:
         nulls = [each in ("null", {"type": "null"}) for each in branches]
         if sorted(nulls) == [False, True] and not isinstance(branches[nulls.index(False)], list):
-            found = self.read(branches[nulls.index(False)], depth)
+            found = self.read(branches[nulls.index(False)])
             if found.schema is not None:
                 return replace(found, schema=found.schema.as_optional(), null_branch=nulls.index(True))
         raise DataException("A union other than of null and one type has no typed schema")
 
-    def _named_type(self, node: Mapping[str, Any], kind: str, depth: int) -> AvroType:
+    def _named_type(self, node: Mapping[str, Any], kind: str) -> AvroType:
         name = node["name"]
         if not _LEGAL_NAME.fullmatch(name):
             raise DataException(f"An Avro {kind} must have a name of letters, digits and underscores")
-        self._named[name] = None
         if kind == "enum":
             made = AvroType("enum", Schema(Type.STRING), symbols=tuple(node["symbols"]))
         elif kind == "fixed":
-            size = node["size"]
-            if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST_FIXED:
-                raise DataException("The size of an Avro fixed must be a count of bytes")
-            made = AvroType("fixed", _logical_schema(node, "fixed") or Schema(Type.BYTES), size_bytes=size)
+            made = AvroType("fixed", _logical_schema(node, "fixed") or Schema(Type.BYTES), size_bytes=node["size"])
         else:
-            made = self._record(node, depth)
+            made = self._record(node)
         self._named[name] = made
         return made
 
-    def _record(self, node: Mapping[str, Any], depth: int) -> AvroType:
+    def _record(self, node: Mapping[str, Any]) -> AvroType:
         parts = []
         schemas = []
         for each in node["fields"]:
-            part = self.read(each["type"], depth + 1)
+            part = self.read(each["type"])
             if part.schema is None or not isinstance(each["name"], str):
                 raise DataException("A field of an Avro record must have a name, and a type other than null")
             parts.append(part)

@@ -9,8 +9,7 @@ because it is of the wrong type, or cuts to fit, is an error in strict mode, and
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from statestore.connect.config import ConfigDef, ConfigType, Property, one_of
@@ -20,6 +19,7 @@ from statestore.connect.converters.json_schema import SchemaReader, schema_to_js
 from statestore.connect.converters.json_text import read_json, write_json
 from statestore.connect.converters.json_writing import PayloadWriter
 from statestore.connect.header import header_in_errors
+from statestore.connect.recently_used import RecentlyUsed
 from statestore.connect.recursion import settle
 from statestore.connect.schema import Schema, SchemaAndValue
 from statestore.errors import DataException, NullValueException
@@ -74,8 +74,8 @@ class JsonConverter(HeaderConverter):
         self._writer = PayloadWriter(strict=strict, replace_null=replace_null, decimals_are_numbers=is_numeric)
         self._reader = PayloadReader(strict=strict, replace_null=replace_null)
         self._schemas = SchemaReader(self._read_default, strict=strict)
-        self._written = _Cache(self.settings[_CACHE_SIZE])
-        self._read = _Cache(self.settings[_CACHE_SIZE])
+        self._written = RecentlyUsed(self.settings[_CACHE_SIZE])
+        self._read = RecentlyUsed(self.settings[_CACHE_SIZE])
         content = self.settings[_SCHEMA_CONTENT]
         self._schema = self._schemas.read(read_json(content.encode(), strict=strict)) if content else None
 
@@ -127,22 +127,3 @@ class JsonConverter(HeaderConverter):
 
     def _read_default(self, schema: Schema, node: Any) -> Any:
         return settle(self._reader.read(schema, node))
-
-
-class _Cache:
-    """What was made last, by key."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
-
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return what was made for a key, and make it if it is not there."""
-        if key in self._entries:
-            self._entries.move_to_end(key)
-            return self._entries[key]
-        made = make()
-        self._entries[key] = made
-        while len(self._entries) > max(self._size, 0):
-            self._entries.popitem(last=False)
-        return made

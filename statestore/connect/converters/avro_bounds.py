@@ -1,0 +1,141 @@
+"""Bounds of Avro schemas that anybody may have written: in depth, in size, and in how many values a few bytes can be.
+
+fastavro follows a schema with the stack of the process, and makes as many elements as the bytes tell it to: bytes of a
+type that holds itself end the process, and ten bytes of an array of nulls take all its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from statestore.connect.recursion import Steps
+from statestore.errors import DataException
+
+DEEPEST: Final = 100
+"""How many levels a type has, those of the types that it names among them."""
+_DEEPEST_JSON: Final = 4 * DEEPEST
+"""An optional record is a union, and in it an object, its fields, and one of these."""
+_MOST_TYPES: Final = 10_000
+"""How many types a schema holds, those counted again that it names again."""
+_VALUES_PER_BYTE: Final = 8
+"""How many values elements of an array or a map are at most for each byte."""
+_LARGEST_FIXED: Final = 2**31 - 1
+_LISTS: Final = {"record": "fields", "error": "fields", "enum": "symbols"}
+_LEAST_BYTES: Final = {"null": 0, "float": 4, "double": 8}
+"""Those of the other types are 1, if not the sum of others."""
+_FACTS: Final = frozenset(
+    {"type", "name", "namespace", "doc", "fields", "items", "values", "symbols", "size"}
+    | {"logicalType", "precision", "scale"}
+)
+RESOLUTION_FACTS: Final = frozenset({"default", "aliases"})
+"""What else is read of schemas that data are read with which another schema wrote."""
+
+
+class _Size(NamedTuple):
+    levels: int
+    types: int
+    surplus: int
+    """The most values that it can be, beside `_VALUES_PER_BYTE` for each byte that it then takes."""
+
+
+def facts_of(node: Any, others: frozenset[str] = frozenset(), depth: int = 0) -> Steps:
+    """Return what is read of a schema, bounded in depth, and without the marks that fastavro takes for its own."""
+    if depth == _DEEPEST_JSON:
+        raise too_deep()
+    if isinstance(node, list):
+        elements = []
+        for each in node:
+            elements.append((yield facts_of(each, others, depth + 1)))
+        return elements
+    if not isinstance(node, dict):
+        return node
+    kind = node.get("type")
+    wanted = _LISTS.get(kind) if isinstance(kind, str) else None
+    if wanted is not None and not isinstance(node.get(wanted), list):
+        raise DataException(f"The {wanted} of an Avro {kind} must be an array")
+    facts = {}
+    for name in node.keys() & (_FACTS | others):
+        facts[name] = node[name] if name in RESOLUTION_FACTS else (yield facts_of(node[name], others, depth + 1))
+    return facts
+
+
+def too_deep() -> DataException:
+    """Return the error of a schema that nests too deeply."""
+    return DataException(f"Schemas nest deeper than {DEEPEST} levels")
+
+
+def check_bounds(parsed: Any, named: Mapping[str, Any] | None = None) -> None:
+    """Check a schema that fastavro parsed; `named` are types of other schemas that it names.
+
+    Raises DataException if it is too deep or too large, holds itself, or an array whose elements take too few bytes.
+    """
+    bounds = _Bounds(named or {})
+    bounds.size_of(parsed, 0)
+
+
+class _Bounds:
+    """Measures one schema; `_sizes` are those of the types that it has named so far, None while they are measured."""
+
+    def __init__(self, others: Mapping[str, Any]) -> None:
+        self._others = others
+        self._sizes: dict[str, _Size | None] = {}
+
+    def size_of(self, node: Any, depth: int) -> _Size:
+        if depth > DEEPEST:
+            raise too_deep()
+        if isinstance(node, str) and (node in self._sizes or node in self._others):
+            return self._size_of_name(node, depth)
+        size = self._union(node, depth) if isinstance(node, list) else self._type(node, depth)
+        if size.levels > DEEPEST:
+            raise too_deep()
+        if size.types > _MOST_TYPES:
+            raise DataException(f"An Avro schema holds more than {_MOST_TYPES} types")
+        return size
+
+    def _size_of_name(self, name: str, depth: int) -> _Size:
+        if name not in self._sizes:
+            self._sizes[name] = None
+            self._sizes[name] = self.size_of(self._others[name], depth)
+        size = self._sizes[name]
+        if size is None:
+            raise DataException(f"The Avro type {name[:80]} holds itself, and bytes of it could nest without an end")
+        return size
+
+    def _union(self, branches: list[Any], depth: int) -> _Size:
+        sizes = [self.size_of(branch, depth) for branch in branches]
+        types = sum(size.types for size, branch in zip(sizes, branches, strict=True) if branch != "null")
+        surplus = max((size.surplus for size in sizes), default=1) - _VALUES_PER_BYTE
+        return _Size(max((size.levels for size in sizes), default=1), types, surplus)
+
+    def _type(self, node: Any, depth: int) -> _Size:
+        kind = node if isinstance(node, str) else node["type"]
+        if kind in ("record", "error"):
+            return self._record(node, depth)
+        if kind == "array":
+            return self._elements(self.size_of(node["items"], depth + 1))
+        if kind == "map":
+            value = self.size_of(node["values"], depth + 1)
+            return self._elements(_Size(value.levels, value.types + 2, value.surplus + 2 - _VALUES_PER_BYTE))
+        least_bytes = _LEAST_BYTES.get(kind, 1)
+        if kind == "fixed":
+            least_bytes = node["size"]
+            if type(least_bytes) is not int or not 0 <= least_bytes <= _LARGEST_FIXED:
+                raise DataException("The size of an Avro fixed must be a count of bytes")
+        size = _Size(1, 1, 1 - _VALUES_PER_BYTE * least_bytes)
+        if kind in ("fixed", "enum"):
+            self._sizes[node["name"]] = size
+        return size
+
+    def _record(self, node: Mapping[str, Any], depth: int) -> _Size:
+        self._sizes[node["name"]] = None
+        parts = [self.size_of(field["type"], depth + 1) for field in node["fields"]]
+        levels = max((part.levels for part in parts), default=0) + 1
+        size = _Size(levels, sum(part.types for part in parts) + 1, sum(part.surplus for part in parts) + 1)
+        self._sizes[node["name"]] = size
+        return size
+
+    def _elements(self, element: _Size) -> _Size:
+        if element.surplus > 0:
+            raise DataException(f"Elements of an Avro array must not be over {_VALUES_PER_BYTE} values for each byte")
+        return _Size(element.levels + 1, element.types + 1, 1 - _VALUES_PER_BYTE)

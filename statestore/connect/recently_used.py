@@ -1,0 +1,42 @@
+"""What was made last, by key: a cache of so many entries, which forgets what was not asked for longest."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+
+class RecentlyUsed:
+    """What was made for the keys that were asked for last; what raises instead of making something is not kept."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what was made for a key, and make it if it is not there."""
+        if key in self._entries:
+            self._entries.move_to_end(key)
+            return self._entries[key]
+        made = make()
+        self.put(key, made)
+        return made
+
+    def find(self, key: Hashable) -> Any:
+        """Return what was put in for a key; None if that is not there."""
+        return self._entries.get(key)
+
+    def put(self, key: Hashable, entry: Any) -> None:
+        """Put in an entry, and forget the one that was used longest ago if there are too many."""
+        self._entries[key] = entry
+        self._entries.move_to_end(key)
+        while len(self._entries) > max(self._size, 0):
+            self._entries.popitem(last=False)
+
+    def forget(self, key: Hashable) -> None:
+        """Take out an entry, if it is there."""
+        self._entries.pop(key, None)
