@@ -5,6 +5,7 @@ instant    Instant: a point in time, what dates and times are
 schema     Type, Schema, Struct, and whether a value follows a schema
 schemas    the schemas of primitive types, and the four logical types
 typed_map  TypedMap: a map that tells its keys apart by type
+recently_used  RecentlyUsed: a cache of so many entries
 recursion  conversion of nested values without a stack of calls
 header     ConnectHeader, here Header too: key, schema and value
 headers    ConnectHeaders, here Headers too: the typed headers of a record

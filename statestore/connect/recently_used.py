@@ -20,15 +20,17 @@ class RecentlyUsed:
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return what was made for a key, and make it if it is not there."""
         if key in self._entries:
-            self._entries.move_to_end(key)
-            return self._entries[key]
+            return self.find(key)
         made = make()
         self.put(key, made)
         return made
 
     def find(self, key: Hashable) -> Any:
         """Return what was put in for a key; None if that is not there."""
-        return self._entries.get(key)
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key]
 
     def put(self, key: Hashable, entry: Any) -> None:
         """Put in an entry, and forget the one that was used longest ago if there are too many."""

@@ -8,7 +8,12 @@ StateStoreError
 │   └── ChecksumError           they were changed after they were written
 ├── SerdeError                  a serde could not do its work
 │   ├── SerializationError
+│   │   └── SchemaRejectedError  a schema registry does not take the schema of what is written
 │   └── DeserializationError
+│       ├── SchemaNotFoundError  a schema registry has no schema of the record's id
+│       ├── SchemaIdError       a record names no schema, or by what is no id
+│       ├── IncompatibleSchemaError  what a record holds can't be read with the reader's schema
+│       └── UnknownContentTypeError  there is no format for a record's content type
 ├── StoreError                  a store can't do what it was asked
 │   ├── StoreClosedError
 │   ├── StoreFormatError        the recorded format is not the one asked for
@@ -79,6 +84,8 @@ StateStoreError
 │   ├── ExtraMissingError       a library that an application needs is not installed
 │   ├── KeyUnusableError        a keyring has no active key, or one that can't do what it is for
 │   └── HeaderRangeError        ranges of header ids overlap, or an id lies outside of its owner's
+├── ServiceUnavailableError     what a serde or an interceptor asks does not answer: nothing is wrong with the data
+│   └── RegistryUnavailableError  a schema registry does not
 ├── RecordRefusedError          an interceptor refuses a record
 │   ├── CompressedValueError    a compressed value can't be read
 │   │   └── DecompressionLimitError  it would be larger than values may be
@@ -89,7 +96,8 @@ StateStoreError
 │   ├── SignatureRefusedError   its signature is missing, or not that of this record
 │   ├── CiphertextRefusedError  what was to be decrypted is malformed, or was changed
 │   ├── TokenRefusedError       its token is missing, malformed, expired, or not for us
-│   └── AccessDeniedError       the policy denies it
+│   ├── AccessDeniedError       the policy denies it
+│   └── SchemaRefusedError      its value has no schema that can be read with
 ├── ProcessorError              user code raised: names node and record, the cause is chained
 ├── StateHandleError            a stateful processor asked its handle for what it can't have there
 ├── OutputFrameError            a stateful processor handed out something else than frames of output rows
@@ -111,8 +119,8 @@ StateStoreError
 
 Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
 
-data, connect, state, run, new_state, directory, data_source, harness, middleware, header_policies, security, compression
-and large_messages declare them by subject, as `root` says.
+data, connect, state, run, new_state, directory, data_source, harness, middleware, header_policies, security,
+compression, large_messages and schema_registry declare them by subject, as `root` says.
 Imports nothing of ours; everything imports from here. Start at `root`.
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
@@ -180,6 +188,7 @@ from statestore.errors.middleware import (
     HeaderRangeError,
     MiddlewareError,
     RecordRefusedError,
+    ServiceUnavailableError,
 )
 from statestore.errors.new_state import (
     KeyPlacementError,
@@ -204,6 +213,15 @@ from statestore.errors.run import (
     TopologyChangedError,
     TopologyError,
     UnknownTopicError,
+)
+from statestore.errors.schema_registry import (
+    IncompatibleSchemaError,
+    RegistryUnavailableError,
+    SchemaIdError,
+    SchemaNotFoundError,
+    SchemaRefusedError,
+    SchemaRejectedError,
+    UnknownContentTypeError,
 )
 from statestore.errors.security import (
     AccessDeniedError,
@@ -279,6 +297,7 @@ __all__ = [
     "HarnessError",
     "HeaderRangeError",
     "HeadersFrozenError",
+    "IncompatibleSchemaError",
     "IncompleteChangelogError",
     "InjectedFaultError",
     "InputError",
@@ -315,11 +334,17 @@ __all__ = [
     "RecordRefusedError",
     "RecordSentError",
     "RecoveryError",
+    "RegistryUnavailableError",
     "RunFencedError",
     "SchemaBuilderException",
+    "SchemaIdError",
+    "SchemaNotFoundError",
+    "SchemaRefusedError",
+    "SchemaRejectedError",
     "SerdeError",
     "SerializationError",
     "SerializationException",
+    "ServiceUnavailableError",
     "ShardCountChangedError",
     "ShardOverlapError",
     "SignatureRefusedError",
@@ -345,6 +370,7 @@ __all__ = [
     "TruncatedError",
     "UninitializedTopicError",
     "UnknownColumnFamilyError",
+    "UnknownContentTypeError",
     "UnknownEntryError",
     "UnknownHeaderError",
     "UnknownKeyIdError",

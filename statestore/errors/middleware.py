@@ -35,6 +35,21 @@ class ExtraMissingError(MiddlewareError):
     message: str = text("{module} is not installed: pip install 'statestore[{extra}]'")
 
 
+class ServiceUnavailableError(StateStoreError):
+    """What a serde or an interceptor asks does not answer. The data may be sound: they are never refused for it.
+
+    Serdes let it through as it is, and the query fails, to be started again.
+    """
+
+    service: str = field(kw_only=False)
+    """Never holds a secret, nor whom to ask as."""
+    problem: str
+    message: str = text(
+        "{service} can't be asked: {problem}. Nothing was committed, and no record was refused for it: "
+        "mend the service or its configuration, and start the query again"
+    )
+
+
 class RecordRefusedError(StateStoreError):
     """An interceptor refuses a record: the reason is what dead letters say. Never holds a secret.
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from reprlib import repr as short_repr
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
-from statestore.errors import DeserializationError, SerdeError, SerializationError
+from statestore.errors import DeserializationError, SerdeError, SerializationError, ServiceUnavailableError
 from statestore.format.serde_columns import (
     BOOLEAN_COLUMNS,
     BYTES_COLUMNS,
@@ -142,6 +142,8 @@ class Serdes:
     ) -> Serde[T]:
         """Return a serde of one's own. What the functions raise is chained to a SerdeError that names the serde.
 
+        A ServiceUnavailableError is not: it says nothing of the data, so no record is left out for it.
+
         To be picklable they must be functions of a module. A `serialize` that returns anything but bytes is an error,
         None too: a delete is written as a delete. `columns` must do the same to every row of a column.
         """
@@ -210,7 +212,7 @@ class _CheckedSerialize:
     def __call__(self, value: Any, *headers: Any) -> bytes:
         try:
             data = self.function(value, *headers)
-        except SerdeError:
+        except (SerdeError, ServiceUnavailableError):
             raise
         except Exception as cause:
             _refuse_value(self.name, str(cause) or type(cause).__name__, value, cause)
@@ -227,7 +229,7 @@ class _CheckedDeserialize(Generic[T]):
     def __call__(self, data: bytes, *headers: Any) -> T:
         try:
             return self.function(data, *headers)
-        except SerdeError:
+        except (SerdeError, ServiceUnavailableError):
             raise
         except Exception as cause:
             _refuse_bytes(self.name, str(cause) or type(cause).__name__, data, cause)

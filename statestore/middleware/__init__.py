@@ -6,6 +6,9 @@ compression   values compressed one by one
 expiry        records that say when they expire
 header_ids, compact_headers  who owns which header ids, and all headers as one, under ids
 extras, properties  libraries that an application needs, and what a configuration says of it
+content_type  the header that says how a value is written
+avro          plain_avro_serde: values under a schema that both sides have
+schema_registry  avro_serde, SchemaInterceptor: values whose schemas a registry keeps
 
 Start at `interceptor`. `Task` in `statestore.processor` runs a chain around a topology,
 `statestore.spark.with_middleware` on a DataFrame. Imports nothing above the stores; what needs a library that is an
