@@ -92,6 +92,10 @@ StateStoreError
 │   ├── CompactHeadersError     the header that should hold all others does not
 │   ├── ExpiryHeaderError       the header that says when it expires does not say it
 │   ├── RecordExpiredError      it came after its time
+│   ├── SliceError              it can't be sliced, or is no slice of its message
+│   │   └── SlicesIncompleteError  slices of a message were given up: some never came
+│   ├── ClaimError              a claim is malformed, or stands for something else than was checked in
+│   │   └── ClaimMissingError   there is nothing under a claim
 │   ├── UnknownKeyIdError       it names a key that the keyring does not have
 │   ├── SignatureRefusedError   its signature is missing, or not that of this record
 │   ├── CiphertextRefusedError  what was to be decrypted is malformed, or was changed
@@ -182,6 +186,7 @@ from statestore.errors.harness import (
     UninitializedTopicError,
 )
 from statestore.errors.header_policies import CompactHeadersError, ExpiryHeaderError, RecordExpiredError
+from statestore.errors.large_messages import ClaimError, ClaimMissingError, SliceError, SlicesIncompleteError
 from statestore.errors.middleware import (
     ChainOrderError,
     ExtraMissingError,
@@ -272,6 +277,8 @@ __all__ = [
     "CheckpointBehindError",
     "ChecksumError",
     "CiphertextRefusedError",
+    "ClaimError",
+    "ClaimMissingError",
     "CommitPointerError",
     "CompactHeadersError",
     "CompressedValueError",
@@ -348,6 +355,8 @@ __all__ = [
     "ShardCountChangedError",
     "ShardOverlapError",
     "SignatureRefusedError",
+    "SliceError",
+    "SlicesIncompleteError",
     "SnapshotFormatError",
     "SnapshotOverdueError",
     "SpilledDeltaCorruptedError",

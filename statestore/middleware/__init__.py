@@ -5,6 +5,7 @@ chain         Chain: interceptors in an order
 compression   values compressed one by one
 expiry        records that say when they expire
 header_ids, compact_headers  who owns which header ids, and all headers as one, under ids
+slicing       large values as several records
 extras, properties  libraries that an application needs, and what a configuration says of it
 content_type  the header that says how a value is written
 avro          plain_avro_serde: values under a schema that both sides have

@@ -115,8 +115,11 @@ class Interceptor:
         """
         return (record,)
 
-    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
-        """Do what `on_ingest` does to records in columns, which have topics, partitions and offsets."""
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
+        """Do what `on_ingest` does to records in columns, which have topics, partitions and offsets.
+
+        None has `on_ingest` take them one by one.
+        """
         return records
 
     def on_consume(self, record: Any) -> Iterable[Any]:
@@ -131,8 +134,11 @@ class Interceptor:
         """Take a record on its way to a topic, as bytes, after a sink's serdes. All of it may differ."""
         return (record,)
 
-    def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
-        """Do what `on_emit` does to records in columns; the column `topic` says where they go."""
+    def on_emit_columns(self, records: RecordColumns) -> RecordColumns | None:
+        """Do what `on_emit` does to records in columns; the column `topic` says where they go.
+
+        None has `on_emit` take them one by one.
+        """
         return records
 
     def on_changelog(self, store: str, records: Iterable[ChangelogRecord]) -> None:

@@ -27,7 +27,7 @@ class _Step(NamedTuple):
 
     name: str
     record: Callable[[Any], Iterable[Any]] | None
-    columns: Callable[[RecordColumns], RecordColumns] | None
+    columns: Callable[[RecordColumns], RecordColumns | None] | None
 
 
 class Passage(ABC, Generic[R]):
@@ -97,14 +97,15 @@ class Passage(ABC, Generic[R]):
             return self._row_step(step, columns)
         try:
             made = step.columns(columns)
-            self._check_columns(columns, made)
+            if made is not None or step.record is None:
+                self._check_columns(columns, made)
         except Exception as cause:
             passed = self._row_step(step, columns)  # raises for the record that it was
             if step.record is None or isinstance(cause, RecordRefusedError):
                 return passed
             doing = f"a batch of {len(columns)} records"
             raise ProcessorError(node=step.name, doing=doing, cause=cause) from cause
-        return made
+        return self._row_step(step, columns) if made is None else made
 
     def _row_step(self, step: _Step, columns: RecordColumns) -> RecordColumns:
         """Have an interceptor take records in columns one by one."""
@@ -127,6 +128,7 @@ class Passage(ABC, Generic[R]):
             columns = self._columns([record], self._origin(record))
             made = by_columns(columns)
             self._check_columns(columns, made)
+            assert made is not None
             return self._rows(made)
 
         return hook
