@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from statestore.errors import InputError, LocalStateCorruptedError, ProcessorError
+from statestore.errors import InputError, ProcessorError
 from statestore.format.due_key import TIMER_KEYS
 from statestore.format.serde import Serde
 from statestore.headers import Headers
@@ -24,7 +24,7 @@ from statestore.operators.state_handle import (
     TimeMode,
 )
 from statestore.operators.timers import Timers, timer_store
-from statestore.processor.context import ProcessorContext, ShardClock
+from statestore.processor.context import NO_FAULT_OF_USER_CODE, ProcessorContext, ShardClock
 from statestore.processor.nodes import SinkNode, SourceNode
 from statestore.processor.operator import Operator
 from statestore.processor.processor import Processor
@@ -263,7 +263,7 @@ class PerKeyProcessor(Processor):
             try:
                 for output in call():
                     context.forward(_forwarded(output, current))
-            except (ProcessorError, LocalStateCorruptedError):
+            except (ProcessorError, *NO_FAULT_OF_USER_CODE):
                 raise
             except Exception as cause:
                 raise ProcessorError(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from statestore.errors import LocalStateCorruptedError, ProcessorError, TopologyError
+from statestore.errors import LocalStateCorruptedError, ProcessorError, ServiceUnavailableError, TopologyError
 from statestore.format.binary_columns import row_objects
 from statestore.headers import Headers
 from statestore.headers.record_columns import ORIGIN, RecordColumns
@@ -125,6 +125,10 @@ class TaskRecordContext:
     def header_bytes(self) -> bytes:
         """The record's headers in KIP-1271's encoding; empty for none."""
         return self.headers.to_bytes()
+
+
+NO_FAULT_OF_USER_CODE: Final = (LocalStateCorruptedError, ServiceUnavailableError)
+"""What user code can meet that says nothing of it, nor of the record: it goes up as it is, and ends the task."""
 
 
 def processor_error(node: str, context: TaskRecordContext, cause: BaseException) -> ProcessorError:
@@ -289,7 +293,7 @@ class ProcessorContext(ShardClock):
         context.enter_record(timestamp_ms, record.headers, metadata)
         try:
             yield
-        except (ProcessorError, LocalStateCorruptedError):
+        except (ProcessorError, *NO_FAULT_OF_USER_CODE):
             raise
         except Exception as cause:
             # Raised here, because outside of the `with` another record is current.

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Final
 
 from statestore.errors import (
-    LocalStateCorruptedError,
     ProcessorError,
     RecordRefusedError,
     StateStoreError,
@@ -16,7 +15,7 @@ from statestore.errors import (
 )
 from statestore.middleware.chain import defines
 from statestore.middleware.interceptor import IngestedRecord, Interceptor
-from statestore.processor.context import Receiver, ShardClock, TaskRecordContext, processor_error
+from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
 from statestore.processor.ingest import source_of
 from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations, PunctuationType
@@ -126,7 +125,7 @@ class TaskInterceptors:
         for interceptor in self._defining("finish_batch"):
             try:
                 interceptor.finish_batch()
-            except (RecordRefusedError, LocalStateCorruptedError):
+            except (RecordRefusedError, *NO_FAULT_OF_USER_CODE):
                 raise
             except Exception as cause:
                 raise ProcessorError(node=interceptor.name, doing="in finish_batch()", cause=cause) from cause
@@ -198,6 +197,8 @@ class TaskInterceptors:
                     records += made
                 except RecordRefusedError as error:
                     self._refuse(None, name, error)
+                except NO_FAULT_OF_USER_CODE:
+                    raise
                 except Exception as cause:
                     raise processor_error(name, self._record_context, cause) from cause
         return records

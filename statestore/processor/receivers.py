@@ -13,14 +13,13 @@ from typing import Any, TypeAlias, TypeVar
 from statestore.errors import (
     DeserializationError,
     InvalidTimestampError,
-    LocalStateCorruptedError,
     ProcessorError,
     SerializationError,
 )
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
 from statestore.headers.record_headers import blank_headers
-from statestore.processor.context import Receiver, TaskRecordContext, processor_error
+from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, TaskRecordContext, processor_error
 from statestore.processor.nodes import SinkNode, SourceNode
 from statestore.processor.record import Record, blank_record
 
@@ -108,8 +107,8 @@ def locate_failures(node: str, call: Callable[[T], None], context: TaskRecordCon
     def run(argument: T) -> None:
         try:
             call(argument)
-        except (ProcessorError, LocalStateCorruptedError):
-            # A ProcessorError comes from a node below and names it. Damage to the local state is no fault of user code.
+        except (ProcessorError, *NO_FAULT_OF_USER_CODE):
+            # A ProcessorError comes from a node below and names it.
             raise
         except Exception as cause:
             raise processor_error(node, context, cause) from cause

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
-from statestore import ConsumerRecord, Headers, ProducerRecord
-from statestore.errors import ChainOrderError, RegistryUnavailableError, SchemaRefusedError
+from statestore import ConsumerRecord, Headers, Processor, ProcessorContext, ProducerRecord, Record, Serdes, Topology
+from statestore.errors import ChainOrderError, RegistryUnavailableError, SchemaRefusedError, StateStoreError
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, Interceptor
 from statestore.middleware import schema_registry as sr
 from statestore.middleware.schema_registry import IdPlace, avro_serde
+from statestore.testing import TopologyTestDriver
 from tests.support.avro_schemas import NEW, OLD, ORDER, OTHER, TOPIC, confluent, written
 
 
@@ -90,3 +93,58 @@ def test_columns_get_the_ids_that_records_get(place: IdPlace) -> None:
     expected = [interceptor.on_emit(record)[0] for record in records]
     assert made.value.to_pylist() == [record.value for record in expected]
     assert [list(Headers.from_bytes(data)) for data in made.headers.to_pylist()] == [list(r.headers) for r in expected]
+
+
+class Unreachable(Interceptor):
+    """Asks what does not answer, in one of its hooks."""
+
+    def __init__(self, hook: str) -> None:
+        self.hook = hook
+
+    def on_ingest(self, record: Any) -> list[Any]:
+        return self.ask("on_ingest", record)
+
+    def on_consume(self, record: Any) -> list[Any]:
+        return self.ask("on_consume", record)
+
+    def on_send(self, topic: str, record: Any) -> list[Any]:
+        return self.ask("on_send", record)
+
+    def on_emit(self, record: Any) -> list[Any]:
+        return self.ask("on_emit", record)
+
+    def ask(self, hook: str, record: Any) -> list[Any]:
+        if hook == self.hook:
+            raise RegistryUnavailableError("registry", problem="down")
+        return [record]
+
+
+class Asks(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if record.value == b"ask":
+            raise RegistryUnavailableError("registry", problem="down")
+        self.context.forward(record)
+
+
+@pytest.mark.parametrize("hook", ["on_ingest", "on_consume", "process", "on_send", "on_emit"])
+def test_b9_nothing_becomes_a_dead_letter_because_a_service_is_down(hook: str) -> None:
+    topology = Topology()
+    topology.add_source("in", TOPIC, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
+    topology.add_processor("asks", Asks, ["in"])
+    topology.add_sink("out", "copied", ["asks"], key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
+    with TopologyTestDriver(
+        topology,
+        interceptors=[Unreachable(hook)],
+        dead_letters="dead",
+        on_deserialization_error="dead_letter",
+        on_processing_error="dead_letter",
+        on_production_error="dead_letter",
+    ) as driver:
+        topic = driver.create_input_topic(TOPIC, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
+        with pytest.raises(StateStoreError) as raised:
+            topic.pipe_input(b"k", b"ask" if hook == "process" else b"v")
+        assert "down" in str(raised.value)
+        assert driver.produced_topic_names() == set()
