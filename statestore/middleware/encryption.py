@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
-from statestore.connect.config import ConfigDef, ConfigType, Properties, Property
+from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import CiphertextRefusedError, RecordRefusedError
 from statestore.format.binary_columns import row_objects
 from statestore.format.header_bytes import encode_headers, parse_headers
@@ -24,6 +24,7 @@ from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Int
 from statestore.middleware.key_source import KeySource
 from statestore.middleware.keys import KeyProvider
 from statestore.middleware.marked_columns import with_header_where
+from statestore.middleware.properties import made_of
 from statestore.middleware.serde_cipher import SerdeCipher
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ ENCRYPTION_HEADER: Final = "statestore-encryption"
 
 _AES_GCM: Final = b"aes-gcm"
 _KEYS: Final = Property("keys", ConfigType.CLASS, doc="module:function, which returns the Keyring")
-_REQUIRED: Final = Property("required", ConfigType.BOOLEAN, True)
-_PROPERTIES: Final = ConfigDef(_KEYS, _REQUIRED, Property("bind.topic", ConfigType.BOOLEAN, False))
+_REQUIRED: Final = Property("required", ConfigType.BOOLEAN, None)
+_PROPERTIES: Final = ConfigDef(_KEYS, _REQUIRED, Property("bind.topic", ConfigType.BOOLEAN, None))
 _HEADER_PROPERTIES: Final = ConfigDef(
-    _KEYS, _REQUIRED, Property("names", ConfigType.LIST), Property("open", ConfigType.BOOLEAN, True)
+    _KEYS, _REQUIRED, Property("names", ConfigType.LIST), Property("open", ConfigType.BOOLEAN, None)
 )
 
 
@@ -72,8 +73,7 @@ class Encryption(_Encrypting):
 
     kind = "encryption"
     not_before: ClassVar[Mapping[str, str]] = {
-        "compression": "what is encrypted does not compress: compression has to come first",
-        "schema": "no schema can be found for what is encrypted: it has to come first",
+        "schema": "no schema can be found for what is encrypted: it has to come first"
     }
     not_after: ClassVar[Mapping[str, str]] = {
         "claim-check": "what was checked in would lie there unencrypted: encryption has to come first"
@@ -90,8 +90,7 @@ class Encryption(_Encrypting):
 
         Raises ConfigException.
         """
-        found = _PROPERTIES.parse(Properties(config).below("statestore.encryption."))
-        return cls(found["keys"], bind_topic=found["bind.topic"], required=found["required"])
+        return made_of(cls, cls.kind, _PROPERTIES, config)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's value. Raises KeyUnusableError."""
@@ -168,8 +167,7 @@ class HeaderEncryption(_Encrypting):
 
         Raises ConfigException.
         """
-        found = _HEADER_PROPERTIES.parse(Properties(config).below("statestore.header-encryption."))
-        return cls(found["names"], found["keys"], open=found["open"], required=found["required"])
+        return made_of(cls, cls.kind, _HEADER_PROPERTIES, config)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's headers. Raises KeyUnusableError."""

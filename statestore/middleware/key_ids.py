@@ -5,14 +5,14 @@ key_id := size:u8 id:u8[size]        UTF-8, 1 to 64 bytes, printable
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from statestore.errors import FormatError, TruncatedError
 
 KEY_ID_BYTES_MAX: Final = 64
 
 
-def is_key_id(key_id: object) -> bool:
+def is_key_id(key_id: object) -> TypeGuard[str]:
     """Return whether something may be the id of a key."""
     return isinstance(key_id, str) and key_id.isprintable() and 0 < len(key_id.encode()) <= KEY_ID_BYTES_MAX
 

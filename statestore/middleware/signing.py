@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from statestore.connect.config import ConfigDef, ConfigType, Properties, Property
+from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import FormatError, KeyUnusableError, SignatureRefusedError
 from statestore.format.binary_columns import row_objects
 from statestore.format.entry_key import MAP_KEYS, map_entry_key
@@ -24,6 +24,7 @@ from statestore.middleware.clock import system_time_ms
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.key_source import KeySource
 from statestore.middleware.keys import KeyProvider, SignatureKey
+from statestore.middleware.properties import made_of
 from statestore.middleware.signature_frame import NAMES_MAX, SignatureHead, read_frame, signed_bytes
 from statestore.stores.part_store import PartStore
 from statestore.stores.stores import Stores
@@ -42,15 +43,15 @@ _CLOCKS: Final = {"system": "processing", "record": "event"}
 
 _PROPERTIES: Final = ConfigDef(
     Property("keys", ConfigType.CLASS, doc="module:function, which returns the Keyring"),
-    Property("headers", ConfigType.LIST, ()),
-    Property("bind.topic", ConfigType.BOOLEAN, False),
-    Property("required", ConfigType.BOOLEAN, True),
-    Property("keep", ConfigType.BOOLEAN, False),
-    Property("header", ConfigType.STRING, SIGNATURE_HEADER),
+    Property("headers", ConfigType.LIST, None),
+    Property("bind.topic", ConfigType.BOOLEAN, None),
+    Property("required", ConfigType.BOOLEAN, None),
+    Property("keep", ConfigType.BOOLEAN, None),
+    Property("header", ConfigType.STRING, None),
     Property("window.ms", ConfigType.LONG, None),
-    Property("ahead.ms", ConfigType.LONG, 60_000),
-    Property("clock", ConfigType.STRING, "system"),
-    Property("refuse.replays", ConfigType.BOOLEAN, False),
+    Property("ahead.ms", ConfigType.LONG, None),
+    Property("clock", ConfigType.STRING, None),
+    Property("refuse.replays", ConfigType.BOOLEAN, None),
 )
 
 
@@ -117,8 +118,7 @@ class Signing(Interceptor):
 
         `keys` is module:function, which returns the Keyring. Raises ConfigException.
         """
-        found = _PROPERTIES.parse(Properties(config).below("statestore.signing."))
-        return cls(found.pop("keys"), **{name.replace(".", "_"): value for name, value in found.items()})
+        return made_of(cls, cls.kind, _PROPERTIES, config)
 
     @property
     def name(self) -> str:

@@ -78,3 +78,11 @@ def contents(records: Iterable[EmittedRecord | IngestedRecord] | RecordColumns) 
             for key, value, headers in zip(*columns, strict=True)
         ]
     return [(record.key, record.value, [tuple(header) for header in record.headers]) for record in records]
+
+
+def shown(error: BaseException | None) -> str:
+    """All that a log of an error says, without lines of code: its fields too, and the errors that it came of."""
+    if error is None:
+        return ""
+    behind = error.__cause__ if error.__suppress_context__ else error.__context__
+    return f"{error!r} {error} {vars(error)} {shown(behind)}"
