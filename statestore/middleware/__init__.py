@@ -4,6 +4,7 @@ interceptor   Interceptor: hooks for records on their way in and out
 chain         Chain: interceptors in an order
 compression   values compressed one by one
 expiry        records that say when they expire
+compaction    a log compacted by a key in a header
 header_ids, compact_headers  who owns which header ids, and all headers as one, under ids
 slicing       large values as several records
 extras, properties  libraries that an application needs, and what a configuration says of it
