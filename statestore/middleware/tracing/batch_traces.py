@@ -17,12 +17,12 @@ from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Int
 from statestore.middleware.tracing import w3c
 from statestore.middleware.tracing.propagation import Propagation
 from statestore.middleware.tracing.providers import ProcessTracer
-from statestore.middleware.tracing.spans import Operation, RecordPlace, SpanMaker, link
+from statestore.middleware.tracing.spans import Operation, RecordPlace, SpanMaker, remote_span
 
 with extra("tracing"):
     from opentelemetry.context import Context, attach, detach
     from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
-    from opentelemetry.trace import Link, Span, Status, StatusCode, set_span_in_context
+    from opentelemetry.trace import Link, NonRecordingSpan, Span, Status, StatusCode, set_span_in_context
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -36,6 +36,7 @@ class _Processed(NamedTuple):
     """None if nobody records its trace."""
     headers: Headers
     """As they were when it began: they name its trace."""
+    traceparent: bytes | None
     token: Token[Context] | None
 
 
@@ -76,19 +77,24 @@ class BatchTraces:
         self.leave()
         headers, metadata = record.headers, self._metadata
         span: Span | None = None
-        if self._passes(headers, w3c.seen_trace(headers)):
-            context = self._propagation.extract(headers) if self._is_current else None
+        seen = w3c.seen_trace(headers)
+        if self._passes(headers, seen):
+            context = self._unsampled_context(headers, seen) if self._is_current else None
         else:
             place = RecordPlace() if metadata is None else RecordPlace(*metadata)
             context, span = self._begin(Operation.PROCESS, headers, self._propagation.extract(headers), place, record)
         token = attach(context) if self._is_current and context is not None else None
-        self._processed = _Processed(metadata, span, headers.copy(), token)
+        named = headers.last_header(w3c.TRACEPARENT)
+        self._processed = _Processed(metadata, span, headers.copy(), None if named is None else named.value, token)
 
     def sent_headers(self, headers: Headers) -> Headers | None:
         """Return the headers that a record is to be sent with; None for those that it has."""
         processed = self._processed
         if processed is None or processed.metadata != self._metadata:
             return None  # no record is processed, but a punctuation, or what was held back
+        sent = headers.last_header(w3c.TRACEPARENT)
+        if sent is not None and sent.value == processed.traceparent and self._propagation.is_w3c:
+            return None
         if not self._propagation.names_trace(headers):
             copied = headers.copy()
             self._propagation.inject(copied, self._propagation.extract(processed.headers))
@@ -103,7 +109,7 @@ class BatchTraces:
         seen = w3c.seen_trace(headers)
         links = None
         if seen.has_links:
-            links = [link(traceparent) for traceparent in w3c.read_links(headers)]
+            links = [Link(remote_span(traceparent)) for traceparent in w3c.read_links(headers)]
             headers.remove(w3c.TRACE_LINKS)
         if self._passes(headers, seen):
             return
@@ -178,9 +184,14 @@ class BatchTraces:
         """
         if not self._propagation.is_w3c or not w3c.is_unsampled(seen.traceparent):
             return False
-        if seen.is_oversize:
+        if seen.longest_bytes > w3c.MAX_VALUE_BYTES:
             w3c.drop_oversize(headers)
         return True
+
+    def _unsampled_context(self, headers: Headers, seen: w3c.SeenTrace) -> Context:
+        if seen.longest_bytes or seen.traceparent is None:
+            return self._propagation.extract(headers)
+        return set_span_in_context(NonRecordingSpan(remote_span(seen.traceparent)), Context())
 
     def _columns(
         self, records: RecordColumns, trace: Callable[[int, bytes | None, bytes | None, Headers], None]

@@ -9,11 +9,11 @@ from statestore.middleware.extras import extra
 
 with extra("tracing"):
     from opentelemetry.semconv._incubating.attributes import messaging_attributes as messaging
-    from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
+    from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Link, Span, Tracer
     from opentelemetry.util.types import AttributeValue
 
 _MAX_KEY_BYTES: Final = 256
@@ -79,10 +79,10 @@ class SpanMaker:
         return self._start(name, context, kind, attributes, links)
 
 
-def link(traceparent: bytes) -> Link:
-    """Return a link to the span that a well-formed traceparent names."""
+def remote_span(traceparent: bytes) -> SpanContext:
+    """Return the span that a well-formed traceparent names."""
     _, trace, span, flags = traceparent.split(b"-")
-    return Link(SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))))
+    return SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
 
 
 def _text(key: object) -> str | None:

@@ -32,13 +32,13 @@ MAX_LINKS: Final = 32
 MAX_VALUE_BYTES: Final = 8192
 """How long a header is that is read. W3C's bound for baggage, and OpenTelemetry's for tracestate."""
 
-_TRACEPARENT_CHARS: Final = 55
+_TRACEPARENT_BYTES: Final = 55
 _FORM: Final = "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]"
 _NOBODY: Final = "ff-.*|.{3}0{32}-.*|.{36}0{16}-.*"
 """An invalid version, trace id or span id, of what has the form."""
-_HAS_FORM: Final = re.compile(f"{_FORM}[0-9a-f]".encode()).fullmatch
-_IS_NOBODY: Final = re.compile(_NOBODY.encode()).fullmatch
-_UNSAMPLED_FLAGS: Final = frozenset(b"02468ace")
+_UNSAMPLED_FLAG: Final = "[02468ace]"
+_IS_TRACEPARENT: Final = re.compile(f"(?!{_NOBODY}){_FORM}[0-9a-f]".encode()).fullmatch
+_IS_UNSAMPLED: Final = re.compile(f"(?!{_NOBODY}){_FORM}{_UNSAMPLED_FLAG}".encode()).fullmatch
 
 
 class SeenTrace(NamedTuple):
@@ -47,36 +47,31 @@ class SeenTrace(NamedTuple):
     traceparent: bytes | None
     """The last one, well-formed or not; None if there is none."""
     has_links: bool
-    is_oversize: bool
-    """Whether one of W3C's headers is longer than what is read."""
+    longest_bytes: int
+    """The size of the longest of tracestate and baggage; 0 if there is none."""
 
 
 def seen_trace(headers: Headers) -> SeenTrace:
     """Look at the headers once. Raises FormatError for headers that can't be read."""
-    traceparent, has_links, is_oversize = None, False, False
+    traceparent, has_links, longest_bytes = None, False, 0
     for key, value in headers:
         if key == TRACEPARENT:
             traceparent = value
         elif key == TRACE_LINKS:
             has_links = True
-        elif key in (BAGGAGE, TRACESTATE) and value is not None and len(value) > MAX_VALUE_BYTES:
-            is_oversize = True
-    return SeenTrace(traceparent, has_links, is_oversize)
+        elif key in (BAGGAGE, TRACESTATE) and value is not None and len(value) > longest_bytes:
+            longest_bytes = len(value)
+    return SeenTrace(traceparent, has_links, longest_bytes)
 
 
 def is_traceparent(value: bytes | None) -> bool:
     """Return whether bytes name a trace and a span in the form that is written today."""
-    return value is not None and bool(_HAS_FORM(value)) and not _IS_NOBODY(value)
+    return value is not None and _IS_TRACEPARENT(value) is not None
 
 
 def is_unsampled(value: bytes | None) -> bool:
     """Return whether bytes name a trace that nobody records."""
-    return (
-        value is not None
-        and len(value) == _TRACEPARENT_CHARS
-        and value[-1] in _UNSAMPLED_FLAGS
-        and is_traceparent(value)
-    )
+    return value is not None and _IS_UNSAMPLED(value) is not None
 
 
 def is_same_trace(headers: Headers, others: Headers) -> bool:
@@ -96,7 +91,7 @@ def drop_oversize(headers: Headers) -> None:
 def unsampled_rows(records: RecordColumns) -> Flags:
     """Return for each record whether it belongs to a trace that nobody records, and has no long headers."""
     traceparent = records.header(TRACEPARENT)
-    named = pc.match_substring_regex(traceparent, f"^{_FORM}[02468ace]$")
+    named = pc.match_substring_regex(traceparent, f"^{_FORM}{_UNSAMPLED_FLAG}$")
     nobody = pc.match_substring_regex(traceparent, f"^({_NOBODY})$")
     # All headers together, for that is one look: what is longer is told by the record.
     is_short = pc.less_equal(pc.binary_length(records.headers), MAX_VALUE_BYTES)
@@ -137,6 +132,6 @@ def link_traces(headers: Headers, *others: Headers) -> Headers:
 def read_links(headers: Headers) -> list[bytes]:
     """Return the traces that the headers note, the latest last; none of a value that is too long for MAX_LINKS."""
     header = headers.last_header(TRACE_LINKS)
-    if header is None or header.value is None or len(header.value) > MAX_LINKS * (_TRACEPARENT_CHARS + 1):
+    if header is None or header.value is None or len(header.value) > MAX_LINKS * (_TRACEPARENT_BYTES + 1):
         return []
     return [found for found in header.value.split(b",") if is_traceparent(found)]
