@@ -87,6 +87,7 @@ StateStoreError
 ├── ServiceUnavailableError     what a serde or an interceptor asks does not answer: nothing is wrong with the data
 │   └── RegistryUnavailableError  a schema registry does not
 ├── RecordRefusedError          an interceptor refuses a record
+│   ├── TrailRefusedError       its routing trail is malformed
 │   ├── CompressedValueError    a compressed value can't be read
 │   │   └── DecompressionLimitError  it would be larger than values may be
 │   ├── CompactHeadersError     the header that should hold all others does not
@@ -267,6 +268,7 @@ from statestore.errors.state import (
     UnsafeNameError,
     VersionCollectedError,
 )
+from statestore.errors.trail import TrailRefusedError
 
 __all__ = [
     "AccessDeniedError",
@@ -376,6 +378,7 @@ __all__ = [
     "TooManyShardsError",
     "TopologyChangedError",
     "TopologyError",
+    "TrailRefusedError",
     "TruncatedError",
     "UninitializedTopicError",
     "UnknownColumnFamilyError",

@@ -31,6 +31,11 @@ class RecordSize(NamedTuple):
         return sum(self)
 
     @property
+    def content_bytes(self) -> int:
+        """Key, value and headers: what the sender has put in."""
+        return self.key_bytes + self.value_bytes + self.headers_bytes
+
+    @property
     def fixed_lengths_bytes(self) -> int:
         """What the two length fields would cost at a fixed size of four bytes each, as in v0 and v1."""
         return 2 * SIZE_FIELD_BYTES
@@ -48,6 +53,11 @@ class RecordSize(NamedTuple):
         if magic not in OVERHEAD_BYTES:
             raise ValueError(f"the magic of a message without headers is 0 or 1, got {magic}")
         return OVERHEAD_BYTES[magic] + self.key_bytes + self.value_bytes
+
+
+def content_bytes(key: bytes | None, value: bytes | None, header_bytes: bytes) -> int:
+    """Return what `RecordSize.content_bytes` is of a record of these parts, without encoding it."""
+    return len(key or b"") + len(value or b"") + (len(header_bytes) or 1)
 
 
 def size_of(record: RecordV2) -> RecordSize:

@@ -434,11 +434,11 @@ def test_what_can_not_travel_is_refused() -> None:
 
 
 def test_properties_make_one() -> None:
-    made = Tracing.from_config({"group.id": "g", "statestore.tracing.record.keys": "false"})
+    made = Tracing.from_config({"group.id": "g", "statestore.tracing.shows.keys": "false"})
     assert repr(made) == "Tracing(consumer_group='g')"
     assert repr(Tracing.from_config({"group.id": "g", "statestore.tracing.consumer.group": "h"})) != repr(made)
     with pytest.raises(ConfigException):
-        Tracing.from_config({"statestore.tracing.record.keys": "perhaps"})
+        Tracing.from_config({"statestore.tracing.shows.keys": "perhaps"})
 
 
 def test_after_slicing_it_is_refused() -> None:

@@ -14,9 +14,10 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from statestore.errors import ConfigException
+from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
+from statestore.middleware.properties import made_of
 from statestore.middleware.tracing.batch_traces import BatchTraces
 from statestore.middleware.tracing.propagation import Propagation
 from statestore.middleware.tracing.providers import ProviderFactory, process_tracer
@@ -25,11 +26,6 @@ from statestore.middleware.tracing.spans import SpanMaker
 if TYPE_CHECKING:
     from opentelemetry.propagators.textmap import TextMapPropagator
     from typing_extensions import Self  # typing has it from Python 3.11 on
-
-CONSUMER_GROUP_CONFIG: Final = "statestore.tracing.consumer.group"
-"""The consumer group that spans name; else Kafka's own `group.id`, if that is there."""
-RECORD_KEYS_CONFIG: Final = "statestore.tracing.record.keys"
-"""`true` or `false`: whether spans show the keys of records that are text."""
 
 
 class Tracing(Interceptor):
@@ -77,12 +73,14 @@ class Tracing(Interceptor):
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one for the provider that is configured for the process. Raises ConfigException."""
-        shows_keys = config.get(RECORD_KEYS_CONFIG, "true").lower()
-        if shows_keys not in ("true", "false"):
-            raise ConfigException(f"{RECORD_KEYS_CONFIG} must be true or false, got {shows_keys!r}")
-        group = config.get(CONSUMER_GROUP_CONFIG, config.get("group.id"))
-        return cls(consumer_group=group, shows_keys=shows_keys == "true")
+        """Make one of the properties `statestore.tracing.*`: those arguments with dots that are texts or true or false.
+
+        The provider is the one that is configured for the process, the consumer group Kafka's `group.id` if no other is
+        given. Raises ConfigException.
+        """
+        if "group.id" in config:
+            config = {f"statestore.{cls.kind}.consumer.group": config["group.id"], **config}
+        return made_of(cls, cls.kind, _OPTIONS, config)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to a batch: copies and pickles begin without."""
@@ -167,3 +165,10 @@ class BatchTracing(Tracing):
 
     on_consume = Interceptor.on_consume
     on_send = Interceptor.on_send
+
+
+_OPTIONS: Final = ConfigDef(
+    Property("consumer.group", default=None, doc="what spans say of the consumer group"),
+    Property("shows.keys", ConfigType.BOOLEAN, default=None, doc="whether spans show keys that are text"),
+    Property("is.current", ConfigType.BOOLEAN, default=None, doc="whether a record's trace is that of user code"),
+)
