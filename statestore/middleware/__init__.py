@@ -6,7 +6,7 @@ compression   values compressed one by one
 expiry        records that say when they expire
 compaction    a log compacted by a key in a header
 header_ids, compact_headers  who owns which header ids, and all headers as one, under ids
-slicing, claim_check  large values as several records, or elsewhere
+slicing       large values as several records
 extras, properties  libraries that an application needs, and what a configuration says of it
 content_type  the header that says how a value is written
 avro          plain_avro_serde: values under a schema that both sides have

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 from statestore.errors import (
     ProcessorError,
     RecordRefusedError,
+    SpilledDeltaCorruptedError,
     StateStoreError,
     TopologyError,
 )
@@ -71,6 +73,23 @@ class TaskInterceptorContext(ShardClock):
         self._refuse(source_of(record), self._node.interceptor.name, error)
 
 
+@contextmanager
+def _failures_of(interceptor: Interceptor, doing: str, *passed: type[Exception]) -> Iterator[None]:
+    """Raise ProcessorError around what an interceptor raises, but these, and what is no fault of its own."""
+    faultless: tuple[type[Exception], ...] = (*passed, *NO_FAULT_OF_USER_CODE)
+    try:
+        yield
+    except faultless:
+        raise
+    except Exception as cause:
+        raise ProcessorError(node=interceptor.name, doing=doing, cause=cause) from cause
+
+
+def _see_expired(interceptor: Interceptor, store: str, key: bytes, value: bytes | None) -> None:
+    with _failures_of(interceptor, f"in on_expiry() of store {store!r}"):
+        interceptor.on_expiry(store, key, value)
+
+
 class TaskInterceptors:
     """The interceptors of a topology, for one task."""
 
@@ -99,7 +118,7 @@ class TaskInterceptors:
         self.names: Final = frozenset(made.name for made in self.interceptors)
         for interceptor in self._defining("on_expiry"):
             for name, store in stores.items():
-                store.watch_expired(partial(interceptor.on_expiry, name))
+                store.watch_expired(partial(_see_expired, interceptor, name))
 
     def init(self) -> None:
         """Let each take its context. Raises ProcessorError around what one raises, StateStoreError as it is."""
@@ -107,11 +126,8 @@ class TaskInterceptors:
             self._punctuations.set_initializing(node)
             self._ready.append(interceptor)
             try:
-                interceptor.init(context)
-            except StateStoreError:
-                raise
-            except Exception as cause:
-                raise ProcessorError(node=interceptor.name, doing="in init()", cause=cause) from cause
+                with _failures_of(interceptor, "in init()", StateStoreError):
+                    interceptor.init(context)
             finally:
                 self._punctuations.set_initializing(None)
 
@@ -123,12 +139,8 @@ class TaskInterceptors:
     def finish_batch(self) -> None:
         """Let each finish what it held back. Raises ProcessorError."""
         for interceptor in self._defining("finish_batch"):
-            try:
+            with _failures_of(interceptor, "in finish_batch()", RecordRefusedError):
                 interceptor.finish_batch()
-            except (RecordRefusedError, *NO_FAULT_OF_USER_CODE):
-                raise
-            except Exception as cause:
-                raise ProcessorError(node=interceptor.name, doing="in finish_batch()", cause=cause) from cause
 
     def close(self) -> list[tuple[str, Callable[[], None]]]:
         """Return what closes each that was initialised, with its name; once."""
@@ -144,11 +156,9 @@ class TaskInterceptors:
 
         def show(store: str, records: Iterable[ChangelogRecord]) -> None:
             for interceptor in observers:
-                try:
+                # A disk that did not keep what has spilled is found when the records are read.
+                with _failures_of(interceptor, f"in on_changelog() of store {store!r}", SpilledDeltaCorruptedError):
                     interceptor.on_changelog(store, records)
-                except Exception as cause:
-                    doing = f"in on_changelog() of store {store!r}"
-                    raise ProcessorError(node=interceptor.name, doing=doing, cause=cause) from cause
 
         return show
 
