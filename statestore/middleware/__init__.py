@@ -9,6 +9,8 @@ header_ids, compact_headers  who owns which header ids, and all headers as one, 
 slicing       large values as several records
 extras, properties  libraries that an application needs, and what a configuration says of it
 content_type  the header that says how a value is written
+polyglot      polyglot_serde: values in several formats, as their content types say
+cloud_events  records that are CloudEvents
 avro          plain_avro_serde: values under a schema that both sides have
 schema_registry  avro_serde, SchemaInterceptor: values whose schemas a registry keeps
 
