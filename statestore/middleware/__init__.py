@@ -7,6 +7,11 @@ expiry        records that say when they expire
 compaction    a log compacted by a key in a header
 header_ids, compact_headers  who owns which header ids, and all headers as one, under ids
 slicing       large values as several records
+keys, key_source, key_ids  keys by their ids, and where they come from
+signing, signature_frame  records that can't be changed on their way
+encryption, serde_cipher, ciphertext  values, headers and state that only who has the key reads
+auth, cedar   tokens and policies: who a record is of, and whether they may
+canonical, clock, marked_columns  fields as one run of bytes, what time it is, headers for some rows
 extras, properties  libraries that an application needs, and what a configuration says of it
 content_type  the header that says how a value is written
 polyglot      polyglot_serde: values in several formats, as their content types say

@@ -39,10 +39,17 @@ ENCRYPTION_HEADER: Final = "statestore-encryption"
 
 _AES_GCM: Final = b"aes-gcm"
 _KEYS: Final = Property("keys", ConfigType.CLASS, doc="module:function, which returns the Keyring")
+_ENCRYPT: Final = Property("encrypt", ConfigType.BOOLEAN, None)
 _REQUIRED: Final = Property("required", ConfigType.BOOLEAN, None)
-_PROPERTIES: Final = ConfigDef(_KEYS, _REQUIRED, Property("bind.topic", ConfigType.BOOLEAN, None))
+_PROPERTIES: Final = ConfigDef(
+    _KEYS,
+    _ENCRYPT,
+    Property("decrypt", ConfigType.BOOLEAN, None),
+    _REQUIRED,
+    Property("bind.topic", ConfigType.BOOLEAN, None),
+)
 _HEADER_PROPERTIES: Final = ConfigDef(
-    _KEYS, _REQUIRED, Property("names", ConfigType.LIST), Property("open", ConfigType.BOOLEAN, None)
+    _KEYS, _ENCRYPT, _REQUIRED, Property("names", ConfigType.LIST), Property("open", ConfigType.BOOLEAN, None)
 )
 
 
@@ -67,6 +74,8 @@ class Encryption(_Encrypting):
 
     Args:
         keys: those to decrypt with; the active one encrypts.
+        encrypt: whether what is emitted is encrypted; who only decrypts needs no active key.
+        decrypt: whether what is ingested is decrypted; else it passes as it is.
         bind_topic: whether it is bound to the topic, too. A record can't be mirrored to another one then.
         required: whether a value that is not encrypted is refused; else it passes unless the record says that it is.
     """
@@ -79,14 +88,24 @@ class Encryption(_Encrypting):
         "claim-check": "what was checked in would lie there unencrypted: encryption has to come first"
     }
 
-    def __init__(self, keys: KeyProvider, *, bind_topic: bool = False, required: bool = True) -> None:
+    def __init__(
+        self,
+        keys: KeyProvider,
+        *,
+        encrypt: bool = True,
+        decrypt: bool = True,
+        bind_topic: bool = False,
+        required: bool = True,
+    ) -> None:
         self._keys = KeySource(keys, self.kind)
+        self._encrypt: Final = encrypt
+        self._decrypt: Final = decrypt
         self._bind_topic: Final = bind_topic
         self._required: Final = required
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.encryption.keys`, which is module:function, `.bind.topic` and `.required`.
+        """Make one of `statestore.encryption.*`: the arguments, with dots for underscores; `keys` is module:function.
 
         Raises ConfigException.
         """
@@ -94,6 +113,8 @@ class Encryption(_Encrypting):
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's value. Raises KeyUnusableError."""
+        if not self._encrypt:
+            return (record,)
         record.headers.remove(ENCRYPTION_HEADER)
         if record.value is None:
             return (record,)
@@ -103,12 +124,16 @@ class Encryption(_Encrypting):
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
         """Encrypt values."""
+        if not self._encrypt:
+            return records
         values = [None if row[2] is None else self._encrypted(*row) for row in _rows(records)]
         made = records.without_header(ENCRYPTION_HEADER).with_columns(value=pa.array(values, pa.binary()))
         return with_header_where(made, records.value.is_valid(), ENCRYPTION_HEADER, _AES_GCM)
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Decrypt a record's value. Raises CiphertextRefusedError and UnknownKeyIdError."""
+        if not self._decrypt:
+            return (record,)
         mark = record.headers.last_header(ENCRYPTION_HEADER)
         if mark is not None:
             record.headers.remove(ENCRYPTION_HEADER)
@@ -117,6 +142,8 @@ class Encryption(_Encrypting):
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Decrypt values."""
+        if not self._decrypt:
+            return records
         marks = records.header(ENCRYPTION_HEADER).is_valid().to_pylist()
         values = [self._decrypted(*row, mark) for row, mark in zip(_rows(records), marks, strict=True)]
         return records.without_header(ENCRYPTION_HEADER).with_columns(value=pa.array(values, pa.binary()))
@@ -144,13 +171,16 @@ class HeaderEncryption(_Encrypting):
     Args:
         names: those of the headers. Other headers pass as they are.
         keys: those to decrypt with; the active one encrypts.
+        encrypt: whether they are encrypted when they are emitted; who only decrypts needs no active key.
         open: whether they are decrypted when they are ingested.
         required: whether a header that is to be decrypted and is not encrypted is refused; else it passes.
     """
 
     kind = "header-encryption"
 
-    def __init__(self, names: Sequence[str], keys: KeyProvider, *, open: bool = True, required: bool = True) -> None:
+    def __init__(
+        self, names: Sequence[str], keys: KeyProvider, *, encrypt: bool = True, open: bool = True, required: bool = True
+    ) -> None:
         """Raise ValueError if there are no names, TypeError for one text instead of a list."""
         if isinstance(names, str):
             raise TypeError("names must be a list of header names, not one text")
@@ -158,12 +188,13 @@ class HeaderEncryption(_Encrypting):
             raise ValueError("there must be a header to encrypt")
         self._names: Final = frozenset(names)
         self._keys = KeySource(keys, self.kind)
+        self._encrypt: Final = encrypt
         self._open: Final = open
         self._required: Final = required
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.header-encryption.names`, `.keys`, which is module:function, `.open` and `.required`.
+        """Make one of `statestore.header-encryption.*`: the arguments; `keys` is module:function.
 
         Raises ConfigException.
         """
@@ -171,11 +202,11 @@ class HeaderEncryption(_Encrypting):
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's headers. Raises KeyUnusableError."""
-        return (self._changed(record, self._sealed),)
+        return (self._changed(record, self._sealed) if self._encrypt else record,)
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
         """Encrypt headers."""
-        return self._changed_columns(records, self._sealed)
+        return self._changed_columns(records, self._sealed) if self._encrypt else records
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Decrypt a record's headers, unless they stay encrypted. Raises CiphertextRefusedError, UnknownKeyIdError."""

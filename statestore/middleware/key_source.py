@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from statestore.errors import KeyUnusableError, UnknownKeyIdError
 from statestore.middleware.keys import Key, KeyProvider, Keyring
 
-K = TypeVar("K", bound=Key)
+_K = TypeVar("_K", bound=Key)
 
 
 class KeySource:
@@ -38,7 +38,7 @@ class KeySource:
         """Return a source that asks anew; this one if the ring was given."""
         return self if isinstance(self._given, Keyring) else KeySource(self._given, self.purpose)
 
-    def active(self, kind: type[K]) -> tuple[str, K]:
+    def active(self, kind: type[_K]) -> tuple[str, _K]:
         """Return id and key for what is new. Raises KeyUnusableError if there is none of this kind."""
         ring = self.ring
         if ring.active is None:
@@ -49,7 +49,7 @@ class KeySource:
             raise KeyUnusableError(purpose=self.purpose, problem=problem)
         return ring.active, key
 
-    def key(self, key_id: str, kind: type[K]) -> K:
+    def key(self, key_id: str, kind: type[_K]) -> _K:
         """Return a key by its id. Raises UnknownKeyIdError if there is none of this kind."""
         key = self.ring.get(key_id)
         if not isinstance(key, kind):

@@ -43,6 +43,8 @@ _CLOCKS: Final = {"system": "processing", "record": "event"}
 
 _PROPERTIES: Final = ConfigDef(
     Property("keys", ConfigType.CLASS, doc="module:function, which returns the Keyring"),
+    Property("sign", ConfigType.BOOLEAN, None),
+    Property("verify", ConfigType.BOOLEAN, None),
     Property("headers", ConfigType.LIST, None),
     Property("bind.topic", ConfigType.BOOLEAN, None),
     Property("required", ConfigType.BOOLEAN, None),
@@ -61,7 +63,9 @@ class Signing(Interceptor):
     A signature names its key, so that keys can be changed. Under Spark a batch that is retried signs the same.
 
     Args:
-        keys: those to verify with; the active one signs. For who only verifies, public ones without an active one.
+        keys: those to verify with; the active one signs.
+        sign: whether what is emitted is signed; who only verifies needs no active key.
+        verify: whether what is ingested is verified; else it passes as it is.
         headers: names of those that have to be signed, too: all of a name, in their order, or that there is none.
         bind_topic: whether the topic is signed. A record can't be mirrored to another one then.
         required: whether a record without a signature is refused; else it passes.
@@ -81,6 +85,8 @@ class Signing(Interceptor):
         self,
         keys: KeyProvider,
         *,
+        sign: bool = True,
+        verify: bool = True,
         headers: Sequence[str] = (),
         bind_topic: bool = False,
         required: bool = True,
@@ -93,6 +99,8 @@ class Signing(Interceptor):
     ) -> None:
         """Raise ValueError for arguments that can't be, such as replays without a window, and TypeError."""
         self._keys = KeySource(keys, "signing")
+        self._sign: Final = sign
+        self._verify: Final = verify
         self._names: Final = _signed_names(headers, header)
         self._bind_topic: Final = bind_topic
         self._required: Final = required
@@ -147,20 +155,26 @@ class Signing(Interceptor):
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Sign a record, instead of who has signed it before. Raises KeyUnusableError without a key to sign with."""
+        if not self._sign:
+            return (record,)
         frame = self._signed(record.topic, record.key, record.value, record.headers)
         record.headers.remove(self._header).add(self._header, frame)
         return (record,)
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
         """Sign records."""
+        if not self._sign:
+            return records
         frames = [self._signed(*row) for row in _rows(records)]
         return records.without_header(self._header).with_header(self._header, pa.array(frames, pa.binary()))
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Verify a record. Raises SignatureRefusedError and UnknownKeyIdError."""
+        if not self._verify:
+            return (record,)
         found = record.headers.last_header(self._header)
         frame = None if found is None else found.value
-        self._verify(frame, record.topic, record.key, record.value, record.headers, record.timestamp_ms)
+        self._check(frame, record.topic, record.key, record.value, record.headers, record.timestamp_ms)
         if self._refuse_replays and frame is not None:
             self._note([(record.key, frame)])
         if found is not None and not self._keep:
@@ -169,9 +183,11 @@ class Signing(Interceptor):
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Verify records."""
+        if not self._verify:
+            return records
         frames = records.header(self._header).to_pylist()
         for frame, row, timestamp_ms in zip(frames, _rows(records), records.timestamp_ms.to_pylist(), strict=True):
-            self._verify(frame, *row, timestamp_ms)
+            self._check(frame, *row, timestamp_ms)
         if self._refuse_replays:
             pairs = zip(row_objects(records.key), frames, strict=True)
             self._note([(key, frame) for key, frame in pairs if frame is not None])
@@ -188,7 +204,7 @@ class Signing(Interceptor):
         topic = topic if self._bind_topic else None
         return head + signer.sign(signed_bytes(head, self._names, topic, key, value, headers))
 
-    def _verify(
+    def _check(
         self,
         frame: bytes | None,
         topic: str,

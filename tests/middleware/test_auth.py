@@ -38,17 +38,12 @@ from statestore.middleware.auth import (
 from statestore.middleware.cedar import CedarPolicy
 from statestore.middleware.keys import HmacKey, Keyring
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, shown, started, through
-
-NOW_MS = 1_700_000_000_000
-NOW_S = NOW_MS // 1000
-SECRET = b"s" * 32
-RING = Keyring({"hs": TokenKey("HS256", SECRET)})
-GOOD: dict[str, Any] = {"sub": "alice", "exp": NOW_S + 60, "roles": ["teller"], "email": "a@b.c"}
+from tests.support.security_keys import GOOD_CLAIMS, NOW_MS, NOW_S, TOKEN_RING, TOKEN_SECRET, token
 
 
 def keys_of_the_vault() -> Keyring:
     """Keys of an executor."""
-    return RING
+    return TOKEN_RING
 
 
 def token_of_the_vault() -> str:
@@ -56,13 +51,9 @@ def token_of_the_vault() -> str:
     return token()
 
 
-def token(key: Any = SECRET, algorithm: str = "HS256", kid: str | None = "hs", **claims: Any) -> str:
-    """A token of alice's, with other claims; those that are None are left out."""
-    said = {name: value for name, value in (GOOD | claims).items() if value is not None}
-    return jwt.encode(said, key, algorithm, headers={} if kid is None else {"kid": kid})
-
-
-def checking(keys: Any = RING, algorithms: Any = ("HS256",), now_ms: int = NOW_MS, **options: Any) -> Authentication:
+def checking(
+    keys: Any = TOKEN_RING, algorithms: Any = ("HS256",), now_ms: int = NOW_MS, **options: Any
+) -> Authentication:
     made: Authentication = started(Authentication(keys, algorithms=algorithms, **options), Clocks(now_ms))
     return made
 
@@ -90,7 +81,7 @@ PUBLIC = Keyring({name: TokenKey(name, pem_of(private)) for name, private in PRI
 
 @pytest.mark.parametrize("algorithm", [*PRIVATE, "HS256"])
 def test_b18_a_good_token_passes_and_leaves_its_claims(algorithm: str) -> None:
-    keys = RING if algorithm == "HS256" else PUBLIC
+    keys = TOKEN_RING if algorithm == "HS256" else PUBLIC
     given = token() if algorithm == "HS256" else token(PRIVATE[algorithm], algorithm, algorithm)
     record = check(checking(keys, [algorithm], claims=["roles", "absent"]), given)
     assert dict(claims_of(record.headers)) == {"sub": "alice", "roles": ["teller"]}
@@ -114,7 +105,7 @@ def test_b18_nobody_forges_claims() -> None:
 
 
 def signed_by_hand(header: dict[str, Any], claims: Any = None, signature: bytes = b"") -> bytes:
-    parts = [json.dumps(part).encode() for part in (header, GOOD if claims is None else claims)]
+    parts = [json.dumps(part).encode() for part in (header, GOOD_CLAIMS if claims is None else claims)]
     return b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in (*parts, signature))
 
 
@@ -161,7 +152,7 @@ REFUSED: list[tuple[str, Callable[[Any], str | bytes | None], str]] = [
 
 @pytest.mark.parametrize(("make", "reason"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
 def test_b18_each_bad_token_is_refused_with_its_reason(make: Callable[[Any], Any], reason: str) -> None:
-    ring = Keyring({**RING, "RS256": PUBLIC["RS256"]})
+    ring = Keyring({**TOKEN_RING, "RS256": PUBLIC["RS256"]})
     strict = checking(ring, ["HS256", "RS256"], issuer="bank", audience="orders", claims=["roles"], audit_topic="audit")
     of_bank = partial(token, iss="bank", aud="orders")
     check(strict, of_bank())
@@ -183,7 +174,13 @@ def test_a_public_key_is_no_secret() -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "key"),
-    [("none", SECRET), ("HS256", b"short"), ("HS999", SECRET), ("RS256", b"-----BEGIN"), ("ES256", SECRET)],
+    [
+        ("none", TOKEN_SECRET),
+        ("HS256", b"short"),
+        ("HS999", TOKEN_SECRET),
+        ("RS256", b"-----BEGIN"),
+        ("ES256", TOKEN_SECRET),
+    ],
 )
 def test_a_key_that_can_not_be_used_is_refused_at_once(algorithm: str, key: bytes) -> None:
     with pytest.raises(ValueError, match=r"algorithm of a TokenKey|can't be used") as raised:
@@ -192,19 +189,19 @@ def test_a_key_that_can_not_be_used_is_refused_at_once(algorithm: str, key: byte
 
 
 def test_keys_rotate_and_unknown_ones_are_refused() -> None:
-    ring = Keyring({"hs": TokenKey("HS256", SECRET), "2": TokenKey("HS256", b"n" * 32)})
+    ring = Keyring({"hs": TokenKey("HS256", TOKEN_SECRET), "2": TokenKey("HS256", b"n" * 32)})
     assert check(checking(ring), token(b"n" * 32, kid="2"))
     with pytest.raises(UnknownKeyIdError, match="token: the keyring has no key '3'"):
         check(checking(ring), token(kid="3"))
     with pytest.raises(UnknownKeyIdError):
-        check(checking(Keyring({"hs": HmacKey(SECRET)})), token())
-    assert check(checking(RING), token(kid=None)), "the only key there is"
+        check(checking(Keyring({"hs": HmacKey(TOKEN_SECRET)})), token())
+    assert check(checking(TOKEN_RING), token(kid=None)), "the only key there is"
     with pytest.raises(TokenRefusedError, match="names no key"):
         check(checking(ring), token(kid=None))
 
 
 def test_expiry_is_asked_for_each_record_and_the_signature_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    checker = Authentication(RING, algorithms=["HS256"], leeway_ms=5000)
+    checker = Authentication(TOKEN_RING, algorithms=["HS256"], leeway_ms=5000)
     given, verified = token(), []
     decode = jwt.PyJWT.decode
     monkeypatch.setattr(jwt.PyJWT, "decode", lambda self, *a, **k: verified.append(1) or decode(self, *a, **k))
@@ -218,7 +215,7 @@ def test_expiry_is_asked_for_each_record_and_the_signature_once(monkeypatch: pyt
 
 
 def test_a_key_that_was_taken_away_ends_what_was_remembered() -> None:
-    rings = [RING, Keyring(dict(RING)), Keyring({"2": TokenKey("HS256", b"n" * 32)})]
+    rings = [TOKEN_RING, Keyring(dict(TOKEN_RING)), Keyring({"2": TokenKey("HS256", b"n" * 32)})]
     checker = Authentication(lambda: rings.pop(0), algorithms=["HS256"])
     for _ in range(2):
         check(started(checker, Clocks(NOW_MS)), token())
@@ -271,7 +268,7 @@ def test_claims_that_nobody_verified_may_be_anything(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{}, {"keys": RING}, {"keys": RING, "algorithms": ["none"]}, {"token": "t", "header": CLAIMS_HEADER}]
+    [{}, {"keys": TOKEN_RING}, {"keys": TOKEN_RING, "algorithms": ["none"]}, {"token": "t", "header": CLAIMS_HEADER}]
     + [{"token": "t", name: -1} for name in ("leeway_ms", "max_bytes", "cache_size")],
     ids=str,
 )
@@ -279,7 +276,7 @@ def test_what_makes_no_sense_is_refused_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"keys|algorithms|header|must be"):
         Authentication(**wrong)
     with pytest.raises(TypeError):
-        Authentication(RING, algorithms="HS256")
+        Authentication(TOKEN_RING, algorithms="HS256")
 
 
 # ---- policies ----

@@ -34,10 +34,9 @@ from statestore.middleware.encryption import (
 )
 from statestore.middleware.keys import AesKey, HmacKey, Keyring
 from tests.support.passed_records import arrived, contents, in_columns, produced, shown, started, through
+from tests.support.security_keys import AFTER, BEFORE, OLD
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ciphertexts.json").read_text(encoding="utf-8"))
-OLD, NEW = AesKey(b"o" * 16), AesKey(b"n" * 32)
-BEFORE, AFTER = Keyring({"1": OLD}, "1"), Keyring({"1": OLD, "2": NEW}, "2")
 MARK = (ENCRYPTION_HEADER, b"aes-gcm")
 HEADERS: Any = [("a", b"1"), ("b", b"2"), ("a", None), ("a", b"")]
 
@@ -149,6 +148,19 @@ def test_columns_are_encrypted_as_records_are(values: list[bytes | None], bind: 
     if any(values):
         with pytest.raises(CiphertextRefusedError):
             encryption.on_ingest_columns(in_columns(records))
+
+
+def test_one_side_may_be_all_that_is_wanted() -> None:
+    ring = Keyring({"1": OLD})
+    values = Encryption(BEFORE, decrypt=False), Encryption(ring, encrypt=False)
+    headers = HeaderEncryption(["a"], BEFORE, open=False), HeaderEncryption(["a"], ring, encrypt=False)
+    for sender, receiver in (values, headers):
+        (sent,) = Chain([sender]).emit(produced(headers=[("a", b"1")]))
+        assert contents(Chain([sender]).ingest(arrived(sent))) == contents([sent])
+        assert Chain([receiver]).emit(sent) == [sent]
+        columns = in_columns([sent])
+        assert sender.on_ingest_columns(columns) is receiver.on_emit_columns(columns) is columns
+        assert contents(receiver.on_ingest_columns(columns)) == [(b"k", b"v", [("a", b"1")])]
 
 
 def test_an_order_that_hides_nothing_is_refused() -> None:

@@ -22,20 +22,15 @@ from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Ed25519PublicK
 from statestore.middleware.signature_frame import SignatureHead, read_frame, signed_bytes
 from statestore.middleware.signing import SIGNATURE_HEADER, Signing
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, started, through
+from tests.support.security_keys import PRIVATE, SECRET, SIGNING_RINGS
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "signatures.json").read_text(encoding="utf-8"))
-SECRET = HmacKey(bytes(range(32)))
-PRIVATE = Ed25519PrivateKey(bytes(range(32)))
-RINGS = {
-    "hmac": (Keyring({"h": SECRET}, "h"), Keyring({"h": SECRET})),
-    "ed25519": (Keyring({"e": PRIVATE}, "e"), Keyring({"e": PRIVATE.public_key})),
-}
 HEADERS: Any = [("a", b"1"), ("b", b"2"), ("a", None)]
 
 
 def keys_of_the_vault() -> Keyring:
     """Keys of an executor."""
-    return RINGS["hmac"][0]
+    return SIGNING_RINGS["hmac"][0]
 
 
 def unhex(text: str | None) -> bytes | None:
@@ -60,13 +55,13 @@ def test_a_signature_is_what_it_always_was(vector: dict[str, Any]) -> None:
     assert contents(Chain([verifier]).ingest(arrived(record))) == [(*fields, headers)]
 
 
-@pytest.mark.parametrize("algorithm", RINGS)
+@pytest.mark.parametrize("algorithm", SIGNING_RINGS)
 def test_b13_what_was_signed_passes_without_its_signature(algorithm: str) -> None:
-    signing, verifying = (Signing(ring, headers=["a", "absent"]) for ring in RINGS[algorithm])
+    signing, verifying = (Signing(ring, headers=["a", "absent"]) for ring in SIGNING_RINGS[algorithm])
     for key, value in ((b"k", b"v"), (None, b""), (b"", None)):
         record = produced(key, value, HEADERS)
         assert contents([through(signing, record, verifying)]) == [(key, value, HEADERS)]
-    kept = through(signing, produced(headers=HEADERS), Signing(RINGS[algorithm][1], keep=True))
+    kept = through(signing, produced(headers=HEADERS), Signing(SIGNING_RINGS[algorithm][1], keep=True))
     assert Chain([verifying]).ingest(kept), "a signature that was kept can be verified again"
 
 
@@ -80,7 +75,7 @@ def bits_flipped(data: bytes) -> list[bytes]:
 
 @settings(max_examples=15, deadline=None)
 @given(
-    algorithm=st.sampled_from(sorted(RINGS)),
+    algorithm=st.sampled_from(sorted(SIGNING_RINGS)),
     key=st.none() | st.binary(max_size=4),
     value=st.none() | st.binary(max_size=6),
     signed=st.lists(st.none() | st.binary(max_size=3), max_size=3),
@@ -89,7 +84,7 @@ def bits_flipped(data: bytes) -> list[bytes]:
 def test_b13_one_flipped_bit_is_refused(
     algorithm: str, key: bytes | None, value: bytes | None, signed: list[bytes | None], bind_topic: bool
 ) -> None:
-    signing, verifying = (Signing(ring, headers=["h"], bind_topic=bind_topic) for ring in RINGS[algorithm])
+    signing, verifying = (Signing(ring, headers=["h"], bind_topic=bind_topic) for ring in SIGNING_RINGS[algorithm])
     others: Any = [("free", b"x")]
     (sent,) = Chain([signing]).emit(produced(key, value, [*(("h", one) for one in signed), *others]))
     frame = sent.headers.last_header(SIGNATURE_HEADER).value
@@ -113,10 +108,10 @@ def test_b13_one_flipped_bit_is_refused(
 
 
 def test_b13_bytes_do_not_move_between_fields() -> None:
-    (sent,) = Chain([Signing(RINGS["hmac"][0])]).emit(produced(b"ab", b"c"))
+    (sent,) = Chain([Signing(SIGNING_RINGS["hmac"][0])]).emit(produced(b"ab", b"c"))
     moved = produced(b"a", b"bc", sent.headers)
     with pytest.raises(SignatureRefusedError, match="not that of this record"):
-        Chain([Signing(RINGS["hmac"][1])]).ingest(arrived(moved))
+        Chain([Signing(SIGNING_RINGS["hmac"][1])]).ingest(arrived(moved))
 
 
 def test_b13_keys_rotate_by_their_ids() -> None:
@@ -147,10 +142,21 @@ def test_only_who_has_a_key_to_sign_with_signs() -> None:
         PRIVATE.public_key.sign(b"")
 
 
+def test_one_side_may_be_all_that_is_wanted() -> None:
+    signing, verifying = (SIGNING_RINGS["hmac"][side] for side in (0, 1))
+    verifier, signer = Signing(verifying, sign=False), Signing(signing, verify=False)
+    (sent,) = Chain([signer]).emit(produced())
+    assert Chain([signer]).ingest(arrived(sent))[0].headers == sent.headers
+    assert Chain([verifier]).emit(sent) == [sent]
+    columns = in_columns([sent])
+    assert signer.on_ingest_columns(columns) is verifier.on_emit_columns(columns) is columns
+    assert contents(verifier.on_ingest_columns(columns)) == contents([through(signer, produced(), verifier)])
+
+
 def test_what_is_not_signed_is_refused_or_passes() -> None:
     with pytest.raises(SignatureRefusedError, match=f"there is no header '{SIGNATURE_HEADER}'"):
-        Chain([Signing(RINGS["hmac"][1])]).ingest(arrived(produced()))
-    lenient = Signing(RINGS["hmac"][1], required=False)
+        Chain([Signing(SIGNING_RINGS["hmac"][1])]).ingest(arrived(produced()))
+    lenient = Signing(SIGNING_RINGS["hmac"][1], required=False)
     assert contents(Chain([lenient]).ingest(arrived(produced()))) == [(b"k", b"v", [])]
     with pytest.raises(SignatureRefusedError):
         Chain([lenient]).ingest(arrived(produced(headers=[(SIGNATURE_HEADER, b"forged")])))
@@ -172,11 +178,11 @@ def test_what_is_not_signed_is_refused_or_passes() -> None:
 )
 def test_a_malformed_signature_is_refused_with_the_reason(frame: bytes) -> None:
     with pytest.raises(SignatureRefusedError, match=r"malformed|more than"):
-        Chain([Signing(RINGS["hmac"][1])]).ingest(arrived(produced(headers=[(SIGNATURE_HEADER, frame)])))
+        Chain([Signing(SIGNING_RINGS["hmac"][1])]).ingest(arrived(produced(headers=[(SIGNATURE_HEADER, frame)])))
 
 
 def test_a_verifier_says_what_has_to_be_signed() -> None:
-    signing, verifying = RINGS["ed25519"]
+    signing, verifying = SIGNING_RINGS["ed25519"]
     with pytest.raises(SignatureRefusedError, match=r"have to be signed, and are not: \['b'\]"):
         through(Signing(signing, headers=["a"]), produced(headers=HEADERS), Signing(verifying, headers=["a", "b"]))
     through(Signing(signing, headers=["b", "a"]), produced(headers=HEADERS), Signing(verifying, headers=["a"]))
@@ -185,7 +191,7 @@ def test_a_verifier_says_what_has_to_be_signed() -> None:
 
 
 def test_a_mirrored_record_verifies_unless_its_topic_is_signed() -> None:
-    signing, verifying = RINGS["hmac"]
+    signing, verifying = SIGNING_RINGS["hmac"]
     (sent,) = Chain([Signing(signing)]).emit(produced())
     assert Chain([Signing(verifying)]).ingest(arrived(sent, topic="eu.orders"))
     (bound,) = Chain([Signing(signing, bind_topic=True)]).emit(produced())
@@ -195,7 +201,7 @@ def test_a_mirrored_record_verifies_unless_its_topic_is_signed() -> None:
 
 def test_b13_a_signature_is_worth_something_in_its_window_only() -> None:
     now_ms = 1_700_000_000_000
-    signing, verifying = RINGS["hmac"]
+    signing, verifying = SIGNING_RINGS["hmac"]
     (sent,) = started(Signing(signing), Clocks(now_ms)).on_emit(produced())
     window = dict(window_ms=1000, ahead_ms=10)
     for late_ms, problem in ((1000, None), (1001, "made 1001 ms ago"), (-10, None), (-11, "made 11 ms in the future")):
@@ -211,7 +217,7 @@ def test_b13_a_signature_is_worth_something_in_its_window_only() -> None:
 
 
 def test_a_batch_that_is_retried_signs_the_same_and_no_two_records_do() -> None:
-    signing = Signing(RINGS["hmac"][0])
+    signing = Signing(SIGNING_RINGS["hmac"][0])
     attempts = [[started(copy.copy(signing), Clocks(shard=shard)) for shard in (0, 1)] for _ in range(2)]
     made = [[contents(one.on_emit(produced()))[0][2][0][1] for one in shards for _ in range(2)] for shards in attempts]
     assert made[0] == made[1]
@@ -220,17 +226,17 @@ def test_a_batch_that_is_retried_signs_the_same_and_no_two_records_do() -> None:
     assert without_context[0] != without_context[1]
 
 
-@pytest.mark.parametrize("algorithm", RINGS)
+@pytest.mark.parametrize("algorithm", SIGNING_RINGS)
 def test_columns_are_signed_and_verified_as_records_are(algorithm: str) -> None:
     records = [produced(key, value, HEADERS) for key, value in ((b"k", b"v"), (None, b""), (b"", None))]
     options: Any = dict(headers=["a", "c"], bind_topic=True)
-    one_by_one, together = (started(Signing(RINGS[algorithm][0], **options)) for _ in range(2))
+    one_by_one, together = (started(Signing(SIGNING_RINGS[algorithm][0], **options)) for _ in range(2))
     columns = together.on_emit_columns(in_columns(records))
     sent = [made for record in records for made in one_by_one.on_emit(record.copy())]
     assert contents(columns) == contents(sent)
-    verifier = Signing(RINGS[algorithm][1], **options)
+    verifier = Signing(SIGNING_RINGS[algorithm][1], **options)
     assert contents(verifier.on_ingest_columns(in_columns(map(arrived, sent)))) == contents(records)
-    kept = Signing(RINGS[algorithm][1], keep=True)
+    kept = Signing(SIGNING_RINGS[algorithm][1], keep=True)
     assert contents(kept.on_ingest_columns(columns)) == contents(sent)
     sent[1] = sent[1].copy(value=b"changed")
     with pytest.raises(SignatureRefusedError):
@@ -238,7 +244,7 @@ def test_columns_are_signed_and_verified_as_records_are(algorithm: str) -> None:
 
 
 def test_two_parties_sign_the_same_record() -> None:
-    ours, theirs = Signing(RINGS["hmac"][0]), Signing(RINGS["ed25519"][0], header="their-signature")
+    ours, theirs = Signing(SIGNING_RINGS["hmac"][0]), Signing(SIGNING_RINGS["ed25519"][0], header="their-signature")
     chain = Chain([ours, theirs])
     assert chain.describe() == "signing -> signing-their-signature"
     (sent,) = chain.emit(produced())
@@ -269,7 +275,7 @@ def test_it_is_made_by_a_configuration_and_travels() -> None:
 )
 def test_what_makes_no_sense_is_refused_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"header|window|clock"):
-        Signing(RINGS["hmac"][0], **wrong)
+        Signing(SIGNING_RINGS["hmac"][0], **wrong)
     with pytest.raises(TypeError):
         Signing({"h": b"x" * 32})  # type: ignore[arg-type]
 
@@ -300,6 +306,6 @@ def test_a_keyring_takes_printable_ids_only(key_id: str) -> None:
 
 
 def test_the_store_of_signatures_lasts_as_long_as_the_window() -> None:
-    assert Signing(RINGS["hmac"][0], window_ms=5).stores() == ()
-    (part,) = Signing(RINGS["hmac"][0], window_ms=5000, ahead_ms=1, refuse_replays=True).stores()
+    assert Signing(SIGNING_RINGS["hmac"][0], window_ms=5).stores() == ()
+    (part,) = Signing(SIGNING_RINGS["hmac"][0], window_ms=5000, ahead_ms=1, refuse_replays=True).stores()
     assert part.builder.time_to_live.ttl_ms == timedelta(seconds=5.001) / timedelta(milliseconds=1)
