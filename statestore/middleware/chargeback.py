@@ -16,7 +16,7 @@ from statestore.headers.record_size import content_bytes
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.properties import made_of
-from statestore.middleware.trail import TRAIL_HEADER, read_trail, trail_of
+from statestore.middleware.trail import TRAIL_HEADER, Trail, read_trail
 from statestore.stores.part_store import PartStore
 from statestore.stores.stores import Stores
 
@@ -32,8 +32,8 @@ NOBODY: Final = ""
 OTHERS: Final = "*"
 """The principal of those who are more than a shard keeps totals of."""
 
-Charged: TypeAlias = Literal["sender", "origin"]
-SingleRecords: TypeAlias = "Iterable[ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]]"
+_Charged: TypeAlias = Literal["sender", "origin"]
+_SingleRecords: TypeAlias = "Iterable[ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]]"
 
 
 class Traffic(NamedTuple):
@@ -61,7 +61,7 @@ class Usage(NamedTuple):
         return Usage(self.ingoing + other.ingoing, self.outgoing + other.outgoing)
 
 
-def usage_of(records: RecordColumns | SingleRecords, charge: Charged = "sender") -> dict[str, Traffic]:
+def usage_of(records: RecordColumns | _SingleRecords, charge: _Charged = "sender") -> dict[str, Traffic]:
     """Return the traffic of records by principal: who has sent them, or who has sent them first (`origin`).
 
     Keys and values are bytes or null. Those without a trail are NOBODY's. Raises TrailRefusedError for a malformed
@@ -96,7 +96,7 @@ class Chargeback(Interceptor):
         "already has",
     }
 
-    def __init__(self, charge: Charged = "sender", *, max_principals: int = 1000) -> None:
+    def __init__(self, charge: _Charged = "sender", *, max_principals: int = 1000) -> None:
         """Charge who has sent a record last, or who has sent it first (`origin`).
 
         A shard keeps totals of `max_principals`; further ones are OTHERS together. Raises ValueError for another
@@ -188,13 +188,13 @@ class Chargeback(Interceptor):
         return f"Chargeback({self._charge!r})"
 
 
-def _counted(records: SingleRecords, charge: Charged) -> Iterator[tuple[str, Traffic]]:
+def _counted(records: _SingleRecords, charge: _Charged) -> Iterator[tuple[str, Traffic]]:
     for record in records:
         principal = _charged(read_trail(record.headers).entries, charge)
         yield principal, Traffic(1, content_bytes(record.key, record.value, record.headers.to_bytes()))
 
 
-def _counted_columns(records: RecordColumns, charge: Charged) -> Iterator[tuple[str, Traffic]]:
+def _counted_columns(records: RecordColumns, charge: _Charged) -> Iterator[tuple[str, Traffic]]:
     sizes = row_sizes(records.key) + row_sizes(records.value) + np.maximum(row_sizes(records.headers), 1)
     trails = records.header(TRAIL_HEADER).dictionary_encode(null_encoding="encode")
     numbers = np.asarray(trails.indices)
@@ -202,10 +202,10 @@ def _counted_columns(records: RecordColumns, charge: Charged) -> Iterator[tuple[
     np.add.at(counts, numbers, 1)
     np.add.at(sums, numbers, sizes)
     for value, count, size in zip(row_objects(trails.dictionary), counts.tolist(), sums.tolist(), strict=True):
-        yield _charged(trail_of(value).entries, charge), Traffic(count, size)
+        yield _charged(Trail.of_header(value).entries, charge), Traffic(count, size)
 
 
-def _charged(entries: tuple[Any, ...], charge: Charged) -> str:
+def _charged(entries: tuple[Any, ...], charge: _Charged) -> str:
     if not entries:
         return NOBODY
     who: str = entries[-1 if charge == "sender" else 0].by_whom
@@ -213,8 +213,8 @@ def _charged(entries: tuple[Any, ...], charge: Charged) -> str:
 
 
 def _check_charge(charge: object) -> None:
-    if charge not in get_args(Charged):
-        raise ValueError(f"charge must be one of {get_args(Charged)}, got {charge!r}")
+    if charge not in get_args(_Charged):
+        raise ValueError(f"charge must be one of {get_args(_Charged)}, got {charge!r}")
 
 
 def _principal(key: bytes) -> str:

@@ -92,16 +92,16 @@ class Trail:
             raise TrailRefusedError(header=TRAIL_HEADER, reason="it is not written in the shortest way")
         return trail
 
+    @classmethod
+    def of_header(cls, value: bytes | None) -> Trail:
+        """Return the trail of a header's value, an empty one for null. Raises TrailRefusedError."""
+        return cls() if value is None else cls.from_bytes(value)
+
 
 def read_trail(headers: Headers) -> Trail:
     """Return the trail of a record; an empty one if there is none. Raises TrailRefusedError for a malformed one."""
     header = headers.last_header(TRAIL_HEADER)
-    return Trail() if header is None else trail_of(header.value)
-
-
-def trail_of(value: bytes | None) -> Trail:
-    """Return the trail of a header's value, an empty one for null. Raises TrailRefusedError."""
-    return Trail() if value is None else Trail.from_bytes(value)
+    return Trail() if header is None else Trail.of_header(header.value)
 
 
 class PaperTrail(Interceptor):
@@ -197,7 +197,7 @@ class PaperTrail(Interceptor):
         if not len(records):
             return records
         pairs, rows = _trails_and_topics(records)
-        made = pa.array([note(trail_of(value), topic).to_bytes() for value, topic in pairs], pa.binary())
+        made = pa.array([note(Trail.of_header(value), topic).to_bytes() for value, topic in pairs], pa.binary())
         return records.without_header(TRAIL_HEADER).with_header(TRAIL_HEADER, made.take(pa.array(rows)))
 
 
