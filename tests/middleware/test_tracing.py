@@ -18,6 +18,7 @@ from statestore import ConsumerRecord, Headers, ProducerRecord, Record, RecordCo
 from statestore.errors import ChainOrderError, ConfigException
 from statestore.headers.record_columns import ORIGIN
 from statestore.middleware import Chain, Interceptor
+from statestore.middleware.configuration import chain_of
 from statestore.middleware.tracing import (
     BAGGAGE,
     MAX_LINKS,
@@ -387,7 +388,7 @@ PROVIDED: list[KeptSpans] = []
 def test_b12_a_provider_is_made_once_a_process_on_the_executor() -> None:
     tracing = Tracing(provide)
     copies = [pickle.loads(pickle.dumps(tracing)), copy.copy(tracing), pickle.loads(pickle.dumps(copy.copy(tracing)))]
-    assert PROVIDED == []
+    PROVIDED.clear()
     for one in copies:
         Chain([one]).ingest(consumed())
         one.close()
@@ -433,10 +434,16 @@ def test_what_can_not_travel_is_refused() -> None:
         Chain([Tracing(lambda: "nothing")]).ingest(consumed())  # type: ignore[arg-type, return-value]
 
 
-def test_properties_make_one() -> None:
-    made = Tracing.from_config({"group.id": "g", "statestore.tracing.shows.keys": "false"})
-    assert repr(made) == "Tracing(consumer_group='g')"
-    assert repr(Tracing.from_config({"group.id": "g", "statestore.tracing.consumer.group": "h"})) != repr(made)
+def test_b12_a_configuration_names_it_and_its_provider() -> None:
+    PROVIDED.clear()
+    named = {"statestore.interceptors": "statestore.middleware.tracing:Tracing"}
+    options = {"tracer.provider": f"{__name__}:provide", "consumer.group": "g", "shows.keys": "false"}
+    chain = chain_of({**named, **{f"statestore.tracing.{name}": value for name, value in options.items()}})
+    chain.ingest(consumed())
+    attributes = dict(PROVIDED[0].spans[0].attributes or {})
+    assert attributes["messaging.consumer.group.name"] == "g"
+    assert "messaging.kafka.message.key" not in attributes
+    assert repr(chain_of({**named, "group.id": "h"})) == "Chain([Tracing(consumer_group='h')])"
     with pytest.raises(ConfigException):
         Tracing.from_config({"statestore.tracing.shows.keys": "perhaps"})
 

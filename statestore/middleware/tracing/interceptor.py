@@ -73,10 +73,10 @@ class Tracing(Interceptor):
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of the properties `statestore.tracing.*`: those arguments with dots that are texts or true or false.
+        """Make one of the properties `statestore.tracing.*`: the arguments, with dots for underscores.
 
-        The provider is the one that is configured for the process, the consumer group Kafka's `group.id` if no other is
-        given. Raises ConfigException.
+        `tracer.provider` is module:function; Kafka's own `group.id` is the consumer group if no other is given. A
+        propagator can't be given. Raises ConfigException.
         """
         if "group.id" in config:
             config = {f"statestore.{cls.kind}.consumer.group": config["group.id"], **config}
@@ -168,6 +168,7 @@ class BatchTracing(Tracing):
 
 
 _OPTIONS: Final = ConfigDef(
+    Property("tracer.provider", ConfigType.CLASS, default=None, doc="module:function, which returns the provider"),
     Property("consumer.group", default=None, doc="what spans say of the consumer group"),
     Property("shows.keys", ConfigType.BOOLEAN, default=None, doc="whether spans show keys that are text"),
     Property("is.current", ConfigType.BOOLEAN, default=None, doc="whether a record's trace is that of user code"),
