@@ -6,14 +6,12 @@ outermost, and takes off at the other side what it has put on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from statestore.errors import ChainOrderError
+from statestore.errors import ChainOrderError, RecordRefusedError
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
-
-R = TypeVar("R")
-Hook: TypeAlias = "Callable[[Any], Iterable[Any]]"
+from statestore.middleware.passage import EmitPassage, IngestPassage
 
 
 class Chain:
@@ -38,20 +36,17 @@ class Chain:
     def __len__(self) -> int:
         return len(self.interceptors)
 
-    def defining(self, hook: str) -> list[Interceptor]:
-        """Return those that define a hook, in the order of the chain."""
-        return [interceptor for interceptor in self.interceptors if defines(interceptor, hook)]
-
     def ingest(self, record: IngestedRecord) -> list[IngestedRecord]:
-        """Return what the hooks `on_ingest` make of a record, the last interceptor first. Raises what they raise.
+        """Return what the interceptors make of a record that comes in, the last one first.
 
-        What `init` would have given them is for the caller to give.
+        For tests and tools: what needs `init` must have had it. Raises RecordRefusedError for what one refuses,
+        ProcessorError around what one raises otherwise.
         """
-        return passed(record, [interceptor.on_ingest for interceptor in reversed(self.defining("on_ingest"))])
+        return IngestPassage(self.interceptors, _raise).pass_record(record)
 
     def emit(self, record: EmittedRecord) -> list[EmittedRecord]:
-        """Return what the hooks `on_emit` make of a record, the first interceptor first. Raises what they raise."""
-        return passed(record, [interceptor.on_emit for interceptor in self.defining("on_emit")])
+        """Return what the interceptors make of a record that goes out, the first one first. As `ingest`."""
+        return EmitPassage(self.interceptors, _raise).pass_record(record)
 
     def describe(self) -> str:
         """Return the names of the interceptors, in the order in which records are emitted."""
@@ -61,17 +56,8 @@ class Chain:
         return f"Chain({list(self.interceptors)!r})"
 
 
-def defines(interceptor: Interceptor, hook: str) -> bool:
-    """Return whether an interceptor has a hook of its own, in its class or as an attribute."""
-    return hook in vars(interceptor) or getattr(type(interceptor), hook) is not getattr(Interceptor, hook)
-
-
-def passed(record: R, hooks: Sequence[Callable[[R], Iterable[R]]]) -> list[R]:
-    """Return what is left of a record once each hook has had what the one before it left."""
-    records = [record]
-    for hook in hooks:
-        records = [made for one in records for made in hook(one)]
-    return records
+def _raise(record: object, interceptor: str, error: RecordRefusedError) -> None:
+    raise error
 
 
 def _flattened(interceptors: Iterable[Interceptor | Chain]) -> Iterator[Interceptor]:

@@ -9,7 +9,6 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from statestore.errors import StateStoreError
 from statestore.headers import Headers
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ EXCEPTION_CLASS_NAME: Final = PREFIX + "exception.class.name"
 EXCEPTION_MESSAGE: Final = PREFIX + "exception.message"
 EXCEPTION_STACKTRACE: Final = PREFIX + "exception.stacktrace"
 
+_ERRORS: Final = "statestore.errors"
 _MESSAGE_BYTES: Final = 4 << 10
 _STACKTRACE_BYTES: Final = 16 << 10
 
@@ -82,7 +82,7 @@ class DeadLetters:
 def error_class(error: BaseException) -> str:
     """Return the name of an error's class with its module; of this project's errors, the module that all are in."""
     kind = type(error)
-    module = "statestore.errors" if isinstance(error, StateStoreError) else kind.__module__
+    module = _ERRORS if kind.__module__.startswith(_ERRORS) else kind.__module__
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
 
 

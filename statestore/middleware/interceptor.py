@@ -158,3 +158,8 @@ class Interceptor:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def defines(interceptor: Interceptor, hook: str) -> bool:
+    """Return whether an interceptor has a hook of its own, in its class or as an attribute."""
+    return hook in vars(interceptor) or getattr(type(interceptor), hook) is not getattr(Interceptor, hook)

@@ -16,8 +16,7 @@ from statestore.format.binary_columns import row_objects
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord, ProducerRecord
-from statestore.middleware.chain import defines
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, defines
 
 R = TypeVar("R", bound="ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]")
 

@@ -15,8 +15,7 @@ from statestore.errors import (
     StateStoreError,
     TopologyError,
 )
-from statestore.middleware.chain import defines
-from statestore.middleware.interceptor import IngestedRecord, Interceptor
+from statestore.middleware.interceptor import IngestedRecord, Interceptor, defines
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
 from statestore.processor.ingest import source_of
 from statestore.processor.nodes import InterceptorNode

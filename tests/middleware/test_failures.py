@@ -1,0 +1,235 @@
+"""Records that fail: refused, unreadable, failed on, unwritable; what the query does, and what dead letters say."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from statestore import Processor, ProcessorContext, Record, Serdes, Topology
+from statestore.errors import (
+    DeserializationError,
+    ProcessorError,
+    SerializationError,
+    TopologyError,
+)
+from statestore.headers.record_columns import RecordColumns
+from statestore.middleware import Interceptor, dead_letters
+from statestore.middleware.dead_letters import DeadLetters
+from statestore.middleware.failures import FailedRecord, FailureHandling, FailureStage
+from statestore.processor.batch_processor import BatchProcessor
+from statestore.processor.punctuation import PunctuationType
+from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.driver_topologies import chain, input_of
+from tests.support.interceptors import ColumnStamp, ForbiddenError, Refusing, Stamp
+
+JSON = Serdes.json()
+
+
+def handle(context: ProcessorContext, record: Record[Any, Any]) -> None:
+    """Fail on "boom", forward what no serde writes for "unwritable", the record otherwise."""
+    if record.value == "boom":
+        raise KeyError("no tenant")
+    context.forward(record.with_value({1, 2}) if record.value == "unwritable" else record)
+
+
+def letters_of(driver: TopologyTestDriver, topic: str = "dead") -> list[TestRecord[bytes, bytes]]:
+    return driver.create_output_topic(
+        topic, key_serde=Serdes.bytes(), value_serde=Serdes.bytes()
+    ).read_records_to_list()
+
+
+def said(letter: TestRecord[bytes, bytes]) -> dict[str, str]:
+    return {
+        header.key.removeprefix(dead_letters.PREFIX): (header.value or b"").decode()
+        for header in letter.headers
+        if header.key.startswith(dead_letters.PREFIX)
+    }
+
+
+def outputs_of_text(driver: TopologyTestDriver) -> list[str]:
+    return driver.create_output_topic(
+        "out", key_serde=Serdes.string(), value_serde=Serdes.string()
+    ).read_values_to_list()
+
+
+STAGES: dict[str, tuple[bytes, str, dict[str, Any]]] = {
+    "refused": (b"bad", "TRANSFORMATION", {"interceptors": [Refusing("guard")]}),
+    "unreadable": (b"{", "VALUE_CONVERTER", {"on_deserialization_error": "dead_letter"}),
+    "failed": (b'"boom"', "TASK_PUT", {"on_processing_error": "dead_letter"}),
+    "unwritable": (b'"unwritable"', "KAFKA_PRODUCE", {"on_production_error": "dead_letter"}),
+}
+CLASSES = {
+    "refused": ("guard", "tests.support.interceptors.ForbiddenError", "a bad value"),
+    "unreadable": ("in", "statestore.errors.DeserializationError", "json"),
+    "failed": ("p", "KeyError", "no tenant"),
+    "unwritable": ("out", "statestore.errors.SerializationError", "set"),
+}
+
+
+@pytest.mark.parametrize("how", STAGES)
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_a_dead_letter_is_the_record_as_it_came_with_what_was_wrong(how: str, in_columns: bool) -> None:
+    value, stage, options = STAGES[how]
+    stamp = ColumnStamp("stamp") if in_columns else Stamp("stamp")
+    options = {**options, "interceptors": [*options.get("interceptors", ()), stamp]}
+    with TopologyTestDriver(chain(handle, value_serde=JSON), dead_letters="dead", **options) as driver:
+        raw = input_of(driver, value_serde=Serdes.bytes())
+        headers = [("trace", b"1"), (dead_letters.TOPIC, b"a lie")]
+        for number, each in enumerate((b'"before"', value, b'"after"')):
+            raw.pipe_input("k", each, timestamp_ms=10 + number, headers=headers)
+        assert outputs_of_text(driver) == ["before", "after"]
+        (letter,) = letters_of(driver)
+        node, error, message = CLASSES[how]
+        found = said(letter)
+        assert (letter.key, letter.value, letter.timestamp_ms) == (b"k", value, 11)
+        assert [header for header in letter.headers if not header.key.startswith(dead_letters.PREFIX)] == headers[:1]
+        assert (found["topic"], found["partition"], found["offset"]) == ("in", "0", "1")
+        assert (found["stage"], found["class.name"], found["exception.class.name"]) == (stage, node, error)
+        assert message in found["exception.message"]
+        assert (found["connector.name"], found["task.id"]) == ("statestore", "0")
+        assert ("exception.stacktrace" in found) is (how != "refused")
+        assert driver.metrics()[f"failed-records/{error.rpartition('.')[2]}"] == 1
+
+
+@pytest.mark.parametrize("how", STAGES)
+def test_each_failure_ends_the_query_unless_it_was_told_to_go_on(how: str) -> None:
+    value, _, options = STAGES[how]
+    interceptors = options.get("interceptors")
+    raised = {
+        "refused": ForbiddenError,
+        "unreadable": DeserializationError,
+        "failed": ProcessorError,
+        "unwritable": ProcessorError,
+    }
+    with TopologyTestDriver(chain(handle, value_serde=JSON), interceptors=interceptors) as driver:
+        raw = input_of(driver, value_serde=Serdes.bytes())
+        with pytest.raises(raised[how]) as caught:
+            raw.pipe_input("k", value)
+        if how == "unwritable":
+            assert isinstance(caught.value.__cause__, SerializationError)
+    going_on = {name: "continue" for name in ("on_processing_error", "on_production_error", "on_refusal")}
+    with TopologyTestDriver(
+        chain(handle, value_serde=JSON), interceptors=interceptors, on_deserialization_error="skip", **going_on
+    ) as driver:
+        input_of(driver, value_serde=Serdes.bytes()).pipe_value_list([value, b'"after"'])
+        assert outputs_of_text(driver) == ["after"]
+
+
+def test_a_handler_may_be_a_function_of_the_record() -> None:
+    seen: list[FailedRecord] = []
+
+    def decide(failed: FailedRecord) -> str:
+        seen.append(failed)
+        return "continue" if len(seen) == 1 else "dead_letter" if len(seen) == 2 else "fail"
+
+    with TopologyTestDriver(
+        chain(handle, value_serde=JSON), dead_letters=DeadLetters("dead", "orders", False), on_processing_error=decide
+    ) as driver:
+        source = input_of(driver, value_serde=JSON)
+        source.pipe_input("k", "boom", timestamp_ms=5)
+        assert "dead" not in driver.produced_topic_names()
+        source.pipe_input("k", "boom", timestamp_ms=6)
+        (letter,) = letters_of(driver)
+        assert said(letter)["connector.name"] == "orders"
+        assert "exception.stacktrace" not in said(letter)
+        with pytest.raises(ProcessorError):
+            source.pipe_input("k", "boom", timestamp_ms=7)
+    assert [(each.stage, each.node, each.timestamp_ms) for each in seen] == [
+        (FailureStage.PROCESSING, "p", time_ms) for time_ms in (5, 6, 7)
+    ]
+    assert isinstance(seen[0].error, KeyError)
+
+
+def test_an_audit_topic_takes_what_is_refused_even_where_there_are_no_dead_letters() -> None:
+    guard = Refusing("guard")
+    guard.audit_topic = "audit"
+    with TopologyTestDriver(chain(), interceptors=[guard]) as driver:
+        input_of(driver).pipe_value_list(["good", "bad"])
+        assert [letter.value for letter in letters_of(driver, "audit")] == [b"bad"]
+        assert driver.metrics()["process-total"] == 2
+
+
+def test_what_goes_out_and_is_refused_becomes_a_dead_letter_of_the_input_record() -> None:
+    def worsen(context: ProcessorContext, record: Record[Any, Any]) -> None:
+        context.forward(record)
+        context.forward(record.with_value("bad"))
+
+    with TopologyTestDriver(chain(worsen), interceptors=[Refusing("guard")], dead_letters="dead") as driver:
+        input_of(driver).pipe_value_list(["good"])
+        (letter,) = letters_of(driver)
+        assert (letter.value, said(letter)["offset"], said(letter)["class.name"]) == (b"good", "0", "guard")
+        assert outputs_of_text(driver) == ["good"]
+
+
+class SendsInPunctuations(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        context.schedule(10, PunctuationType.WALL_CLOCK_TIME, self.tick)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        pass
+
+    def tick(self, now_ms: int) -> None:
+        self.context.forward(Record("k", {1}, now_ms))
+
+
+def test_what_belongs_to_no_record_says_only_what_was_wrong() -> None:
+    topology = Topology().add_source("in", "in", key_serde=JSON, value_serde=JSON)
+    topology.add_processor("p", SendsInPunctuations, ["in"]).add_sink("out", "out", ["p"])
+    with TopologyTestDriver(topology, dead_letters="dead", on_production_error="dead_letter") as driver:
+        driver.advance_wall_clock_time(10)
+        (letter,) = letters_of(driver)
+        assert (letter.key, letter.value) == (None, None)
+        assert "topic" not in said(letter)
+        assert said(letter)["stage"] == "KAFKA_PRODUCE"
+
+
+class InColumns(BatchProcessor):
+    def process_batch(self, records: RecordColumns) -> None:
+        pass
+
+
+class Consuming(Interceptor):
+    def on_consume(self, record: Any) -> list[Any]:
+        return [record]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"on_processing_error": "continue"}, "it can't be told which of them it failed on"),
+        ({"interceptors": [Consuming()]}, "on_consume of an interceptor"),
+    ],
+)
+def test_columns_that_leave_no_way_to_tell_records_apart_are_refused_at_the_start(options: Any, problem: str) -> None:
+    topology = Topology().add_source("in", "in", key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
+    topology.add_processor("p", InColumns, ["in"])
+    with pytest.raises(TopologyError, match=problem):
+        TopologyTestDriver(topology, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "problem"),
+    [
+        ({"on_processing_error": "ignore"}, ValueError, "on_processing_error must be one of fail, continue"),
+        ({"on_refusal": "dead_letter"}, ValueError, 'on_refusal="dead_letter" needs a topic'),
+        ({"on_refusal": 5}, TypeError, "on_refusal must be one of"),
+        ({"dead_letters": ""}, TypeError, "dead_letters must be the name of a topic"),
+    ],
+)
+def test_a_wrong_handling_is_refused(options: Any, kind: type[Exception], problem: str) -> None:
+    with pytest.raises(kind, match=problem):
+        FailureHandling(**options)
+
+
+def test_what_is_left_out_is_logged_a_few_times(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.WARNING, "statestore.processor.failures"),
+        TopologyTestDriver(chain(handle, value_serde=JSON), on_processing_error="continue") as driver,
+    ):
+        input_of(driver, value_serde=Serdes.bytes()).pipe_value_list([json.dumps("boom").encode()] * 12)
+    assert len(caplog.records) == 10
+    assert "record in-0 at offset 0" in caplog.records[0].getMessage()
