@@ -64,8 +64,8 @@ class DeadLetters:
         headers = failed.headers.copy()
         for header in {header.key for header in headers if header.key.startswith(PREFIX)}:
             headers.remove(header)
-        if failed.topic is not None:
-            for name, place in ((TOPIC, failed.topic), (PARTITION, failed.partition), (OFFSET, failed.offset)):
+        for name, place in ((TOPIC, failed.topic), (PARTITION, failed.partition), (OFFSET, failed.offset)):
+            if place is not None:
                 headers.add(name, str(place).encode())
         headers.add(CONNECTOR_NAME, self.name.encode())
         headers.add(TASK_ID, str(shard).encode())

@@ -49,8 +49,9 @@ class FailedRecord:
     error: Exception
     """What was raised; of user code, what it raised itself."""
     topic: str | None
-    """None, as what follows, where no record of a topic was being processed: in a punctuation."""
+    """None where no record of a topic was being processed: in a punctuation."""
     partition: int | None
+    """None, as the offset, for a record that is on its way to a topic."""
     offset: int | None
     timestamp_ms: int
     key: bytes | None
@@ -67,6 +68,8 @@ class FailedRecord:
         """Where it came from, in words."""
         if self.topic is None:
             return "what belongs to no record"
+        if self.offset is None:
+            return f"a record to topic {self.topic}"
         return f"record {self.topic}-{self.partition} at offset {self.offset}"
 
 

@@ -13,13 +13,12 @@ from statestore.headers import Headers
 from statestore.headers.records import ProducerRecord
 from statestore.middleware.interceptor import EmittedRecord, Interceptor
 from statestore.middleware.passage import EmitPassage
+from statestore.processor.failures import OnRefusal
 from statestore.processor.receivers import Send, SinkRecord, SourceRecord
 from statestore.processor.topic_columns import SINK_COLUMNS, record_columns, sink_batch
 
 SendBatch: TypeAlias = "Callable[[pa.RecordBatch, pa.RecordBatch | None], None]"
 """Takes a batch of SINK_COLUMNS, and where the input records behind its rows came from, if that is known."""
-
-OnRefusal = Callable[["SourceRecord | None", str, RecordRefusedError], None]
 
 _HELD_ROWS: Final = 4096
 _HELD_BYTES: Final = 4 << 20

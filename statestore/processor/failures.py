@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-from statestore.errors import ProcessorError
+from statestore.errors import ProcessorError, RecordRefusedError
 from statestore.headers import Headers
 from statestore.middleware.failures import FailedRecord, FailureHandling, FailureStage, OnFailure
 from statestore.processor.receivers import Send, SourceRecord
 
 _LOG = logging.getLogger(__name__)
 _FAILURES_LOGGED: Final = 10
+
+OnRefusal: TypeAlias = "Callable[[SourceRecord | None, str, RecordRefusedError], None]"
+"""Takes a record as it came, None for what belongs to none, the interceptor that refuses it, and why.
+
+What ends the task it raises."""
+
+
+def raise_refusal(source: SourceRecord | None, interceptor: str, error: RecordRefusedError) -> None:
+    """Raise what a record was refused for."""
+    raise error
 
 
 class TaskFailures:
@@ -71,4 +82,16 @@ def _failed(
         return FailedRecord(stage, node, error, None, None, None, max(0, time_ms), None, None, Headers())
     topic, partition, offset, timestamp_ms, key, value, header_bytes = source
     headers = Headers.from_bytes(header_bytes)
-    return FailedRecord(stage, node, error, topic, partition, offset, timestamp_ms, key, value, headers)
+    known = offset >= 0
+    return FailedRecord(
+        stage,
+        node,
+        error,
+        topic,
+        partition if known else None,
+        offset if known else None,
+        timestamp_ms,
+        key,
+        value,
+        headers,
+    )

@@ -6,7 +6,7 @@ interceptor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,18 +18,11 @@ from statestore.headers import Headers
 from statestore.headers.records import ConsumerRecord
 from statestore.middleware.interceptor import IngestedRecord, Interceptor
 from statestore.middleware.passage import IngestPassage
+from statestore.processor.failures import OnRefusal, raise_refusal
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.topic_columns import SOURCE_COLUMNS, record_columns, source_records
 
 _PLACE: Final = ["topic", "partition", "offset"]
-
-OnRefusal = Callable[[SourceRecord, str, RecordRefusedError], None]
-"""Takes a record as it came, the interceptor that refuses it, and why; raises what ends the task."""
-
-
-def raise_refusal(source: SourceRecord, interceptor: str, error: RecordRefusedError) -> None:
-    """Raise what a record was refused for."""
-    raise error
 
 
 class Ingest:

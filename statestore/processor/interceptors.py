@@ -17,6 +17,7 @@ from statestore.errors import (
 )
 from statestore.middleware.interceptor import IngestedRecord, Interceptor, defines
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
+from statestore.processor.failures import OnRefusal
 from statestore.processor.ingest import source_of
 from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations, PunctuationType
@@ -24,8 +25,6 @@ from statestore.processor.receivers import SourceRecord
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
 from statestore.stores.typed_store import TypedStore
-
-OnRefusal = Callable[["SourceRecord | None", str, RecordRefusedError], None]
 
 
 class TaskInterceptorContext(ShardClock):

@@ -5,6 +5,7 @@ pack, unpack    rows to blobs before the shuffle, and back; blobs, schema: what 
 shard_call      one call per shard and batch; record_order: the order of its records
 per_key, each_record
                 processors of a key's rows with pandas, and a call for each record
+with_middleware interceptors on a DataFrame without state
 figures         what a batch came to; listener: whom it is told
 recommended_settings, query_settings, python_daemon
                 how Spark is set up
@@ -43,6 +44,7 @@ from statestore.spark.recommended_settings import (
 from statestore.spark.rescale import Rescaled, rescale
 from statestore.spark.source_offsets import SourceOffsets, read_source_offsets
 from statestore.spark.stateful import stateful
+from statestore.spark.with_middleware import with_middleware
 
 __all__ = [
     "BatchFigures",
@@ -77,5 +79,6 @@ __all__ = [
     "register_data_source",
     "rescale",
     "stateful",
+    "with_middleware",
     "write_initial_state",
 ]

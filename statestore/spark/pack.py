@@ -110,8 +110,11 @@ def _row(route: int, blob: bytes) -> pa.RecordBatch:
     return pa.record_batch([[route], [blob]], schema=_PACKED)
 
 
-def _input_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return Spark's rows in the INPUT schema, ordered by position."""
+def source_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return Spark's rows of Kafka's source in SOURCE_COLUMNS.
+
+    Raises InputSchemaError for a null position, InvalidTimestampError.
+    """
     columns = {name: batch.column(name) for name in INPUT_COLUMNS}
     for name in POSITION:
         if columns[name].null_count:
@@ -132,6 +135,12 @@ def _input_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
         schema=INPUT,
     )
     _check_timestamps(packed, timestamp_us)
+    return packed
+
+
+def _input_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return Spark's rows in the INPUT schema, ordered by position."""
+    packed = source_columns(batch)
     return packed if _is_sorted(packed) else sort_by_position(packed)
 
 

@@ -18,11 +18,12 @@ def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # A row that brings the figures of a shard may have no blob.
         for blob in batch.column(BLOB).drop_null():
             for records in decode_blob(blob.as_buffer()):
-                yield _rows(records)
+                yield rows_of(records)
     release_buffers()
 
 
-def _rows(records: pa.RecordBatch) -> pa.RecordBatch:
+def rows_of(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records in SINK_COLUMNS, or SOURCE_COLUMNS, as rows of OUTPUT_SCHEMA, with what else they have behind."""
     timestamp = records.column("timestamp_ms").cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
     columns = [
         records.column("key"),
@@ -31,4 +32,5 @@ def _rows(records: pa.RecordBatch) -> pa.RecordBatch:
         timestamp,
         decode_header_column(records.column("headers")),
     ]
-    return pa.record_batch(columns, names=_NAMES)
+    others = [name for name in ("partition", "offset") if name in records.schema.names]
+    return pa.record_batch([*columns, *map(records.column, others)], names=[*_NAMES, *others])

@@ -19,12 +19,13 @@ SEEN = PartStore(Stores.key_value_store_builder(Stores.persistent_key_value_stor
 
 
 class Counting(Interceptor):
-    """Counts the records of each key in a store, refuses the third, and tells the wall clock's ticks."""
+    """Counts the records of each key in a store, and notes its calls, those of the wall clock too if it has ticks."""
 
     kind = "counting"
 
-    def __init__(self, calls: list[Any]) -> None:
+    def __init__(self, calls: list[Any], tick_ms: int | None = None) -> None:
         self._calls = calls
+        self._tick_ms = tick_ms
 
     def stores(self) -> Sequence[PartStore]:
         return (SEEN,)
@@ -32,7 +33,8 @@ class Counting(Interceptor):
     def init(self, context: InterceptorContext) -> None:
         self._store = context.state_store("seen")
         self._calls.append(("init", context.shard))
-        context.schedule_wall_clock(100, lambda now_ms: self._calls.append(("tick", now_ms)))
+        if self._tick_ms is not None:
+            context.schedule_wall_clock(self._tick_ms, lambda now_ms: self._calls.append(("tick", now_ms)))
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         key = (record.key or b"").decode()
@@ -62,7 +64,7 @@ class Watching(Named):
 
 def test_stores_of_an_interceptor_are_the_querys_and_outlive_a_restart() -> None:
     calls: list[Any] = []
-    counting = Counting(calls)
+    counting = Counting(calls, tick_ms=100)
     with TopologyTestDriver(chain(), interceptors=[counting]) as driver:
         source = input_of(driver)
         source.pipe_input("k", "a")
