@@ -7,11 +7,13 @@ outermost, and takes off at the other side what it has put on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
-from statestore.errors import ChainOrderError, RecordRefusedError
+from statestore.errors import ChainOrderError, ProcessorError, RecordRefusedError
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
-from statestore.middleware.passage import EmitPassage, IngestPassage
+from statestore.middleware.passage import EmitPassage, IngestPassage, Passage
+
+R = TypeVar("R", IngestedRecord, EmittedRecord)
 
 
 class Chain:
@@ -39,14 +41,13 @@ class Chain:
     def ingest(self, record: IngestedRecord) -> list[IngestedRecord]:
         """Return what the interceptors make of a record that comes in, the last one first.
 
-        For tests and tools: what needs `init` must have had it. Raises RecordRefusedError for what one refuses,
-        ProcessorError around what one raises otherwise.
+        For tests and tools: who needs `init` must have had it. Raises what the interceptors raise.
         """
-        return IngestPassage(self.interceptors, _raise).pass_record(record)
+        return _pass(IngestPassage(self.interceptors, _raise), record)
 
     def emit(self, record: EmittedRecord) -> list[EmittedRecord]:
         """Return what the interceptors make of a record that goes out, the first one first. As `ingest`."""
-        return EmitPassage(self.interceptors, _raise).pass_record(record)
+        return _pass(EmitPassage(self.interceptors, _raise), record)
 
     def describe(self) -> str:
         """Return the names of the interceptors, in the order in which records are emitted."""
@@ -54,6 +55,13 @@ class Chain:
 
     def __repr__(self) -> str:
         return f"Chain({list(self.interceptors)!r})"
+
+
+def _pass(passage: Passage[R], record: R) -> list[R]:
+    try:
+        return passage.pass_record(record)
+    except ProcessorError as error:
+        raise error.__cause__ or error from None
 
 
 def _raise(record: object, interceptor: str, error: RecordRefusedError) -> None:

@@ -205,7 +205,7 @@ class IngestPassage(Passage[IngestedRecord]):
         ):
             raise ValueError("it must not change topic, partition, offset or key")
         _check_value(made.value)
-        if made.timestamp_ms < 0:
+        if made.timestamp_ms < 0 and made.timestamp_ms != record.timestamp_ms:
             raise ValueError(f"it must not give a negative timestamp, got {made.timestamp_ms}")
 
     def _check_columns(self, columns: RecordColumns, made: Any) -> None:
@@ -250,7 +250,7 @@ class EmitPassage(Passage[EmittedRecord]):
         if made.key is not None and not isinstance(made.key, bytes):
             raise TypeError(f"it must give a key of bytes or None, not {made.key!r}")
         _check_value(made.value)
-        if made.timestamp_ms is None or made.timestamp_ms < 0:
+        if made.timestamp_ms != record.timestamp_ms and (made.timestamp_ms is None or made.timestamp_ms < 0):
             raise ValueError(f"it must not give a negative timestamp, or none, got {made.timestamp_ms}")
 
     def _check_columns(self, columns: RecordColumns, made: Any) -> None:

@@ -37,16 +37,16 @@ class Emission:
         send: Send,
         send_batch: Callable[[pa.RecordBatch], None],
         refuse: OnRefusal,
-        original: Callable[[], SourceRecord | None],
-        original_at: Callable[[str, int, int], SourceRecord | None],
+        current: Callable[[], SourceRecord | None],
+        original: Callable[[str, int, int], SourceRecord | None],
     ) -> None:
-        """`original` returns the input record that is being processed, as it came, `original_at` one at a place."""
+        """`current` returns the input record that is being processed, `original` one of a place as it came."""
         self._passage: Final = EmitPassage(interceptors, self._refused)
         self._to_send = send
         self._to_send_batch = send_batch
         self._refuse = refuse
+        self._current = current
         self._original = original
-        self._original_at = original_at
         self._held: list[SinkRecord] = []
         self._held_bytes = 0
         self._held_sources: list[SourceRecord | None] = []
@@ -82,7 +82,7 @@ class Emission:
 
     def _hold(self, topic: str, timestamp_ms: int, key: bytes | None, value: bytes | None, header_bytes: bytes) -> None:
         self._held.append((topic, timestamp_ms, key, value, header_bytes))
-        self._held_sources.append(self._original())
+        self._held_sources.append(self._current())
         self._held_bytes += len(key or b"") + len(value or b"") + len(header_bytes)
         if len(self._held) >= _HELD_ROWS or self._held_bytes >= _HELD_BYTES:
             self.flush()
@@ -104,15 +104,19 @@ class Emission:
         self._refuse(self._source(), interceptor, error)
 
     def _source(self) -> SourceRecord | None:
+        """Return the input record of the one that an interceptor has, as it came."""
         at = self._passage.at
         if at is None:
-            return self._original()
+            return self._as_it_came(self._current())
         columns, row = at
         assert columns.origin is not None
         number: int = columns.origin.column(_SOURCE)[row].as_py()
         if self._held_sources:
-            return self._held_sources[number]
+            return self._as_it_came(self._held_sources[number])
         if self._origin is None:
             return None
         place: list[Any] = [column[number].as_py() for column in self._origin.columns[:3]]
-        return self._original_at(*place)
+        return self._original(*place)
+
+    def _as_it_came(self, source: SourceRecord | None) -> SourceRecord | None:
+        return None if source is None else self._original(*source[:3]) or source

@@ -72,6 +72,11 @@ class Ingest:
         parts = [*passed.origin.select(_PLACE).columns, passed.timestamp_ms, passed.key, passed.value, passed.headers]
         return pa.record_batch(parts, schema=SOURCE_COLUMNS)
 
+    @property
+    def current(self) -> SourceRecord | None:
+        """The record as it came that was passed last, by itself; None if records are passed in columns."""
+        return self._source
+
     def original(self, topic: str, partition: int, offset: int) -> SourceRecord | None:
         """Return a record as it came, of those that were passed last; None if it is none of them."""
         place = topic, partition, offset

@@ -21,7 +21,6 @@ from statestore.processor.failures import OnRefusal
 from statestore.processor.ingest import source_of
 from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations, PunctuationType
-from statestore.processor.receivers import SourceRecord
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
 from statestore.stores.typed_store import TypedStore

@@ -123,7 +123,7 @@ class Task:
         chain = self._interceptors.interceptors
         self._header_converter = header_converter_of(chain)
         self._ingest = Ingest(chain, self._refused)
-        self._emission = Emission(chain, send, send_batch, self._refused, self._original, self._ingest.original)
+        self._emission = Emission(chain, send, send_batch, self._refused, self._current, self._ingest.original)
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
         self._contexts: list[ProcessorContext] = []
@@ -187,6 +187,8 @@ class Task:
                 self._process(source_records(run))
             else:
                 self._process_columns(source, run)
+        # While the records as they came are at hand.
+        self._emission.flush()
         return int(batch.num_rows)
 
     @property
@@ -462,12 +464,14 @@ class Task:
         self._context.leave_record(now_ms, f"in a punctuation at {now_ms} ms")
         locate_failures(schedule.node, schedule.punctuator, self._context)(now_ms)
 
+    def _current(self) -> SourceRecord | None:
+        """Return the input record that is being processed, as it came if that is at hand; None if there is none."""
+        return (self._ingest.current or self._context.source) if self._context.topic else None
+
     def _original(self) -> SourceRecord | None:
         """Return the input record that is being processed, as it came; None if there is none."""
-        context = self._context
-        if not context.topic:
-            return None
-        return self._ingest.original(context.topic, context.partition, context.offset) or context.source
+        source = self._current()
+        return None if source is None else self._ingest.original(*source[:3]) or source
 
     def _failed(self, record: SourceRecord, error: ProcessorError) -> None:
         """Take care of a record that a processor failed on, or raise the error."""
