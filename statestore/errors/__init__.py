@@ -186,7 +186,12 @@ from statestore.errors.harness import (
     QueryHungError,
     UninitializedTopicError,
 )
-from statestore.errors.header_policies import CompactHeadersError, ExpiryHeaderError, RecordExpiredError
+from statestore.errors.header_policies import (
+    CloudEventRefusedError,
+    CompactHeadersError,
+    ExpiryHeaderError,
+    RecordExpiredError,
+)
 from statestore.errors.large_messages import ClaimError, ClaimMissingError, SliceError, SlicesIncompleteError
 from statestore.errors.middleware import (
     ChainOrderError,
@@ -281,6 +286,7 @@ __all__ = [
     "CiphertextRefusedError",
     "ClaimError",
     "ClaimMissingError",
+    "CloudEventRefusedError",
     "CommitPointerError",
     "CompactHeadersError",
     "CompressedValueError",

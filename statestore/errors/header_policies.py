@@ -33,3 +33,10 @@ class RecordExpiredError(RecordRefusedError):
     expiry_ms: int
     now_ms: int
     problem: str = text("the record has expired at {expiry_ms}, and it was {now_ms} when it came (ms since the epoch)")
+
+
+class CloudEventRefusedError(RecordRefusedError):
+    """A record that should be a CloudEvent is none."""
+
+    problem: str = field(kw_only=False)
+    message: str = text("the record is no CloudEvent: {problem}")

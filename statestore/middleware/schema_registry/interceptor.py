@@ -26,7 +26,6 @@ from statestore.middleware.schema_registry.registry import SchemaRegistry
 from statestore.middleware.schema_registry.serde import Subject, read_as, subject_of
 
 _IDS: Final = ((VALUE_SCHEMA_ID, None), (AVRO_SCHEMA_MD5, None))
-_WHOLE: Final = "it needs the value as the serde has written it: put it before"
 
 
 class SchemaInterceptor(Interceptor):
@@ -37,13 +36,10 @@ class SchemaInterceptor(Interceptor):
     """
 
     kind: ClassVar[str] = "schema"
-    not_after: ClassVar[Mapping[str, str]] = {
-        "compression": _WHOLE,
-        "encryption": _WHOLE,
-        "slicing": _WHOLE,
-        "claim-check": _WHOLE,
-        "signing": "it changes the value that was signed: put it before",
-    }
+    not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("compression", "encryption", "slicing", "claim-check", "signing"),
+        "it needs the value as the serde has written it, and changes it: put schema before",
+    )
 
     def __init__(
         self,
