@@ -92,6 +92,7 @@ StateStoreError
 │   │   └── DecompressionLimitError  it would be larger than values may be
 │   ├── CompactHeadersError     the header that should hold all others does not
 │   ├── ExpiryHeaderError       the header that says when it expires does not say it
+│   ├── HeaderLimitError        it has more headers, or larger ones, than are allowed
 │   ├── RecordExpiredError      it came after its time
 │   ├── SliceError              it can't be sliced, or is no slice of its message
 │   │   └── SlicesIncompleteError  slices of a message were given up: some never came
@@ -190,6 +191,7 @@ from statestore.errors.header_policies import (
     CloudEventRefusedError,
     CompactHeadersError,
     ExpiryHeaderError,
+    HeaderLimitError,
     RecordExpiredError,
 )
 from statestore.errors.large_messages import ClaimError, ClaimMissingError, SliceError, SlicesIncompleteError
@@ -310,6 +312,7 @@ __all__ = [
     "ExtraMissingError",
     "FormatError",
     "HarnessError",
+    "HeaderLimitError",
     "HeaderRangeError",
     "HeadersFrozenError",
     "IncompatibleSchemaError",

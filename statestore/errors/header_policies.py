@@ -40,3 +40,12 @@ class CloudEventRefusedError(RecordRefusedError):
 
     problem: str = field(kw_only=False)
     message: str = text("the record is no CloudEvent: {problem}")
+
+
+class HeaderLimitError(RecordRefusedError):
+    """A record has more headers, or larger ones, than HeaderLimits allows."""
+
+    what: str
+    found: int
+    limit: int
+    problem: str = text("the record has {found} {what}, and {limit} are allowed")

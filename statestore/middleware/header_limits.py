@@ -1,0 +1,76 @@
+"""Header limits: records with more headers, or larger ones, than anybody needs are refused unread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.errors import HeaderLimitError
+from statestore.format.binary_columns import row_sizes
+from statestore.format.header_bytes import header_count
+from statestore.headers.record_columns import RecordColumns
+from statestore.middleware.interceptor import IngestedRecord, Interceptor
+from statestore.middleware.properties import made_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
+
+__all__ = ["HeaderLimits"]
+
+_HEADER_BYTES_MIN: Final = 2
+"""A header of an empty key and no value: one byte for the length of each."""
+
+
+class HeaderLimits(Interceptor):
+    """Refuses records with more than `max_headers` headers, or more than `max_bytes` of them as they are encoded.
+
+    Only their count is read, and their length is known. It belongs at the end of a chain: what comes in meets it first.
+    """
+
+    kind: ClassVar[str] = "limits"
+
+    def __init__(self, max_headers: int = 256, max_bytes: int = 64 << 10) -> None:
+        """Raise ValueError for a negative limit."""
+        if max_headers < 0 or max_bytes < 0:
+            raise ValueError(f"limits of headers must not be negative, got {max_headers} and {max_bytes}")
+        self.max_headers: Final = max_headers
+        self.max_bytes: Final = max_bytes
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of `statestore.limits.max.headers` and `.max.bytes`. Raises ConfigException."""
+        return made_of(cls, cls.kind, _OPTIONS, config)
+
+    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+        """Raise HeaderLimitError for a record beyond the limits."""
+        self._check(record.headers.to_bytes())
+        return (record,)
+
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
+        """Raise HeaderLimitError if a record is beyond the limits."""
+        sizes = row_sizes(records.headers)
+        # Only so many bytes can hold more headers than are allowed.
+        suspects = np.flatnonzero(sizes > min(self.max_bytes, _HEADER_BYTES_MIN * self.max_headers))
+        for data in pc.take(records.headers, suspects).to_pylist():
+            self._check(data)
+        return records
+
+    def _check(self, data: bytes) -> None:
+        if len(data) > self.max_bytes:
+            raise HeaderLimitError(what="bytes of headers", found=len(data), limit=self.max_bytes)
+        count = header_count(data)
+        if count > self.max_headers:
+            raise HeaderLimitError(what="headers", found=count, limit=self.max_headers)
+
+    def __repr__(self) -> str:
+        return f"HeaderLimits({self.max_headers}, {self.max_bytes})"
+
+
+_OPTIONS: Final = ConfigDef(
+    Property("max.headers", ConfigType.INT, default=None, doc="how many headers a record may have"),
+    Property("max.bytes", ConfigType.INT, default=None, doc="how large they may be together"),
+)
