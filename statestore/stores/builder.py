@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, expiry_spec
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.record_context import NoRecord, ProcessingContext, RecordContext
 from statestore.format.serde import Serde, Serdes
@@ -20,7 +20,7 @@ from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, Wri
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec
 from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.expiring import ExpiringLayer, Expiry, TimeToLive, expiry_spec
+from statestore.stores.expiring import ExpiringLayer, Expiry, TimeToLive
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.lineage import Derivable, derives
 from statestore.stores.metered import measure_operations

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.errors import FormatError
 from statestore.format.due_key import (
-    EXPIRY_SUFFIX,
     due_bounds,
     due_key,
     expiring_key,
@@ -27,7 +25,6 @@ from statestore.format.due_key import (
     time_bytes,
     time_of,
 )
-from statestore.format.store_format import StoreFormat
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.expiry_header import expiry_in_headers
 from statestore.stores.layer import ByteStoreLayer
@@ -242,11 +239,6 @@ def live_at(entries: ByteStore, times: ByteStore, time_ms: int) -> ByteStore:
     `times` is the store beside it that says when entries expire; what is not there does not.
     """
     return ExpiringLayer(entries, TimeToLive(None, "processing"), Expiry(times, OneTime(time_ms, time_ms)))
-
-
-def expiry_spec(spec: StoreSpec) -> StoreSpec:
-    """Return the spec of the store that says when the entries of a store expire."""
-    return StoreSpec(f"{spec.name}{EXPIRY_SUFFIX}", StoreKind.KEY_VALUE, StoreFormat.PLAIN)
 
 
 def _live_pairs(

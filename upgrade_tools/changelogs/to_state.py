@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import KeyPlacementError
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import NewState, OnEntries
 from statestore.recovery.making.placement import Placement
@@ -45,18 +46,21 @@ def make_state(
     shard_by: str,
     accept_deleted: bool = False,
     work_dir: str | None = None,
+    expiry_headers: Mapping[str, str] | None = None,
     on_entries: OnEntries | None = None,
 ) -> MadeState:
     """Make in an empty location a state with a shard for each partition, and read it back.
 
     `shard_by` says how the query will place records: "key" needs every key to stand where Kafka's partitioner places
     it. `accept_deleted` is that of `restore_task_directory`. `work_dir` has room for one partition's stores, in a
-    temporary directory. `on_entries` is told of records, RESTORING, and of entries, CHECKING.
-    Raises TargetNotEmptyError, ChangelogPlacementError, StateCheckError and what restoring raises;
-    then there is no state in the location.
+    temporary directory. `expiry_headers` says by which header the entries of a store expire. `on_entries` is told of
+    records, RESTORING, and of entries, CHECKING. Raises TargetNotEmptyError, ChangelogPlacementError, StateCheckError
+    and what restoring raises; then there is no state in the location.
     """
-    metadata = metadata_of_stores([changelog.spec for changelog in changelogs], len(changelogs[0].logs), shard_by)
+    specs = with_expiry_stores((changelog.spec for changelog in changelogs), expiry_headers or {})
+    metadata = metadata_of_stores(specs, len(changelogs[0].logs), shard_by)
     made = NewState.claim(location, metadata, f"changelogs of {application_id}", work_dir=work_dir)
+    made = made.expiring_by(expiry_headers or {})
     filling = made.filling()
     source = _Changelogs(cluster, application_id, made, filling, accept_deleted, on_entries)
     restored: dict[str, list[RestoredStore]] = {changelog.spec.name: [] for changelog in changelogs}

@@ -14,6 +14,7 @@ import typer
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.metadata.state_metadata import ShardBy
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import Document
@@ -138,12 +139,18 @@ def to_state(
     input_topic: InputTopics = [],  # noqa: B006  # typer copies it
     transactional: Transactional = False,
     accept_deleted: AcceptDeleted = False,
+    expiry_header: o.ExpiryHeaderOption = None,
     work_dir: o.WorkDirOption = None,
     client_config: ClientConfig = None,
     as_json: o.JsonOption = False,
 ) -> None:
     """Make a state that a query starts from, with a shard for each partition, and say where its input begins."""
     specs, cluster = _specs(store), _cluster(servers, client_config)
+    expiry_headers = o.expiry_headers(expiry_header)
+    try:
+        with_expiry_stores(specs, expiry_headers)
+    except ValueError as cause:
+        raise typer.BadParameter(str(cause), param_hint="--expiry-header") from cause
     from upgrade_tools.changelogs.reading import find_changelogs
     from upgrade_tools.changelogs.to_state import RESTORING, make_state
 
@@ -158,6 +165,7 @@ def to_state(
             shard_by=shard_by.value,
             accept_deleted=accept_deleted,
             work_dir=work_dir,
+            expiry_headers=expiry_headers,
             on_entries=on_entries,
         )
     document = {

@@ -68,12 +68,14 @@ def import_(
         ),
     ] = None,
     spans: o.SpanGroup,
+    expiry_header: o.ExpiryHeaderOption = None,
     work_dir: o.WorkDirOption = None,
     as_json: o.JsonOption = False,
 ) -> None:
     """Make a state location of an exported file, and check it. A query that starts on it goes on from there."""
     chosen = _format_of(file, file_format)
-    options = ImportOptions(shards, spans.retention_ms, spans.segment_interval_ms, work_dir)
+    expiry_headers = o.expiry_headers(expiry_header)
+    options = ImportOptions(shards, spans.retention_ms, spans.segment_interval_ms, work_dir, expiry_headers)
     with phase_bars(row_count(file, chosen)) as advance:
         done = import_state(file, chosen, DurableLocation(location), options, advance)
     _show(done, "imported into", as_json)

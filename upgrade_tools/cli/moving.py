@@ -168,6 +168,7 @@ def migrate_(
     shards: ShardsOption = None,
     missing_are_empty: MissingOption = False,
     changelog_offsets: OffsetsOption = None,
+    expiry_header: o.ExpiryHeaderOption = None,
     discard_backup: DiscardOption = False,
     dry_run: DryRunOption = False,
     of_source: SourceGroup,
@@ -189,6 +190,7 @@ def migrate_(
         shards=shards,
         missing_are_empty=missing_are_empty,
         changelog_offsets=_offsets(changelog_offsets),
+        expiry_headers=o.expiry_headers(expiry_header),
         discard_backup=discard_backup,
         dry_run=dry_run,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from statestore.bytestore.kinds.store_spec import check_store_name
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import StatePointersError
 from statestore.format.window_key import MAX_TIME_MS
+from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
 from upgrade_tools.cli.option_groups import OptionGroup
 from upgrade_tools.location.pointers_file import read_pointers_file
@@ -117,6 +119,14 @@ WorkDirOption = Annotated[
         callback=not_empty,
     ),
 ]
+ExpiryHeaderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expiry-header",
+        metavar="STORE[=HEADER]",
+        help=f"By which header the entries of a store expire, once for each store (default: {EXPIRY_HEADER}).",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
@@ -178,6 +188,17 @@ def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None 
         said = next((line for line in lines if line.startswith("error: ")), lines[-1] if lines else "no message")
         raise StatePointersError(location, problem=f"Spark can't read the checkpoint {checkpoint} ({said})")
     return parse_pointers(done.stdout)
+
+
+def expiry_headers(given: Sequence[str] | None) -> dict[str, str]:
+    """Return the header by which the entries of each store expire; exits with a usage error for one of no name."""
+    headers = {}
+    for text in given or ():
+        store, named, header = text.partition("=")
+        if not store or (named and not header):
+            raise typer.BadParameter(f"{text!r} is not STORE or STORE=HEADER", param_hint="--expiry-header")
+        headers[store] = header or EXPIRY_HEADER
+    return headers
 
 
 def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chosen: Any) -> State:

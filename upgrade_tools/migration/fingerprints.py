@@ -38,6 +38,7 @@ def request_fingerprint(plan: Plan) -> str:
             "application_id": request.application_id,
             "changelog_offsets": request.changelog_offsets,
             "shard_by": request.shard_by,
+            **({"expiry_headers": dict(request.expiry_headers)} if request.expiry_headers else {}),
         }
     )
 

@@ -84,6 +84,12 @@ def plan_migration(request: MigrationRequest) -> Plan:
             problem=f"is a {state.layout.value}, and only directories of Kafka Streams are migrated in place",
             remedy="name a TARGET, which is an empty directory or location",
         )
+    if request.expiry_headers and layout is not TargetLayout.LOCATION:
+        raise MigrationRefusedError(
+            state.path,
+            problem="stays in directories of Kafka Streams, in which nothing says when an entry expires",
+            remedy="leave out --expiry-header, or make a location",
+        )
     found = {store.name: store for store in state.found_stores()}
     for name in (*request.stores, *(name for name in request.store_options if name is not None)):
         if name not in found:

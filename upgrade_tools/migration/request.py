@@ -55,6 +55,8 @@ class MigrationRequest:
     """How many partitions the application has; None is one more than the last that is there."""
     missing_are_empty: bool = False
     """Whether partitions of which there is no task have no state, and do not lie on another machine."""
+    expiry_headers: Mapping[str, str] = field(default_factory=dict)
+    """The header by which the entries of a store expire, by store, in a new location."""
     changelog_offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """The last offset of changelog topics and partitions that the source has taken in, where it does not say so."""
     discard_backup: bool = False

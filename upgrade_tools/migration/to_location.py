@@ -13,6 +13,7 @@ from statestore.errors import KeyPlacementError
 from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.carry_over import carry_over
+from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.new_state import NewState, refuse_occupied
 from statestore.recovery.making.placement import Placement
@@ -53,7 +54,7 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
         directory = local_path(plan.request.target)
         if directory is not None:
             held.enter_context(lock_location(directory))
-        made = _claim(plan, metadata, location)
+        made = _claim(plan, metadata, location).expiring_by(plan.request.expiry_headers)
         filling = _PartFilling(plan, made, StepMeter(len(state.parts), on_progress), Tallies())
         if not made.is_complete:
             for shard in range(metadata.shards):
@@ -85,7 +86,11 @@ def migrate_to_location(plan: Plan, on_progress: OnProgress | None = None) -> Mi
 def metadata_of(plan: Plan) -> StateMetadata:
     """Return the metadata of the state that is to be made. Raises MigrationRefusedError, TooManyShardsError."""
     state, request = plan.state, plan.request
-    specs = tuple(store.written for store in plan.stores if store.written is not None)
+    try:
+        written = (store.written for store in plan.stores if store.written is not None)
+        specs = with_expiry_stores(written, request.expiry_headers)
+    except ValueError as cause:
+        raise MigrationRefusedError(state.path, problem=str(cause), remedy="leave out --expiry-header") from cause
     if isinstance(state, LocationState):
         if request.shards not in (None, state.metadata.shards):
             raise MigrationRefusedError(

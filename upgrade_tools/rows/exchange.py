@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.errors import FormatError
 from statestore.format.partitioner import partition_column
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.logical_writes import LogicalWrite, logical_writes
 from statestore.recovery.making.new_state import NewState, OnEntries
 from statestore.recovery.metadata.state_metadata import metadata_of_stores
@@ -84,6 +85,8 @@ class ImportOptions:
     retention_ms: int | None = None
     segment_interval_ms: int | None = None
     work_dir: str | None = None
+    expiry_headers: Mapping[str, str] = field(default_factory=dict)
+    """The header by which the entries of a store expire, by store."""
 
 
 def import_state(
@@ -99,13 +102,18 @@ def import_state(
     specs = {spec.name: spec for spec in (_spec(store, path, options) for store in head.stores)}
     placed_by_key = options.shards is not None
     shards = options.shards or head.parts
-    metadata = metadata_of_stores(specs.values(), shards, "key" if placed_by_key else head.shard_by or "partition")
+    shard_by = "key" if placed_by_key else head.shard_by or "partition"
+    try:
+        metadata = metadata_of_stores(with_expiry_stores(specs.values(), options.expiry_headers), shards, shard_by)
+    except ValueError as cause:
+        raise RowFileError(str(path), problem=str(cause)) from cause
     latest = LatestTimes(options.shards)
     if any(spec.kind.is_segmented for spec in specs.values()):
         for part, spec, rows in _rows_of_stores(path, file_format, specs):
             latest.see(part, spec, rows)
             on_entries("looking for the latest times", rows.num_rows)
     made = NewState.claim(target, metadata, f"the file {path.name}", work_dir=options.work_dir)
+    made = made.expiring_by(options.expiry_headers)
     filling, unexpired = made.filling(), Unexpired(latest)
     for part, spec, rows in _rows_of_stores(path, file_format, specs):
         try:

@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 
 from statestore.bytestore.kinds.entry_scan import SegmentEnd
 from statestore.bytestore.kinds.families import FAMILIES, older_formats
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import FormatError, StoreFormatError
 from statestore.format.position import Position
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.stores.expiring import expiry_spec, live_at
+from statestore.stores.expiring import live_at
 from statestore.stores.supplier import default_segment_interval_ms
 from upgrade_tools.errors import NothingExpiresError, StoreNotFoundError, StoreUndecodableError, UnknownKindError
 from upgrade_tools.states.database import Database

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Final
 
 from statestore.errors import FormatError
+from statestore.format.due_key import EXPIRY_SUFFIX
 from statestore.format.store_format import StoreFormat
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -140,3 +141,8 @@ def require_milliseconds(parameter: str, value: Any, *, least: int = 0) -> None:
     """Raise ValueError unless `value` is an integer from `least` to 2^63 - 1; `parameter` names it."""
     if type(value) is not int or not least <= value < 2**63:
         raise ValueError(f"{parameter} must be an integer of milliseconds, {least} or more, got {value!r}")
+
+
+def expiry_spec(spec: StoreSpec) -> StoreSpec:
+    """Return the spec of the store beside a store that says when its entries expire."""
+    return StoreSpec(f"{spec.name}{EXPIRY_SUFFIX}", StoreKind.KEY_VALUE, StoreFormat.PLAIN)

@@ -22,8 +22,8 @@ then no other one may take the location, and a shard that has an initial pointer
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
@@ -83,6 +83,12 @@ class NewState:
     """The shards that an earlier run of the same request has filled and checked."""
     is_complete: bool = False
     """Whether an earlier run has made it a state, and left nothing to be done but to say so."""
+    expiry_headers: Mapping[str, str] = field(default_factory=dict)
+    """The header by which entries of a store expire, by store: what says when is made of it, in a store beside."""
+
+    def expiring_by(self, expiry_headers: Mapping[str, str]) -> NewState:
+        """Return the same with entries that expire by these headers; its metadata has the stores beside theirs."""
+        return replace(self, expiry_headers=expiry_headers)
 
     @classmethod
     def claim(
@@ -160,7 +166,7 @@ class NewState:
 
     def filling(self) -> ShardFilling:
         """Return what takes the entries of shards: each shard must be filled by one."""
-        return ShardFilling(self.location, self.metadata, self.memory_bytes)
+        return ShardFilling(self.location, self.metadata, self.memory_bytes, self.expiry_headers)
 
     def check(self, filled: FilledShard, on_entries: OnEntries | None = None, proof: EntryProof | None = None) -> None:
         """Read a shard as a query would; raise StateCheckError unless it holds exactly what was put.

@@ -9,7 +9,7 @@ from typing import Final
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.bytestore.record_context import NoRecord
 from statestore.recovery.commit.changelog import BatchChangelog, batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo, encode_delta
@@ -17,6 +17,7 @@ from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import EPOCH_OF_TOOLS, new_delta_name
+from statestore.recovery.making.header_expiries import expiries
 from statestore.recovery.making.logical_writes import LogicalWrite
 from statestore.recovery.making.tally import Tally
 from statestore.recovery.metadata.state_metadata import StateMetadata
@@ -62,7 +63,8 @@ class ShardFilling:
 
     About `memory_bytes` of them are held at most; the rest is in `location` by then, which may be None to count the
     entries alone. The deltas of a shard are applied in the order in which they were written; within one, the entries of
-    versioned stores in order of time.
+    versioned stores in order of time. `expiry_headers` says by which header the entries of a store expire: what says
+    when is put beside them.
     """
 
     def __init__(
@@ -70,12 +72,14 @@ class ShardFilling:
         location: DurableLocation | None,
         metadata: StateMetadata,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        expiry_headers: Mapping[str, str] | None = None,
     ) -> None:
         self._location = location
         self._state_id = metadata.state_id
         self._specs = {spec.name: spec for spec in metadata.stores}
         self._layouts = {spec.name: layout_of(spec) for spec in metadata.stores}
         self._memory_bytes = memory_bytes
+        self._expiry_headers = expiry_headers or {}
         self._held_bytes = 0
         self._shards: dict[int, _Filling] = {}
 
@@ -83,6 +87,10 @@ class ShardFilling:
         """Add entries to a store of a shard. Raises FormatError for the key of a window or session that is none."""
         if not writes:
             return
+        header = self._expiry_headers.get(store)
+        if header is not None:
+            spec = self._specs[store]
+            self.put(shard, expiry_spec(spec).name, expiries(spec, writes, header))
         filling = self._of(shard)
         latest_ms = self._layouts[store].latest_put_ms(writes)
         if latest_ms != NO_STREAM_TIME:

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
-from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.bytestore.protocol import ByteStore
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -21,7 +21,7 @@ from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.row_filter import EVERY_ROW, RowFilter
 from statestore.spark.datasource.store_columns import asked_columns, entry_columns
 from statestore.spark.schema import spark_schema
-from statestore.stores.expiring import expiry_spec, live_at
+from statestore.stores.expiring import live_at
 
 _SHARD_FIELDS: Final = (pa.field("shard", pa.int32()), pa.field("version", pa.int64()))
 _WITH_HEADERS: Final = pa.schema([*_SHARD_FIELDS, *ENTRY_FIELDS])

@@ -22,6 +22,7 @@ from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DataSourceOptionError, ShardOverlapError
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard
 from statestore.recovery.metadata.state_metadata import ShardBy, metadata_of_stores
@@ -67,7 +68,8 @@ def write_initial_state(
             end_ms as far as the stores have them; of several stores, `store` says which a row is of. `shard` and
             `version` are not looked at.
         location: path or URI of an empty location.
-        stores: builders, as the topology has them, or specs.
+        stores: builders, as the topology has them, or specs. Entries of a builder `with_expiry_header` whose format has
+            headers expire by it.
         shards: how many parts the key space has; the query must have as many.
         shard_by: "key" if the keys of the stores (of windows and sessions without their times) are those of the records
             that the query will read; "partition" if `shard` says which shard each row is of: the Kafka partition of its
@@ -80,7 +82,9 @@ def write_initial_state(
     of rows (StateRowError) and of reading back (StateCheckError) reach the driver in the text of Spark's exception. The
     location holds a state only if this returns.
     """
+    stores = tuple(stores)
     specs = tuple(each.spec if isinstance(each, StoreBuilder) else each for each in stores)
+    expiry_headers = _expiry_headers(stores)
     if not specs or len({spec.name for spec in specs}) < len(specs):
         raise ValueError(f"stores must be at least one, each with a name of its own, got {[s.name for s in specs]}")
     if type(shards) is not int or shards < 1:
@@ -89,8 +93,9 @@ def write_initial_state(
         raise ValueError(f"shard_by must be one of {', '.join(ShardBy)}, not {shard_by!r}")
     check_row_columns(rows.schema, specs, shard_by)
     target = DurableLocation.of(location)
-    metadata = metadata_of_stores(specs, shards, shard_by)
+    metadata = metadata_of_stores(with_expiry_stores(specs, expiry_headers), shards, shard_by)
     made = NewState.claim(target, metadata, _MADE_FROM, work_dir=work_dir, memory_bytes=memory_bytes)
+    made = made.expiring_by(expiry_headers)
     placement = RowPlacement(specs, shards, shard_by)
     # Partition n has shard n, so that each shard is written by one task.
     if any(LAYOUTS[spec.kind].keeps_versions for spec in specs):
@@ -110,6 +115,18 @@ def write_initial_state(
     filled = [shard for row in by_shard.mapInArrow(fill, "filled binary").collect() for shard in pickle.loads(row[0])]
     made.complete(filled)
     return InitialState(str(target), metadata.state_id, shards, made.entries(filled))
+
+
+def _expiry_headers(stores: Iterable[StoreBuilder[Any] | StoreSpec]) -> dict[str, str]:
+    """Return the header by which entries of a store expire, of those whose rows can have it."""
+    return {
+        store.name: store.time_to_live.header
+        for store in stores
+        if isinstance(store, StoreBuilder)
+        and store.format.has_headers
+        and store.time_to_live is not None
+        and store.time_to_live.header is not None
+    }
 
 
 @dataclass

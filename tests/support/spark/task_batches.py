@@ -25,6 +25,7 @@ class TaskBatches:
         self.home = home
         self.topology = topology
         self.location = DurableLocation(home / "state")
+        self.state_id = "state-1"
         self.pointer = self._state().pointer(0, None)
         self.changelogs: dict[str, list[Any]] = {}
         """What the last batch logged."""
@@ -58,7 +59,7 @@ class TaskBatches:
     def _state(self) -> ShardedState:
         in_memory = self.topology.in_memory_stores()
         return ShardedState(
-            "state-1", self.location, self.topology.store_specs(), LocalDirectory(self.home / "local"), in_memory
+            self.state_id, self.location, self.topology.store_specs(), LocalDirectory(self.home / "local"), in_memory
         )
 
     @contextmanager

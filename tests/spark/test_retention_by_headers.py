@@ -1,15 +1,17 @@
-"""A DataFrame is compacted as records are."""
+"""Retention by headers in Spark: a DataFrame is compacted as records are, and state that is made of rows expires."""
 
 import random
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from statestore import ConsumerRecord
+from statestore import ConsumerRecord, Serdes, Stores
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.middleware.compaction import COMPACTION_HEADER, compacted
+from statestore.spark import register_data_source, write_initial_state
 from statestore.spark.compaction import compacted_rows
 
 SCHEMA = (
@@ -59,3 +61,18 @@ def test_b16_a_data_frame_is_compacted_as_records_are(spark: SparkSession, ansi:
 def test_b16_a_stream_has_no_last_records(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="a streaming DataFrame has no last records"):
         compacted_rows(spark.readStream.format("rate").load(), now_ms=0)
+
+
+def test_b16_state_that_is_made_of_rows_expires_by_their_headers(spark: SparkSession, tmp_path: Path) -> None:
+    supplier = Stores.persistent_timestamped_key_value_store_with_headers("s")
+    store = Stores.timestamped_key_value_store_with_headers_builder(supplier, Serdes.bytes(), Serdes.bytes())
+    expire = {b"a": expiry_value(100), b"b": b"200", b"c": b"no time", b"d": None}
+    columns = "key binary, value binary, timestamp_ms bigint, headers array<struct<key:string,value:binary>>"
+    rows = spark.createDataFrame([(key, b"v", 5, [(EXPIRY_HEADER, value)]) for key, value in expire.items()], columns)
+    made = write_initial_state(rows, tmp_path / "state", stores=[store.with_expiry_header()], shards=2)
+    assert made.entries == {"s": 4, "s-expiry": 4}
+    register_data_source(spark)
+    read = spark.read.format("headerstate").option("store", "s")
+    for live_at_ms, keys in ((99, [b"a", b"b", b"c", b"d"]), (100, [b"b", b"c", b"d"]), (200, [b"c", b"d"])):
+        found = read.option("liveAtMs", live_at_ms).load(str(tmp_path / "state")).collect()
+        assert sorted(bytes(row.key) for row in found) == keys
