@@ -353,6 +353,8 @@ permit(principal, action == Action::"write", resource == Topic::"orders")
 when { context.claims.roles.contains("teller") };
 @id("no tests")
 forbid(principal, action, resource) when { context.headers has "test" && context.headers.test == "yes" };
+@id("no bosses")
+forbid(principal, action, resource) when { context.claims has boss && context.claims.boss == User::"root" };
 @id("managers")
 permit(principal in Group::"managers", action, resource);
 """
@@ -370,6 +372,7 @@ BOB = [{"uid": {"type": "User", "id": "bob"}, "attrs": {}, "parents": [{"type": 
         ({"sub": "alice", "roles": ["teller"]}, [("test", b"x" * 2000)], "too long"),
         ({"sub": "alice"}, [], "could not be evaluated: policy0"),
         ({"sub": "bob", "roles": []}, [], None),
+        ({"sub": "bob", "boss": {"__entity": {"type": "User", "id": "root"}}, "roles": []}, [], None),
         ({"roles": ["teller"]}, [], "nobody's record"),
         ({"sub": 'al"ice\n', "roles": ["teller"], "x": None, "y": 1.5, "z": 2**70, "__entity": {}}, [], None),
     ],

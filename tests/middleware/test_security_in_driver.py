@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
+from statestore import Serdes, Topology
 from statestore.errors import AccessDeniedError, StateStoreError
 from statestore.middleware import Chain
 from statestore.middleware.auth import TOKEN_HEADER, Authentication, Authorization, TokenKey, claims_of
@@ -20,34 +20,12 @@ from statestore.middleware.encryption import Encryption, HeaderEncryption, encry
 from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
 from statestore.middleware.signing import Signing
 from statestore.testing import TestRecord, TopologyTestDriver
+from tests.support.kept_records import files_with, keeping
 from tests.support.passed_records import Clocks, arrived, produced, shown, started
 from tests.support.security_keys import AFTER, BEFORE, NOW_MS, SIGNING_RINGS, TOKEN_RING, token
 
 BYTES = Serdes.bytes()
 LETTER = "__connect.errors.exception."
-
-
-class Keep(Processor):
-    """Keeps the last record of each key, and forwards it."""
-
-    def init(self, context: ProcessorContext) -> None:
-        self.context = context
-        self.kept = context.state_store("kept")
-
-    def process(self, record: Record[Any, Any]) -> None:
-        self.kept.put(record.key, ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers))
-        self.context.forward(record)
-
-
-def keeping(kept: Any = BYTES) -> Topology:
-    """A store of the last record of each key, whose values the serde may encrypt."""
-    topology = Topology()
-    topology.add_source("source", "orders", key_serde=BYTES, value_serde=BYTES)
-    topology.add_processor("keep", Keep, parents=["source"])
-    supplier = Stores.persistent_timestamped_key_value_store_with_headers("kept")
-    topology.add_state_store(Stores.timestamped_key_value_store_with_headers_builder(supplier, BYTES, kept), "keep")
-    topology.add_sink("sink", "kept-orders", ["keep"], key_serde=BYTES, value_serde=BYTES)
-    return topology
 
 
 def driver(topology: Topology, *interceptors: Any, now_ms: int = NOW_MS, **options: Any) -> TopologyTestDriver:
@@ -145,10 +123,6 @@ def test_signing_encryption_and_tokens_stand_in_one_chain() -> None:
         assert (kept.value, open_header(kept.headers, "iban", AFTER)) == (b"v", b"DE00")
         (out,) = read(run, "kept-orders")
     assert (out.key, out.value == b"v", b"DE00" in dict(out.headers).values()) == (b"k", False, False)
-
-
-def files_with(text: bytes, home: Path) -> list[str]:
-    return [str(path.relative_to(home)) for path in home.rglob("*") if path.is_file() and text in path.read_bytes()]
 
 
 def test_state_at_rest_holds_ciphertext_and_keys_rotate(tmp_path: Path) -> None:

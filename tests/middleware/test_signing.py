@@ -114,6 +114,20 @@ def test_b13_bytes_do_not_move_between_fields() -> None:
         Chain([Signing(SIGNING_RINGS["hmac"][1])]).ingest(arrived(moved))
 
 
+def test_a_signature_is_of_the_algorithm_of_its_key() -> None:
+    head = SignatureHead(2, "h", 0, 0, False, ()).to_bytes()
+    frame = head + SECRET.sign(signed_bytes(head, (), None, b"k", b"v", Headers()))
+    with pytest.raises(SignatureRefusedError, match="not that of this record"):
+        Chain([Signing(SIGNING_RINGS["hmac"][1])]).ingest(arrived(produced(headers=[(SIGNATURE_HEADER, frame)])))
+
+
+def test_who_signs_last_is_who_has_signed() -> None:
+    signing = Signing(SIGNING_RINGS["hmac"][0])
+    (sent,) = Chain([signing]).emit(produced(headers=[(SIGNATURE_HEADER, b"old"), ("a", b"1")]))
+    assert [header.key for header in sent.headers] == ["a", SIGNATURE_HEADER]
+    assert [name for name, _ in contents(signing.on_emit_columns(in_columns([sent])))[0][2]] == ["a", SIGNATURE_HEADER]
+
+
 def test_b13_keys_rotate_by_their_ids() -> None:
     old, new = HmacKey(b"o" * 32), HmacKey(b"n" * 32)
     before, after = Keyring({"1": old}, "1"), Keyring({"1": old, "2": new}, "2")
