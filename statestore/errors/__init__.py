@@ -94,6 +94,7 @@ StateStoreError
 │   ├── ExpiryHeaderError       the header that says when it expires does not say it
 │   ├── HeaderLimitError        it has more headers, or larger ones, than are allowed
 │   ├── RecordExpiredError      it came after its time
+│   ├── CloudEventRefusedError  it should be a CloudEvent, and is none
 │   ├── SliceError              it can't be sliced, or is no slice of its message
 │   │   └── SlicesIncompleteError  slices of a message were given up: some never came
 │   ├── ClaimError              a claim is malformed, or stands for something else than was checked in
