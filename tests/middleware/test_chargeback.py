@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from statestore import BatchProcessor, Processor, Record, RecordColumns, Serdes, Topology
 from statestore.errors import ChainOrderError, ConfigException, TrailRefusedError
+from statestore.format.entry_key import key_at_front
 from statestore.headers import Headers, size_of, to_record_v2
 from statestore.middleware import Chain
 from statestore.middleware.chargeback import (
@@ -136,16 +137,18 @@ def test_b17_more_principals_than_are_kept_are_others_together() -> None:
     }
 
 
-def test_b17_totals_of_shards_add_up_also_where_they_come_to_lie_in_one() -> None:
+@pytest.mark.parametrize("supplier", [Twice, Columns])
+def test_b17_totals_of_shards_add_up_also_where_they_come_to_lie_in_one(supplier: Any) -> None:
     entries = []
     for key in (b"a", b"b"):
-        with TopologyTestDriver(topology_of(Twice), interceptors=[Chargeback()]) as driver:
+        with TopologyTestDriver(topology_of(supplier), interceptors=[Chargeback()]) as driver:
             ends = driver.create_input_topic("in", key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
             ends.pipe_record_list([TestRecord(key, b"v", 1)])
             with driver.get_key_value_store(USAGE_STORE).all() as found:
                 entries += list(found)
-    assert len({key for key, _ in entries}) == 2
-    assert read_usage(entries) == {NOBODY: Usage(Traffic(2, 6), Traffic(4, 12))}
+    assert [key_at_front(key) for key, _ in entries] == [b"a", b"b"], "each goes where the records of its key go"
+    went = Traffic(4, 12) if supplier is Twice else Traffic(2, 6)
+    assert read_usage(entries) == {NOBODY: Usage(Traffic(2, 6), went)}
 
 
 def test_b17_before_the_trail_it_is_refused() -> None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry import baggage, propagate, trace
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
+from opentelemetry import baggage, trace
+from opentelemetry.propagators.textmap import TextMapPropagator, default_setter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, StatusCode
 
 from statestore import ConsumerRecord, Headers, ProducerRecord, Record, RecordColumns
@@ -338,6 +339,12 @@ def columns(headers: list[Headers]) -> RecordColumns:
     return RecordColumns.adopt(made.key, made.value, made.timestamp_ms, made.headers, origin)
 
 
+def test_links_of_traces_that_nobody_samples_leave_columns_too(kept: KeptSpans) -> None:
+    records = columns([Headers([(TRACEPARENT, UNSAMPLED), (TRACE_LINKS, OTHER)]), Headers([(TRACEPARENT, UNSAMPLED)])])
+    for hook in (Tracing(kept).on_ingest_columns, Tracing(kept).on_emit_columns):
+        assert hook(records).headers.to_pylist() == [Headers([(TRACEPARENT, UNSAMPLED)]).to_bytes()] * 2
+
+
 VALUES = st.sampled_from([SAMPLED, UNSAMPLED, OTHER, b"a=1", *MALFORMED[:-1], b"x" * 9000])
 KEYS = st.sampled_from([TRACEPARENT, TRACEPARENT, TRACESTATE, BAGGAGE, TRACE_LINKS, "tenant"])
 
@@ -421,9 +428,50 @@ def test_a_collector_that_is_not_there_is_not_waited_for_again(caplog: pytest.Lo
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_a_propagator_may_be_given(kept: KeptSpans) -> None:
-    tracing = Tracing(kept, propagator=propagate.get_global_textmap())
-    assert sent(tracing, processed(tracing, consumed((TRACEPARENT, SAMPLED)))).last_header(TRACEPARENT) is not None
+class OneHeader(TextMapPropagator):
+    """A propagator that is not W3C's: all in a header `x`, as some vendors have it."""
+
+    fields = {"x"}  # noqa: RUF012  # as its base class has it
+
+    def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Any:
+        found = getter.get(carrier, "x")
+        assert found is None or len(found[0]) < 9000, "what is too long is not handed on"
+        if not found or found[0].count("/") != 2:
+            return context
+        trace_id, span_id, flags = (int(part, 16) for part in found[0].split("/"))
+        remote = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(flags))
+        return trace.set_span_in_context(trace.NonRecordingSpan(remote), context)
+
+    def inject(self, carrier: Any, context: Any = None, setter: Any = default_setter) -> None:
+        span = trace.get_current_span(context).get_span_context()
+        if span.is_valid:
+            setter.set(carrier, "x", f"{span.trace_id:x}/{span.span_id:x}/{span.trace_flags:x}")
+
+
+def test_b12_a_propagator_may_be_given() -> None:
+    kept = KeptSpans(ParentBased(ALWAYS_ON))
+    tracing = Tracing(kept, propagator=OneHeader())
+    went = sent(tracing, processed(tracing, consumed(("x", b"ab/cd/1"), (TRACEPARENT, UNSAMPLED))))
+    sent(tracing, Record("k", "no headers", 1))
+    tracing.finish_batch()
+    assert tree(kept.spans) == {"poll orders": {"process orders": {"send totals": {}}}}
+    assert {span.context.trace_id for span in kept.spans} == {0xAB}
+    assert went.last_header(TRACEPARENT).value == UNSAMPLED, "not one of its headers"
+    kept.exporter.clear()
+    for unsampled in (b"ab/cd/0", b"x" * 9000):
+        processed(tracing, consumed(("x", unsampled)))
+        assert sent(tracing, Record("k", "no headers", 1)).last_header("x") is not None
+    tracing.finish_batch()
+    assert [span.name for span in kept.spans if span.parent is None] == ["poll orders"], "of what is too long"
+    [ingested] = tracing.on_ingest_columns(columns([Headers([("x", b"ab/cd/0")])])).headers.to_pylist()
+    assert Headers.from_bytes(ingested).last_header("x").value.startswith(b"ab/")
+
+
+def test_what_belongs_to_a_batch_does_not_travel(kept: KeptSpans) -> None:
+    tracing = Tracing(provide)
+    processed(tracing, consumed())
+    assert copy.copy(tracing)._batch is None
+    assert pickle.loads(pickle.dumps(tracing))._context is None
     tracing.finish_batch()
 
 
