@@ -53,10 +53,8 @@ class Ingest:
         pass_record = self._passage.pass_record
         for source in records:
             self._source = source
-            topic, partition, offset, timestamp_ms, key, value, header_bytes = source
-            headers = Headers.from_bytes(header_bytes)
-            record: IngestedRecord = ConsumerRecord.adopt(topic, partition, offset, timestamp_ms, key, value, headers)
-            for made in pass_record(record):
+            topic, partition, offset, _, key, _, _ = source
+            for made in pass_record(record_of(source)):
                 yield topic, partition, offset, made.timestamp_ms, key, made.value, made.headers.to_bytes()
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -87,6 +85,12 @@ class Ingest:
     def _refused(self, record: IngestedRecord, interceptor: str, error: RecordRefusedError) -> None:
         original = self.original(record.topic, record.partition, record.offset)
         self._refuse(original or source_of(record), interceptor, error)
+
+
+def record_of(source: SourceRecord) -> IngestedRecord:
+    """Return the record of these fields."""
+    topic, partition, offset, timestamp_ms, key, value, header_bytes = source
+    return ConsumerRecord.adopt(topic, partition, offset, timestamp_ms, key, value, Headers.from_bytes(header_bytes))
 
 
 def source_of(record: IngestedRecord) -> SourceRecord:

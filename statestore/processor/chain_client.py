@@ -1,0 +1,132 @@
+"""ChainClient: a chain around a plain producer or consumer, which has no topology and no query.
+
+    with ChainClient([Tracing(provider), Signing(keys)]) as client:
+        for record in client.emit(ProducerRecord(...)):
+            producer.produce(record.topic, record.value, record.key, headers=list(record.headers))
+
+What interceptors keep in stores they keep in memory here, as long as the client lives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from statestore.bytestore.engines.memory import MemoryByteStore
+from statestore.errors import ProcessorError
+from statestore.middleware.configuration import Interceptors, chain_of
+from statestore.middleware.interceptor import EmittedRecord, IngestedRecord
+from statestore.middleware.passage import EmitPassage, IngestPassage
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.ingest import record_of, source_of
+from statestore.processor.interceptors import TaskInterceptors
+from statestore.processor.punctuation import Punctuations
+from statestore.processor.receivers import SourceRecord
+from statestore.processor.task_stores import StoreBacking, build_stores
+from statestore.processor.topology import Topology
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
+
+    from statestore.errors import RecordRefusedError
+
+__all__ = ["ChainClient"]
+
+
+def _system_time_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class ChainClient:
+    """Has records pass a chain on their way from or to a client. Use it in a `with`, or close it.
+
+    Not thread-safe. A group of consumers can't glue slices or refuse replays together: each has stores of its own.
+    """
+
+    def __init__(
+        self,
+        interceptors: Interceptors,
+        *,
+        on_refusal: Callable[[IngestedRecord | None, str, RecordRefusedError], None] | None = None,
+        shard: int = 0,
+        clock: Callable[[], int] = _system_time_ms,
+    ) -> None:
+        """Start the interceptors.
+
+        Args:
+            interceptors: a Chain, interceptors in its order, or a configuration that names them.
+            on_refusal: takes a record that came in, as it is refused (None for one that goes out), with the name of the
+                interceptor and the error; the record is left out then. None raises the error.
+            shard: what interceptors are told to be.
+            clock: what the time is, in milliseconds since the epoch, at each call.
+
+        Raises what a chain and its interceptors raise.
+        """
+        self.chain = chain_of(interceptors)
+        self._clock = clock
+        self._context = TaskRecordContext(system_time_ms=clock())
+        self._on_refusal = on_refusal
+        around = Topology().with_interceptors(self.chain)
+        stores = build_stores(around, self._context, lambda name: StoreBacking(MemoryByteStore(name)))
+        self._punctuations = Punctuations({})
+        self._made = TaskInterceptors(
+            around.interceptors.values(), shard, self._context, stores, self._punctuations, self._refused
+        )
+        self._came: SourceRecord | None = None
+        self._ingest = IngestPassage(self._made.interceptors, self._refused_now)
+        self._emit = EmitPassage(self._made.interceptors, self._refused_now)
+        try:
+            self._made.init()
+        except BaseException:
+            self.close()
+            raise
+
+    def ingest(self, record: IngestedRecord) -> list[IngestedRecord]:
+        """Return what the chain makes of a record that was polled, the last interceptor first."""
+        self._tick()
+        self._came = source_of(record)
+        return self._ingest.pass_record(record)
+
+    def emit(self, record: EmittedRecord) -> list[EmittedRecord]:
+        """Return what the chain makes of a record that is to be sent, the first interceptor first."""
+        self._tick()
+        self._came = None
+        return self._emit.pass_record(record)
+
+    def finish_batch(self) -> None:
+        """Have the interceptors finish what they hold back: after each poll, say."""
+        self._tick()
+        self._made.finish_batch()
+
+    def close(self) -> None:
+        """Close the interceptors. Raises ProcessorError for the first that fails."""
+        failures = []
+        for name, close in self._made.close():
+            try:
+                close()
+            except Exception as cause:
+                failures.append(ProcessorError(node=name, doing="in close()", cause=cause))
+        if failures:
+            raise failures[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _refused_now(self, record: object, interceptor: str, error: RecordRefusedError) -> None:
+        self._refused(self._came, interceptor, error)
+
+    def _refused(self, source: SourceRecord | None, interceptor: str, error: RecordRefusedError) -> None:
+        if self._on_refusal is None:
+            raise error
+        self._on_refusal(None if source is None else record_of(source), interceptor, error)
+
+    def _tick(self) -> None:
+        self._context.system_time_ms = now_ms = self._clock()
+        self._punctuations.wall_clock.punctuate(now_ms, lambda schedule, due_ms: schedule.punctuator(due_ms))
