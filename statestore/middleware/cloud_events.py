@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from cloudevents.core.v1.event import CloudEvent
     from typing_extensions import Self
 
-__all__ = ["PREFIX", "STRUCTURED", "CloudEvents", "content_id", "event_of", "record_of"]
+__all__ = ["CE_PREFIX", "STRUCTURED", "CloudEvents", "content_id", "event_of", "record_of"]
 
-PREFIX: Final = "ce_"
+CE_PREFIX: Final = "ce_"
 """What the names of headers with attributes begin with."""
 STRUCTURED: Final = "application/cloudevents+json"
 """The content type of records whose value is a whole event."""
 
-Attribute: TypeAlias = "str | Callable[[EmittedRecord], str | None] | None"
+_Attribute: TypeAlias = "str | Callable[[EmittedRecord], str | None] | None"
 """An attribute, or what returns it for a record; None for none."""
 
 _REQUIRED: Final = ("specversion", "id", "source", "type")
@@ -164,15 +164,15 @@ class CloudEvents(Interceptor):
 
     def __init__(
         self,
-        source: Attribute = None,
-        type: Attribute = None,
+        source: _Attribute = None,
+        type: _Attribute = None,
         *,
-        id: Attribute = content_id,
-        subject: Attribute = None,
+        id: _Attribute = content_id,
+        subject: _Attribute = None,
         time: bool = True,
-        dataschema: Attribute = None,
-        content_type: Attribute = None,
-        extensions: Mapping[str, Attribute] | None = None,
+        dataschema: _Attribute = None,
+        content_type: _Attribute = None,
+        extensions: Mapping[str, _Attribute] | None = None,
         carried: Collection[str] = (),
         topics: Collection[str] | None = None,
         required: bool = True,
@@ -180,7 +180,7 @@ class CloudEvents(Interceptor):
         """Raise ValueError for attributes that no event can have, and ExtraMissingError for want of cloudevents."""
         if (source is None) is not (type is None):
             raise ValueError("an event has a source and a type: give both, or none to send no events")
-        self._attributes: Final[dict[str, Attribute]] = {
+        self._attributes: Final[dict[str, _Attribute]] = {
             "specversion": _VERSION,
             "id": id,
             "source": source,
@@ -195,7 +195,7 @@ class CloudEvents(Interceptor):
             raise ValueError(f"no extensions can be called {', '.join(taken)}: they are attributes of all events")
         self._emits: Final = source is not None
         self._time: Final = time
-        self._carried: Final = frozenset(PREFIX + name for name in carried)
+        self._carried: Final = frozenset(CE_PREFIX + name for name in carried)
         self._topics: Final = None if topics is None else frozenset(topics)
         self._required: Final = required
         fixed = {name: "-" if callable(one) else one for name, one in self._attributes.items() if one is not None}
@@ -246,7 +246,7 @@ class CloudEvents(Interceptor):
         return self._topics is None or topic in self._topics
 
     def _is_stale(self, name: str) -> bool:
-        return name.startswith(PREFIX) and name not in self._carried
+        return name.startswith(CE_PREFIX) and name not in self._carried
 
     def _event(self, record: EmittedRecord) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
@@ -294,7 +294,7 @@ def _mode_of(headers: Headers) -> _Mode | None:
         value = content_type.value.lower()
         if value.startswith(_STRUCTURED_KIND.encode()):
             return _structured_mode(value)
-    return _Mode.BINARY if any(header.key.startswith(PREFIX) for header in headers) else None
+    return _Mode.BINARY if any(header.key.startswith(CE_PREFIX) for header in headers) else None
 
 
 def _structured_mode(value: bytes) -> _Mode:
@@ -312,8 +312,8 @@ def _binary_event(headers: Headers, data: Any) -> CloudEvent:
     for name, value in headers:
         if name == CONTENT_TYPE:
             attributes[_CONTENT_TYPE] = _attribute(name, value)
-        elif name.startswith(PREFIX):
-            attribute = name[len(PREFIX) :]
+        elif name.startswith(CE_PREFIX):
+            attribute = name[len(CE_PREFIX) :]
             if attribute in attributes or attribute == _CONTENT_TYPE:
                 raise CloudEventRefusedError(f"header {name[:80]!r} is there twice, or should be {CONTENT_TYPE!r}")
             attributes[attribute] = _attribute(name, value)
@@ -337,7 +337,7 @@ def _structured_event(value: Any) -> CloudEvent:
 def _in_binary_mode(record: IngestedRecord) -> IngestedRecord:
     event = _structured_event(record.value)
     made = record.copy(value=_data_bytes(event))
-    for name in {header.key for header in made.headers if header.key.startswith(PREFIX)} | {CONTENT_TYPE}:
+    for name in {header.key for header in made.headers if header.key.startswith(CE_PREFIX)} | {CONTENT_TYPE}:
         made.headers.remove(name)
     for name, content in _pairs(event.get_attributes()):
         made.headers.add(name, content)
@@ -367,7 +367,7 @@ def _pairs(attributes: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
         if value is None:
             continue
         text = value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else _plain_text(name, value)
-        yield (CONTENT_TYPE if name == _CONTENT_TYPE else PREFIX + name), _utf8(text)
+        yield (CONTENT_TYPE if name == _CONTENT_TYPE else CE_PREFIX + name), _utf8(text)
 
 
 def _utf8(text: str) -> bytes:
@@ -430,8 +430,8 @@ def _are_binary_events(records: RecordColumns) -> bool:
     """Return whether all of the records are sound events in binary mode; False where that is not certain."""
     pairs = records.decoded_headers()
     keys = pairs.flatten().field("key")
-    names = [name for name in keys.unique().to_pylist() if name.startswith(PREFIX)]
-    attributes = {name[len(PREFIX) :]: name for name in names}
+    names = [name for name in keys.unique().to_pylist() if name.startswith(CE_PREFIX)]
+    attributes = {name[len(CE_PREFIX) :]: name for name in names}
     if len(names) > _MOST_ATTRIBUTES or not {*_REQUIRED} <= attributes.keys():
         return False
     if not all(_NAME.fullmatch(name) for name in attributes) or attributes.keys() & {"data", _CONTENT_TYPE}:

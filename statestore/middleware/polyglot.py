@@ -40,7 +40,7 @@ __all__ = [
     "text_format",
 ]
 
-LARGEST_BYTES: Final = 16 << 20
+_LARGEST_BYTES: Final = 16 << 20
 _CODECS: Final = {
     "utf-8": "utf-8",
     "us-ascii": "ascii",
@@ -129,7 +129,7 @@ def polyglot_serde(
     writes: str,
     default: str | None = None,
     header: str = CONTENT_TYPE,
-    largest_bytes: int = LARGEST_BYTES,
+    largest_bytes: int = _LARGEST_BYTES,
 ) -> Serde[Any]:
     """Return the serde that reads each value in the format of its content type.
 
