@@ -378,14 +378,13 @@ def claims_of(headers: Headers) -> Mapping[str, Any]:
     that can't be read.
     """
     header = headers.last_header(CLAIMS_HEADER)
-    return _NO_CLAIMS if header is None or header.value is None else _read_claims(header.value)
-
-
-_NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+    return _read_claims(None if header is None else header.value)
 
 
 @lru_cache(maxsize=1000)
-def _read_claims(data: bytes) -> Mapping[str, Any]:
+def _read_claims(data: bytes | None) -> Mapping[str, Any]:
+    if data is None:
+        return MappingProxyType({})
     problem = "its claims can't be read"
     if len(data) > _CLAIMS_BYTES_MAX:
         raise TokenRefusedError(reason=problem)
@@ -469,18 +468,18 @@ class Authorization(Interceptor):
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Ask about a record. Raises AccessDeniedError."""
-        self._check(record.topic, record.key, record.headers)
+        self._check(claims_of(record.headers), record.topic, record.key, record.headers)
         return (record,)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Ask about each record."""
-        columns = (records.topic, records.key, records.headers)
-        for topic, key, headers in zip(*map(row_objects, columns), strict=True):
-            self._check(topic, key, Headers.from_bytes(headers))
+        columns = (records.header(CLAIMS_HEADER), records.topic, records.key, records.headers)
+        for claims, topic, key, headers in zip(*map(row_objects, columns), strict=True):
+            self._check(_read_claims(claims), topic, key, Headers.from_bytes(headers))
         return records
 
-    def _check(self, topic: str, key: bytes | None, headers: Headers) -> None:
-        request = AccessRequest(claims_of(headers), self._action, topic, key, headers)
+    def _check(self, claims: Mapping[str, Any], topic: str, key: bytes | None, headers: Headers) -> None:
+        request = AccessRequest(claims, self._action, topic, key, headers)
         try:
             decision = self._policy(request)
         except RecordRefusedError:

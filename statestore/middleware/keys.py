@@ -7,7 +7,6 @@ function that returns a ring can be given instead, and is called where the keys 
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -95,7 +94,7 @@ class HmacKey(SignatureKey):
 
     def sign(self, message: bytes) -> bytes:
         """Return the HMAC-SHA256 of a message, 32 bytes."""
-        return hmac.digest(self._material, message, hashlib.sha256)
+        return hmac.digest(self._material, message, "sha256")
 
     def verifies(self, message: bytes, signature: bytes) -> bool:
         """Return whether this is the message's; takes as long for any wrong one."""
