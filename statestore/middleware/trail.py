@@ -41,6 +41,8 @@ MAX_ENTRIES: Final = 64
 _VERSION: Final = 1
 _MAX_TEXT_BYTES: Final = 255
 _MAX_DROPPED: Final = 2**31 - 1
+_MAX_WRITTEN: Final = 1000
+_LONG: Final = "a number is not written in the shortest way"
 
 
 class Entry(NamedTuple):
@@ -65,32 +67,15 @@ class Trail:
     dropped_entries: int = 0
     """How many older ones there were, which had no room."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the latest hop has not written the record on."""
-        return bool(self.entries) and self.entries[-1].produced_into_topic is None
-
-    def with_entry(self, entry: Entry, max_entries: int = MAX_ENTRIES) -> Trail:
-        """Return the trail with one more entry; the oldest go where there would be more than `max_entries`."""
-        entries = (*self.entries, entry)
-        excess = max(0, len(entries) - max_entries)
-        return Trail(entries[excess:], min(self.dropped_entries + excess, _MAX_DROPPED))
-
     def to_bytes(self) -> bytes:
         """Return the header's value. Raises ValueError for texts that are too long."""
-        head = bytes((_VERSION,)) + encode_uvarint(self.dropped_entries) + encode_uvarint(len(self.entries))
-        return head + b"".join(map(_encode_entry, self.entries))
+        return _head(self.dropped_entries, len(self.entries)) + b"".join(map(_encode_entry, self.entries))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Trail:
         """Return the trail of a header's value. Raises TrailRefusedError for what no trail is written as."""
-        try:
-            trail = _decode(data)
-        except FormatError as cause:
-            raise TrailRefusedError(header=TRAIL_HEADER, reason=str(cause)) from cause
-        if trail.to_bytes() != data:
-            raise TrailRefusedError(header=TRAIL_HEADER, reason="it is not written in the shortest way")
-        return trail
+        walk = _Walk(data)
+        return cls(tuple(Entry(*fields) for fields in walk.entries), walk.dropped)
 
     @classmethod
     def of_header(cls, value: bytes | None) -> Trail:
@@ -135,6 +120,7 @@ class PaperTrail(Interceptor):
         self._produced_into_cluster: Final = produced_into_cluster
         self._max_entries: Final = max_entries
         self._context: InterceptorContext | None = None
+        self._written: dict[tuple[str, int, bool], bytes] = {}
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
@@ -147,6 +133,7 @@ class PaperTrail(Interceptor):
     def init(self, context: InterceptorContext) -> None:
         """Take the clock."""
         self._context = context
+        self._written = {}
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Add an entry that says where the record was read. Raises TrailRefusedError for a malformed trail."""
@@ -169,35 +156,50 @@ class PaperTrail(Interceptor):
     def __repr__(self) -> str:
         return f"PaperTrail({self._by_whom!r})"
 
-    def _read(self, trail: Trail, topic: str) -> Trail:
-        entry = Entry(
-            self._name,
-            when_ms=system_time_ms(self._context),
-            read_from_cluster=self._read_from_cluster,
-            read_from_topic=topic,
-        )
-        return trail.with_entry(entry, self._max_entries)
+    def _read(self, value: bytes | None, topic: str) -> bytes:
+        return self._with_entry(None if value is None else _Walk(value), topic, is_read=True)
 
-    def _produced(self, trail: Trail, topic: str) -> Trail:
-        cluster = self._produced_into_cluster
-        if not trail.is_open:
-            return trail.with_entry(Entry(self._name, cluster, topic, system_time_ms(self._context)), self._max_entries)
-        entry = trail.entries[-1]._replace(produced_into_cluster=cluster, produced_into_topic=topic)
-        return Trail((*trail.entries[:-1], entry), trail.dropped_entries)
+    def _produced(self, value: bytes | None, topic: str) -> bytes:
+        walk = None if value is None else _Walk(value)
+        last = Entry(*walk.entries[-1]) if walk is not None else None
+        if walk is None or last is None or last.produced_into_topic is not None:
+            return self._with_entry(walk, topic, is_read=False)
+        last = last._replace(produced_into_cluster=self._produced_into_cluster, produced_into_topic=topic)
+        return walk.data[: walk.starts[-1]] + _encode_entry(last)
 
-    @property
-    def _name(self) -> str:
-        return socket.gethostname() if self._by_whom is None else self._by_whom
+    def _with_entry(self, walk: _Walk | None, topic: str, *, is_read: bool) -> bytes:
+        """Return a trail with one more entry: what is there is not written anew."""
+        entry = self._entry_bytes(topic, system_time_ms(self._context), is_read)
+        if walk is None:
+            return _head(0, 1) + entry
+        count = len(walk.entries) + 1
+        excess = max(0, count - self._max_entries)
+        kept = walk.data[walk.starts[excess] :] if excess < count - 1 else b""
+        return _head(min(walk.dropped + excess, _MAX_DROPPED), count - excess) + kept + entry
 
-    def _note(self, record: IngestedRecord | EmittedRecord, note: Callable[[Trail, str], Trail]) -> None:
-        value = note(read_trail(record.headers), record.topic).to_bytes()
+    def _entry_bytes(self, topic: str, when_ms: int, is_read: bool) -> bytes:
+        """Return what is written of an entry; those of a batch are equal, but for their topics."""
+        found = self._written.get((topic, when_ms, is_read))
+        if found is None:
+            name = socket.gethostname() if self._by_whom is None else self._by_whom
+            entry = Entry(name, self._produced_into_cluster, topic, when_ms)
+            if is_read:
+                entry = Entry(name, None, None, when_ms, self._read_from_cluster, topic)
+            if len(self._written) >= _MAX_WRITTEN:
+                self._written.clear()
+            found = self._written[topic, when_ms, is_read] = _encode_entry(entry)
+        return found
+
+    def _note(self, record: IngestedRecord | EmittedRecord, note: Callable[[bytes | None, str], bytes]) -> None:
+        header = record.headers.last_header(TRAIL_HEADER)
+        value = note(None if header is None else header.value, record.topic)
         record.headers.remove(TRAIL_HEADER).add(TRAIL_HEADER, value)
 
-    def _note_columns(self, records: RecordColumns, note: Callable[[Trail, str], Trail]) -> RecordColumns:
+    def _note_columns(self, records: RecordColumns, note: Callable[[bytes | None, str], bytes]) -> RecordColumns:
         if not len(records):
             return records
         pairs, rows = _trails_and_topics(records)
-        made = pa.array([note(Trail.of_header(value), topic).to_bytes() for value, topic in pairs], pa.binary())
+        made = pa.array([note(*pair) for pair in pairs], pa.binary())
         return records.without_header(TRAIL_HEADER).with_header(TRAIL_HEADER, made.take(pa.array(rows)))
 
 
@@ -234,40 +236,76 @@ def _encode_text(text: str | None) -> bytes:
     return encode_uvarint(len(data) + 1) + data
 
 
-def _decode(data: bytes) -> Trail:
-    if not data or data[0] != _VERSION:
-        raise FormatError("trail", f"its version is not {_VERSION}")
-    dropped, position = decode_uvarint(data, 1, "dropped entries of a trail")
-    count, position = decode_uvarint(data, position, "entries of a trail")
-    if not 1 <= count <= MAX_ENTRIES or dropped > _MAX_DROPPED:
-        raise FormatError("trail", f"it has {count} entries, and {dropped} that are gone")
-    entries = []
-    for _ in range(count):
-        by_whom, position = _decode_text(data, position)
-        into_cluster, position = _decode_text(data, position)
-        into_topic, position = _decode_text(data, position)
-        when_ms, position = decode_varlong(data, position, "time of an entry")
-        from_cluster, position = _decode_text(data, position)
-        from_topic, position = _decode_text(data, position)
-        if by_whom is None or when_ms < 0:
-            raise FormatError("trail", "an entry says nobody, or a negative time")
-        entries.append(Entry(by_whom, into_cluster, into_topic, when_ms, from_cluster, from_topic))
-    if position != len(data):
-        raise FormatError("trail", f"{len(data) - position} bytes stand behind its entries")
-    return Trail(tuple(entries), dropped)
+def _head(dropped: int, count: int) -> bytes:
+    return bytes((_VERSION,)) + encode_uvarint(dropped) + encode_uvarint(count)
+
+
+class _Walk:
+    """What the value of a header holds. Raises TrailRefusedError for what no trail is written as."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.entries: list[tuple[Any, ...]] = []
+        """The fields of each entry."""
+        self.starts: list[int] = []
+        """Where each entry begins."""
+        try:
+            self._walk(data)
+        except FormatError as cause:
+            raise TrailRefusedError(header=TRAIL_HEADER, reason=cause.problem) from cause
+        except UnicodeDecodeError:
+            raise TrailRefusedError(header=TRAIL_HEADER, reason="a text is not UTF-8") from None
+        except IndexError:
+            raise TrailRefusedError(header=TRAIL_HEADER, reason="it is cut") from None
+
+    def _walk(self, data: bytes) -> None:
+        if data[0] != _VERSION:
+            raise FormatError("trail", f"its version is not {_VERSION}")
+        self.dropped, position = decode_uvarint(data, 1, "dropped entries of a trail")
+        count, position = decode_uvarint(data, position, "entries of a trail")
+        if not 1 <= count <= MAX_ENTRIES or self.dropped > _MAX_DROPPED:
+            raise FormatError("trail", f"it has {count} entries, and {self.dropped} that are gone")
+        if data[:position] != _head(self.dropped, count):
+            raise FormatError("trail", _LONG)
+        for _ in range(count):
+            self.starts.append(position)
+            by_whom, position = _decode_text(data, position)
+            into_cluster, position = _decode_text(data, position)
+            into_topic, position = _decode_text(data, position)
+            when_ms, position = _decode_time(data, position)
+            from_cluster, position = _decode_text(data, position)
+            from_topic, position = _decode_text(data, position)
+            if by_whom is None:
+                raise FormatError("trail", "an entry says nobody")
+            self.entries.append((by_whom, into_cluster, into_topic, when_ms, from_cluster, from_topic))
+        if position != len(data):
+            raise FormatError("trail", f"{len(data) - position} bytes stand behind its entries")
 
 
 def _decode_text(data: bytes, position: int) -> tuple[str | None, int]:
-    size, position = decode_uvarint(data, position, "size of a text")
+    # One byte is enough for most sizes, and two are for all: this is called five times an entry.
+    size = data[position]
+    position += 1
+    if size >= 0x80:
+        size = size & 0x7F | data[position] << 7
+        position += 1
+        if not 0x80 <= size <= _MAX_TEXT_BYTES + 1:
+            raise FormatError("trail", f"a text is longer than {_MAX_TEXT_BYTES} bytes, or {_LONG}")
     if size == 0:
         return None, position
     end = position + size - 1
-    if size > _MAX_TEXT_BYTES + 1 or end > len(data):
-        raise FormatError("trail", f"a text of {size - 1} bytes")
-    try:
-        return data[position:end].decode(), end
-    except UnicodeDecodeError:
-        raise FormatError("trail", "a text that is not UTF-8") from None
+    if end > len(data):
+        raise IndexError
+    return data[position:end].decode(), end
+
+
+def _decode_time(data: bytes, position: int) -> tuple[int, int]:
+    when_ms, end = decode_varlong(data, position, "time of an entry")
+    if when_ms < 0:
+        raise FormatError("trail", "a time is negative")
+    if end > position + 1 and data[end - 1] == 0:
+        raise FormatError("trail", _LONG)
+    return when_ms, end
 
 
 _OPTIONS: Final = ConfigDef(

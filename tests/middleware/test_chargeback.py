@@ -143,7 +143,7 @@ def test_b17_totals_of_shards_add_up_also_where_they_come_to_lie_in_one(supplier
     for key in (b"a", b"b"):
         with TopologyTestDriver(topology_of(supplier), interceptors=[Chargeback()]) as driver:
             ends = driver.create_input_topic("in", key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
-            ends.pipe_record_list([TestRecord(key, b"v", 1)])
+            ends.pipe_micro_batch([TestRecord(key, b"v", 1)])
             with driver.get_key_value_store(USAGE_STORE).all() as found:
                 entries += list(found)
     assert [key_at_front(key) for key, _ in entries] == [b"a", b"b"], "each goes where the records of its key go"

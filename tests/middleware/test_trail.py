@@ -157,6 +157,27 @@ def test_a_trail_reads_back(trail: Trail) -> None:
     assert Trail.from_bytes(trail.to_bytes()) == trail
 
 
+@given(st.none() | TRAILS, st.integers(1, MAX_ENTRIES))
+def test_a_hop_adds_to_what_is_there_or_extends_it(before: Trail | None, max_entries: int) -> None:
+    trail = started(PaperTrail("me", max_entries=max_entries, read_from_cluster="r", produced_into_cluster="w"))
+    now_ms = Clocks().current_system_time_ms
+    headers = [] if before is None else [(TRAIL_HEADER, before.to_bytes())]
+    entries, dropped = ((), 0) if before is None else (before.entries, before.dropped_entries)
+
+    def bounded(found: tuple[Entry, ...]) -> Trail:
+        excess = max(0, len(found) - max_entries)
+        return Trail(found[excess:], min(dropped + excess, 2**31 - 1))
+
+    [read] = trail.on_ingest(arrived(produced(headers=headers)))
+    assert read_trail(read.headers) == bounded((*entries, Entry("me", None, None, now_ms, "r", "orders")))
+    [written] = trail.on_emit(produced(headers=headers))
+    if entries and entries[-1].produced_into_topic is None:
+        last = entries[-1]._replace(produced_into_cluster="w", produced_into_topic="orders")
+        assert read_trail(written.headers) == Trail((*entries[:-1], last), dropped)
+    else:
+        assert read_trail(written.headers) == bounded((*entries, Entry("me", "w", "orders", now_ms)))
+
+
 @given(st.lists(st.tuples(st.none() | TRAILS, st.sampled_from(["a", "b"])), max_size=6))
 def test_columns_have_what_single_records_have(rows: list[tuple[Trail | None, str]]) -> None:
     def made() -> list[Any]:
