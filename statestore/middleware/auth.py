@@ -60,6 +60,7 @@ _ALGORITHMS: Final = frozenset(f"{family}{bits}" for family in ("HS", "RS", "PS"
 }
 _CLAIMS_BYTES_MAX: Final = 4 << 10
 _TIME_MAX: Final = 2**53
+_RSA_BITS_MIN: Final = 2048
 _SUBJECT: Final = "sub"
 _UNCHECKED: Final[Options] = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["exp"]}
 """PyJWT looks at the clock of the machine; times are checked here, by that of the batch."""
@@ -87,12 +88,16 @@ class TokenKey(Key):
         """The key as PyJWT has it."""
         algorithm = _SIGNATURES.get_algorithm_by_name(self.algorithm)
         try:
-            prepared = algorithm.prepare_key(self._material)
-            problem = algorithm.check_key_length(prepared)
+            prepared: Any = algorithm.prepare_key(self._material)
         except Exception as cause:  # whatever cryptography has against it
             problem = f"it is no key of this algorithm ({type(cause).__name__})"
-        if problem:
             raise ValueError(f"a key can't be used for {self.algorithm}: {problem}") from None
+        is_secret = self.algorithm.startswith("HS")
+        least, found = (
+            (int(self.algorithm[2:]), len(self._material) * 8) if is_secret else (_RSA_BITS_MIN, _bits(prepared))
+        )
+        if found < least:
+            raise ValueError(f"a key can't be used for {self.algorithm}: it has {found} bits, and {least} are needed")
         return prepared
 
     def __eq__(self, other: object) -> bool:
@@ -106,6 +111,13 @@ class TokenKey(Key):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TokenKey, (self.algorithm, self._material)
+
+
+def _bits(key: Any) -> int:
+    """Return the size of a key of RSA; of others, whose sizes their algorithms say, enough."""
+    public = key.public_key() if hasattr(key, "public_key") else key
+    is_rsa = hasattr(public, "public_numbers") and hasattr(public.public_numbers(), "e")
+    return int(public.key_size) if is_rsa else _RSA_BITS_MIN
 
 
 class _Verified(NamedTuple):

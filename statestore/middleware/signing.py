@@ -60,7 +60,7 @@ _PROPERTIES: Final = ConfigDef(
 class Signing(Interceptor):
     """Signs what is emitted, and verifies what is ingested: key, value and chosen headers are as they were signed.
 
-    A signature names its key, so that keys can be changed. Under Spark a batch that is retried signs the same.
+    A signature names its key, so that keys can be changed. In a query, a batch that is retried signs the same.
 
     Args:
         keys: those to verify with; the active one signs.
@@ -115,7 +115,7 @@ class Signing(Interceptor):
         self._window_ms: Final = window_ms
         self._ahead_ms: Final = ahead_ms
         self._clock: Final = clock
-        self._refuse_replays: Final = refuse_replays
+        self._refuse_replays: Final = refuse_replays and verify
         self._context: InterceptorContext | None = None
         self._serials: Iterator[int] | None = None
         self._seen: Any = None
