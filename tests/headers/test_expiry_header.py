@@ -20,7 +20,7 @@ from statestore.headers.expiry_header import (
 
 TIMES_MS = st.integers(0, 2**63 - 1)
 TEXTS = st.text("0123456789", max_size=21).map(str.encode)
-VALUES = st.none() | TIMES_MS.map(expiry_value) | TEXTS | st.binary(max_size=9)
+VALUES = st.none() | TIMES_MS.map(expiry_value) | TEXTS | st.binary(max_size=9) | st.just(b"\xff" * 8)
 KEYS = st.sampled_from([EXPIRY_HEADER, "not-" + EXPIRY_HEADER, "other"])
 HEADERS = st.lists(st.tuples(KEYS, VALUES), max_size=3)
 

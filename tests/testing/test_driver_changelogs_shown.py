@@ -36,6 +36,9 @@ def test_b6_what_was_written_is_shown_once(state: DriverState) -> None:
     assert shown == [("written", [ChangelogRecord(b"a", b"1", 7, b"")])]
     state.commit(on_changelog=watch)
     assert len(shown) == 1
+    state.stores["written"].put_value("a", None)
+    state.commit(on_changelog=watch)
+    assert shown[1:] == [("written", [ChangelogRecord(b"a", None, 7, b"")])]
     state.close()
 
 
