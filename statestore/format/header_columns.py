@@ -59,13 +59,17 @@ def encode_header_column(headers: pa.ListArray | pa.ChunkedArray) -> pa.BinaryAr
     _refuse_null(entries, firsts, "header")
     _refuse_null(keys, firsts, "header key")
 
-    parts = [
-        _counts_at_first_headers(counts, firsts),
-        varint_array(row_sizes(keys)),
-        keys.cast(pa.binary()),
-        varint_array(np.where(is_valid(values), row_sizes(values), -1)),
-        values,
-    ]
+    return encode_entries(counts, [varint_array(row_sizes(keys)), keys.cast(pa.binary())], values)
+
+
+def encode_entries(counts: Integers, names: list[pa.BinaryArray], values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return rows of so many headers each, in a layout that has these parts in front of each value's size.
+
+    Raises ValueError if the result would exceed 2^31 - 1 bytes.
+    """
+    firsts = positions_of(counts)
+    sizes = varint_array(np.where(is_valid(values), row_sizes(values), -1))
+    parts = [_counts_at_first_headers(counts, firsts), *names, sizes, values]
     positions, data = interleave(parts, "encoded headers")
     return binary_array(positions[firsts * len(parts)], data)
 
@@ -110,7 +114,7 @@ def decode_header_column(encoded: pa.BinaryArray | pa.ChunkedArray) -> pa.ListAr
     refused = _first_unsound(rows, sound, len(encoded))
 
     short = (rows < refused) & (counts > 0) & (counts <= _MAX_TURNS)
-    spans, has_value, sound = _find_headers(data, starts[short], ends[short], counts[short])
+    spans, has_value, sound = find_entries(data, starts[short], ends[short], counts[short])
     refused = _first_unsound(rows[short], sound, refused)
     long_rows = rows[(rows < refused) & (counts > _MAX_TURNS)].tolist()
     long_pairs = [pair for row in long_rows for pair in decode_row(parse_headers, encoded, row)]
@@ -137,11 +141,12 @@ def _first_unsound(rows: Integers, sound: Flags, otherwise: int) -> int:
     return otherwise if sound.all() else int(rows[np.argmin(sound)])
 
 
-def _find_headers(
-    data: Bytes, starts: Integers, ends: Integers, counts: Integers
+def find_entries(
+    data: Bytes, starts: Integers, ends: Integers, counts: Integers, *, sized_keys: bool = True
 ) -> tuple[npt.NDArray[np.int32], Flags, Flags]:
     """Walk through all rows together, one header of each at a turn; `starts` are those of the first headers.
 
+    A key is a varint itself unless it is behind its size, as `sized_keys` says.
     Return for each header where key and value start and end (start, end, start, end) and whether it has a value, and
     for each row whether it is sound. Rows behind an unsound one are given up: nothing will be made of the column.
     """
@@ -156,6 +161,8 @@ def _find_headers(
         if not going_on.all():
             rows, position, ends = rows[going_on], position[going_on], ends[going_on]
         key_size, key_start, sound = read_varints(data, position, ends)
+        if not sized_keys:
+            key_size, key_start = key_start - position, position
         key_end = key_start + key_size
         value_size, value_start, value_sound = read_varints(data, key_end, ends)  # unsound if the key reaches the end
         position = value_start + np.maximum(value_size, 0)

@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, Property
 from statestore.errors import CompactHeadersError, FormatError, UnknownHeaderError
+from statestore.format.header_columns import encode_header_column
+from statestore.format.header_edits import add_header_column
+from statestore.format.header_lists import headers_with_key, rows_of_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Header, Headers
 from statestore.kip82.id_header_bytes import IdForm, decode_id_headers, encode_id_headers
+from statestore.kip82.id_header_columns import decode_id_header_column, encode_id_header_column
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware.header_ids import HeaderRegistry
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
@@ -102,7 +108,13 @@ class CompactHeaders(Interceptor):
 
     def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
         """Put all headers of each record into one; keys and values are not looked at."""
-        return _with_headers(records, self._compact)
+        try:
+            compact = encode_id_header_column(records.decoded_headers(), self.ids.id_of)
+        except UnknownHeaderError:  # what stands under the id 0 is made one by one
+            return _with_headers(records, self._compact)
+        empty = pa.repeat(pa.scalar(b"", pa.binary()), len(records))
+        packed = add_header_column(empty, self.header, compact)
+        return records.with_columns(headers=pc.if_else(pc.equal(compact, b""), empty, packed))
 
     def on_ingest(self, record: IngestedRecord) -> list[IngestedRecord]:
         """Take the one header apart; what stands beside it comes behind. Raises CompactHeadersError."""
@@ -110,7 +122,30 @@ class CompactHeaders(Interceptor):
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Take the one header of each record apart; keys and values are not looked at. Raises CompactHeadersError."""
-        return _with_headers(records, self._expanded)
+        headers = records.decoded_headers()
+        is_compact = headers_with_key(headers, self.header)
+        if not is_compact.any():
+            return records
+        found = self._decoded(headers) if is_compact.all() else None
+        return _with_headers(records, self._expanded) if found is None else records.with_columns(headers=found)
+
+    def _decoded(self, headers: pa.ListArray) -> pa.BinaryArray | None:
+        """Return the headers that are in the one header of each row, or in none.
+
+        None if some have several, can't be read, or hold headers without an id: those are looked at one by one.
+        """
+        rows, values = rows_of_headers(headers), headers.flatten().field("value")
+        if values.null_count or len(np.unique(rows)) < len(rows):
+            return None
+        try:
+            found = decode_id_header_column(values, self.ids.key_of)
+        except UnknownHeaderError:
+            return None
+        if found is None:
+            return None
+        places = np.full(len(headers), -1)
+        places[rows] = np.arange(len(rows))
+        return encode_header_column(found).take(pa.array(places, mask=places < 0)).fill_null(b"")
 
     def _compact(self, header_bytes: bytes) -> bytes:
         return Headers([(self.header, self.encode(header_bytes))]).to_bytes() if header_bytes else header_bytes

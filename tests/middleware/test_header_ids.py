@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,29 @@ def test_b2_columns_are_the_same_as_records(rows: list[list[tuple[str, bytes | N
     emitted = compact.on_emit_columns(in_columns(records))
     assert contents(emitted) == contents(each for record in records for each in compact.on_emit(record))
     assert contents(compact.on_ingest_columns(emitted)) == contents(records)
+
+
+FORMED = st.lists(st.tuples(st.sampled_from(sorted(BOTH.ids)), st.none() | st.binary(max_size=3)), max_size=3)
+FRAMES = FORMED.map(lambda pairs: to_id_bytes(Headers(pairs), BOTH)) | st.binary(max_size=4) | st.none()
+ONE_OR_MORE = st.lists(st.tuples(st.sampled_from([COMPACT_HEADER] * 3 + ["other"]), FRAMES), max_size=2)
+
+
+@given(st.lists(ONE_OR_MORE, max_size=4))
+def test_b3_columns_are_taken_apart_as_records_whatever_is_in_them(rows: list[list[tuple[str, bytes | None]]]) -> None:
+    compact, records = CompactHeaders(BOTH), [arrived(produced(headers=pairs)) for pairs in rows]
+    try:
+        wanted = contents(each for record in records for each in compact.on_ingest(record))
+    except CompactHeadersError as refused:
+        with pytest.raises(CompactHeadersError, match=re.escape(str(refused))):
+            compact.on_ingest_columns(in_columns(records))
+    else:
+        assert contents(compact.on_ingest_columns(in_columns(records))) == wanted
+
+
+def test_b3_many_headers_in_a_record_come_back() -> None:
+    compact, record = CompactHeaders(BOTH), produced(headers=[("team", b"%d" % number) for number in range(100)])
+    emitted = compact.on_emit_columns(in_columns([record, produced()]))
+    assert contents(compact.on_ingest_columns(emitted)) == contents([record, produced()])
 
 
 def test_b3_a_broker_reads_the_headers_without_key_and_value() -> None:
