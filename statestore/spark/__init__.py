@@ -12,6 +12,7 @@ recommended_settings, query_settings, python_daemon
 checkpoint_pointers, source_offsets, rescale
                 what a checkpoint says, and a state with other shards
 datasource/     state as rows; reader: the same as a call
+compaction      a log as a DataFrame, compacted by a key in a header
 header_functions/
                 functions of columns of headers, for any DataFrame
 
