@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -67,17 +67,6 @@ _PROPERTIES: Final = ConfigDef(
 )
 
 
-class _HasHeaders(Protocol):
-    @property
-    def key(self) -> Any: ...
-
-    @property
-    def value(self) -> Any: ...
-
-    @property
-    def headers(self) -> Headers: ...
-
-
 def content_id(record: EmittedRecord) -> str:
     """Return an id that is the same for the same topic, key, value and timestamp, and differs if one of them does.
 
@@ -88,10 +77,12 @@ def content_id(record: EmittedRecord) -> str:
     return hashlib.sha256(framed).digest()[:16].hex()
 
 
-def event_of(record: _HasHeaders) -> CloudEvent:
+def event_of(record: Any) -> CloudEvent:
     """Return the event that a record is; its data are the record's value as it is, in structured mode what that holds.
 
-    It works on records of interceptors, clients and processors. A key in UTF-8 is `partitionkey`, if no header says it.
+    It takes what has key, value and headers: records of interceptors, clients and processors. A key in UTF-8 is
+    `partitionkey`, if no header says it.
+
     Raises CloudEventRefusedError if the record is no event, and ExtraMissingError for want of cloudevents.
     """
     mode = _mode_of(record.headers)

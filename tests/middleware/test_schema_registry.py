@@ -270,7 +270,12 @@ def test_that_a_registry_is_down_is_asked_again_and_shows_no_secret() -> None:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
     registry = asking(f"ann:secret@{address}", **{"basic.auth.credentials.source": "URL"})
-    for serde in (avro_serde(registry, OLD), avro_serde(sr.ConfluentRegistry(dict), OLD)):
+
+    class Talkative(sr.Md5Registry):
+        def fetch(self, schema_id: sr.SchemaId) -> sr.RegisteredSchema | None:
+            raise ConnectionError("https://ann:secret@registry does not answer")
+
+    for serde in (avro_serde(each, OLD) for each in (registry, Talkative(), sr.ConfluentRegistry(dict))):
         with pytest.raises(RegistryUnavailableError) as refused:
             read(serde, NUMBERED, None)
         shown = f"{refused.value}{refused.value!r}{registry!r}{serde!r}"

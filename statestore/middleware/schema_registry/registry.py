@@ -132,7 +132,6 @@ class SchemaRegistry(ABC):
         asked_at, error = refused
         if (self.clock() - asked_at) * 1000 < self.missing_is_kept_ms:
             raise copy(error)
-        known.refused.forget(schema_id)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
         try:
