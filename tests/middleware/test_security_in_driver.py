@@ -22,7 +22,7 @@ from statestore.middleware.signing import Signing
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.kept_records import files_with, keeping
 from tests.support.passed_records import Clocks, arrived, produced, shown, started
-from tests.support.security_keys import AFTER, BEFORE, NOW_MS, SIGNING_RINGS, TOKEN_RING, token
+from tests.support.security_keys import AES_SECRETS, AFTER, BEFORE, NOW_MS, SIGNING_RINGS, TOKEN_RING, token
 
 BYTES = Serdes.bytes()
 LETTER = "__connect.errors.exception."
@@ -137,7 +137,7 @@ def test_state_at_rest_holds_ciphertext_and_keys_rotate(tmp_path: Path) -> None:
             assert hidden not in logged
             assert str(ring.active).encode() == logged[logged.index(b"\xec\x01") + 4 :][:1]
         assert files_with(seen, tmp_path), "the search finds what is there: keys are not encrypted"
-        assert files_with(hidden, tmp_path) == []
+        assert [files_with(secret, tmp_path) for secret in (hidden, *AES_SECRETS)] == [[], [], []]
 
 
 def test_no_secret_shows_in_objects_or_errors(caplog: pytest.LogCaptureFixture) -> None:

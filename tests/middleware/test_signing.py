@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from statestore.errors import ConfigException, KeyUnusableError, SignatureRefusedError, UnknownKeyIdError
 from statestore.headers import Headers
 from statestore.middleware import Chain
+from statestore.middleware.canonical import canonical_bytes
 from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
 from statestore.middleware.signature_frame import SignatureHead, read_frame, signed_bytes
 from statestore.middleware.signing import SIGNATURE_HEADER, Signing
@@ -105,6 +106,22 @@ def test_b13_one_flipped_bit_is_refused(
             Chain([verifying]).ingest(arrived(record))
     free = produced(key, value, [*pairs, ("free", b"changed"), (SIGNATURE_HEADER, frame)])
     assert Chain([verifying]).ingest(arrived(free)), "of a header that is not signed nothing is said"
+
+
+FIELDS = st.lists(
+    st.none() | st.binary(max_size=9) | st.sampled_from([b"\x00\x00\x00\x00", b"\xff\xff\xff\xff"]), max_size=5
+)
+
+
+@settings(deadline=None)
+@given(FIELDS)
+def test_fields_are_read_back_from_what_is_signed_in_one_way_only(fields: list[bytes | None]) -> None:
+    data, read = canonical_bytes(fields), []
+    while data:
+        size = int.from_bytes(data[:4], "big", signed=True)
+        read.append(None if size < 0 else data[4 : 4 + size])
+        data = data[4 + max(size, 0) :]
+    assert read == fields
 
 
 def test_b13_bytes_do_not_move_between_fields() -> None:

@@ -15,7 +15,7 @@ from statestore.middleware.encryption import Encryption, encrypted_serde
 from statestore.middleware.keys import Keyring
 from tests.support.kept_records import files_with, keeping
 from tests.support.passed_records import contents, produced, through
-from tests.support.security_keys import AFTER, BEFORE
+from tests.support.security_keys import AES_SECRETS, AFTER, BEFORE
 from tests.support.spark.queries import OrderQuery
 
 
@@ -43,7 +43,7 @@ def test_no_file_of_a_query_holds_a_value_and_keys_rotate(spark: SparkSession, t
             interceptors=[Encryption(ring)],
             recovery=recovery,
         )
-        assert files_with(hidden, tmp_path) == []
+        assert [files_with(secret, tmp_path) for secret in (hidden, *AES_SECRETS)] == [[], [], []]
     found = {Path(name).parts[2] for name in files_with(seen, tmp_path / "state")}
     assert found == {"deltas", "snapshots"}, "keys are not encrypted: the search finds what is there"
     assert [bytes(row.value)[4:5] for row in query.outputs] == [b"1", b"2"], "the ids of the keys"

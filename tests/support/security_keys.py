@@ -20,7 +20,8 @@ SIGNING_RINGS = {
 }
 """For who signs, and for who verifies."""
 
-OLD, NEW = AesKey(b"o" * 16), AesKey(b"n" * 32)
+AES_SECRETS = b"old secret of us", b"new secret of us, and longer now"
+OLD, NEW = map(AesKey, AES_SECRETS)
 BEFORE, AFTER = Keyring({"1": OLD}, "1"), Keyring({"1": OLD, "2": NEW}, "2")
 """Keys for encryption before and after they were changed."""
 
