@@ -21,6 +21,7 @@ from statestore.headers import Headers
 from statestore.middleware import Chain, EmittedRecord, Interceptor
 from statestore.middleware.slicing import CHUNK_HEADER, Slicing
 from statestore.middleware.slicing.slice import Slice
+from statestore.processor.rehearsal import uses_wall_clock
 from statestore.recovery.making.record_keys import _KEY_OF as KEY_OF
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, started
@@ -176,7 +177,7 @@ def test_b15_duplicates_are_dropped_while_a_message_is_open_and_not_reported_beh
         assert glue.pipe([*slices[:3], *slices[:3], slices[0]]) == []
         assert [each.value for each in glue.pipe(slices[3:])] == [VALUE]
         assert glue.pipe(slices[4:]) == []
-        glue.driver.advance_wall_clock_time(2000)
+        glue.driver.advance_wall_clock_time(12_000)
         assert (glue.dead(), glue.entries) == ([], (0, 0))
 
 
@@ -219,6 +220,18 @@ def test_b15_a_message_that_loses_slices_is_given_up_with_a_report() -> None:
         assert glue.entries == (0, 0)
 
 
+def test_without_timers_what_is_overdue_is_found_by_the_next_batch_whatever_it_has() -> None:
+    with run(timeout=10_000, use_timers=False) as glue:
+        glue.pipe(cut()[1:3])
+        glue.driver.restart()
+        glue.driver.advance_wall_clock_time(20_000)
+        glue.driver.restart()
+        assert [each.value for each in glue.pipe([produced(value=b"v", topic="in")])] == [b"v"]
+        assert [value for value, _, _ in glue.dead()] == [cut()[1].value]
+        assert uses_wall_clock(passing().with_interceptors([Slicing()]))
+        assert not uses_wall_clock(passing().with_interceptors([Slicing(use_timers=False)]))
+
+
 def test_each_slice_that_comes_gives_a_message_more_time() -> None:
     slices = cut()
     with run(timeout=10_000) as glue:
@@ -243,7 +256,7 @@ def test_the_report_is_of_the_record_as_it_came() -> None:
     slices = cut()
     with run(timeout=10) as glue:
         glue.pipe(slices[3:5])
-        glue.driver.advance_wall_clock_time(20)
+        glue.driver.advance_wall_clock_time(10_020)
         (letter,) = glue.out("dead")
         assert (letter.key, letter.value, letter.timestamp_ms) == (b"k", slices[3].value, 1000)
         assert letter.headers.last_header(CHUNK_HEADER) == slices[3].headers.last_header(CHUNK_HEADER)
@@ -350,7 +363,7 @@ def test_records_without_keys_are_sliced_only_if_one_shard_gets_all() -> None:
         glue.pipe(nobody[:1])
     with run(timeout=10) as glue:
         glue.pipe(nobody[:1])
-        glue.driver.advance_wall_clock_time(20)
+        glue.driver.advance_wall_clock_time(10_020)
         assert glue.out("dead")[0].key is None
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _LEAST_BYTES: Final = 128
+_LEAST_INTERVAL_MS: Final = 1000
 _CHANGES: Final = "it changes or checks whole values, and would get slices: slice last"
 
 
@@ -51,6 +52,7 @@ class Slicing(Interceptor):
         max_open_messages: int = 1000,
         max_open_bytes: int = 256 << 20,
         timeout: Duration = 3_600_000,
+        use_timers: bool = True,
         persistent: bool = True,
     ) -> None:
         """Say what is sliced, and what may wait for its other slices in each shard.
@@ -66,6 +68,9 @@ class Slicing(Interceptor):
             max_open_bytes: how much slices may take in a shard's state. Beyond either, the message that has waited
                 longest is given up.
             timeout: after how long without a further slice a message is given up; a timedelta, or milliseconds.
+            use_timers: whether the wall clock has that looked at, every quarter of the timeout; else each batch does,
+                and a shard without records waits. Spark does not end a query with timers when all input is read, and
+                can't give them to one that began without.
             persistent: whether slices wait in RocksDB, or in memory.
 
         A message that is given up is refused as its first slice, with a SlicesIncompleteError.
@@ -82,6 +87,7 @@ class Slicing(Interceptor):
         self._glue: Final = glue
         self._allow_null_keys: Final = allow_null_keys
         self._limits: Final = Limits(max_message_bytes, max_open_messages, max_open_bytes, timeout_ms)
+        self._use_timers: Final = use_timers
         self._persistent: Final = persistent
         self._context: InterceptorContext | None = None
         self._cutting = None if max_bytes is None else Cutting(max_bytes, 0, 0)
@@ -119,13 +125,13 @@ class Slicing(Interceptor):
         return f"{self.name}-chunks", f"{self.name}-messages"
 
     def init(self, context: InterceptorContext) -> None:
-        """Take the shard's clock, and have it say when messages are overdue."""
+        """Take the shard's clock, which says when messages are overdue."""
         self._context = context
         self._open = None
         if self._max_bytes is not None:
             self._cutting = Cutting(self._max_bytes, context.shard, context.current_system_time_ms)
-        if self._glue:
-            context.schedule_wall_clock(max(1, self._limits.timeout_ms // 4), self._give_up_overdue)
+        if self._glue and self._use_timers:
+            context.schedule_wall_clock(max(_LEAST_INTERVAL_MS, self._limits.timeout_ms // 4), self._give_up_overdue)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Slice a record that is too large. Raises SliceError for one that can't be, or that nobody would glue."""
@@ -169,9 +175,9 @@ class Slicing(Interceptor):
         return records if slices.null_count == len(slices) else None
 
     def finish_batch(self) -> None:
-        """Give up what is overdue, if the batch had slices."""
-        if self._open is not None:
-            self._open.give_up_overdue(self._now_ms())
+        """Give up what is overdue; with timers, only in a batch that had slices."""
+        if self._glue and (self._open is not None or not self._use_timers):
+            self._give_up_overdue(self._now_ms())
 
     def _give_up_overdue(self, now_ms: int) -> None:
         self._messages().give_up_overdue(now_ms)
@@ -200,5 +206,6 @@ _OPTIONS: Final = ConfigDef(
     Property("max.message.bytes", ConfigType.INT, default=None, doc="how many bytes a message may have"),
     Property("max.open.messages", ConfigType.INT, default=None, doc="how many messages may be open in a shard"),
     Property("max.open.bytes", ConfigType.INT, default=None, doc="how many bytes of slices a shard may keep"),
+    Property("use.timers", ConfigType.BOOLEAN, default=None, doc="whether the wall clock gives messages up"),
     Property("timeout", ConfigType.LONG, default=None, doc="after how many milliseconds a message is given up"),
 )
