@@ -6,7 +6,7 @@ compression   values compressed one by one
 expiry        records that say when they expire
 compaction    a log compacted by a key in a header
 header_ids, compact_headers  who owns which header ids, and all headers as one, under ids
-slicing       large values as several records
+slicing, claim_check  large values as several records, or elsewhere
 keys, key_source, key_ids  keys by their ids, and where they come from
 signing, signature_frame  records that can't be changed on their way
 encryption, serde_cipher, ciphertext  values, headers and state that only who has the key reads

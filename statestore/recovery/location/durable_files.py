@@ -83,9 +83,9 @@ class DurableFiles(ABC):
         self.filesystem = filesystem
         self.retrying = retrying
 
-    def read(self, path: str) -> pa.Buffer | None:
-        """Return the content of a file, None if there is none."""
-        return self.retrying.call(f"reading {path}", lambda: self._read_once(path))
+    def read(self, path: str, max_bytes: int | None = None) -> pa.Buffer | None:
+        """Return the content of a file, of a larger one its first `max_bytes`; None if there is no file."""
+        return self.retrying.call(f"reading {path}", lambda: self._read_once(path, max_bytes))
 
     def fetch(self, path: str, target: str) -> bool:
         """Copy a file to the local path `target`, in chunks. Return whether there is one.
@@ -128,10 +128,11 @@ class DurableFiles(ABC):
     def _open(self, path: str) -> Any:
         return self.filesystem.open_input_file(path)
 
-    def _read_once(self, path: str) -> pa.Buffer | None:
+    def _read_once(self, path: str, max_bytes: int | None) -> pa.Buffer | None:
         try:
             with self._open(path) as source:
-                return _read_exactly(source, path, 0, source.size())
+                size_bytes = source.size() if max_bytes is None else min(source.size(), max_bytes)
+                return _read_exactly(source, path, 0, size_bytes)
         except _NOT_THERE:
             return None
 

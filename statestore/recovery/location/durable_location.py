@@ -79,6 +79,12 @@ class DurableLocation:
         with self._read_errors(f"{name} can't be read"):
             return files.read(path)
 
+    def read_start(self, name: str, max_bytes: int) -> pa.Buffer | None:
+        """Return the first bytes of the file `name`, `max_bytes` at most; else as `read`."""
+        files, path = self._at(name)
+        with self._read_errors(f"{name} can't be read"):
+            return files.read(path, max_bytes)
+
     def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
         """Copy the file `name` to the local `path`, in bounded memory. Return False if there is no such file.
 

@@ -1,0 +1,209 @@
+"""Claim checks: large values lie in a durable location, and their records carry what it takes to get them.
+
+    CLAIM_CHECK := "1;size=" bytes ";sha256=" hex ";path=objects/" hex[:2] "/" hex        ASCII, with an empty value
+    LOCATION/objects/ab/ab12...    the value, under its SHA-256
+
+The same value is the same object, however often it is written: a batch that is retried leaves nothing behind. An object
+is written before its record is, and again with each record of it, so that it is never older than the last one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from statestore.connect.config import ConfigDef, ConfigType, Property
+from statestore.errors import ClaimError, ClaimMissingError
+from statestore.format.binary_columns import row_sizes
+from statestore.headers import Headers
+from statestore.headers.record_columns import RecordColumns
+from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.middleware.properties import made_of
+from statestore.recovery.location.durable_location import DurableLocation
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["CLAIM_CHECK_HEADER", "ClaimCheck", "delete_objects"]
+
+CLAIM_CHECK_HEADER: Final = "CLAIM_CHECK"
+"""The header that says where a value is; it counts only with a value that is empty."""
+
+_OBJECTS: Final = "objects"
+_CLAIM: Final = re.compile(rb"1;size=([0-9]{1,10});sha256=([0-9a-f]{64});path=([!-~]{1,1024})")
+_OBJECT: Final = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]{64}")
+
+
+class _Claim(NamedTuple):
+    """What a claim says of its object."""
+
+    size_bytes: int
+    digest: str
+
+    @property
+    def path(self) -> str:
+        return f"{_OBJECTS}/{self.digest[:2]}/{self.digest}"
+
+    def to_bytes(self) -> bytes:
+        return f"1;size={self.size_bytes};sha256={self.digest};path={self.path}".encode()
+
+    @classmethod
+    def of(cls, header: bytes) -> _Claim:
+        """Raise ClaimError if the claim is malformed, or of a path that is not that of its hash."""
+        found = _CLAIM.fullmatch(header)
+        if found is None:
+            raise ClaimError(f"its header {CLAIM_CHECK_HEADER} is no claim of version 1")
+        claim = cls(int(found[1]), found[2].decode())
+        if claim.path != found[3].decode():
+            raise ClaimError(f"its claim has another path than that of its hash, {claim.path}: it is not followed")
+        return claim
+
+
+class ClaimCheck(Interceptor):
+    """Checks large values in at a location on their way out, and fetches them on their way in.
+
+    Fetched values are not larger than `max_bytes`, and have the hash that the claim says. A location that can't be
+    reached ends the query with its LocationError, as it is no fault of a record.
+    """
+
+    kind = "claim-check"
+    not_before: ClassVar[Mapping[str, str]] = {
+        "schema": "the value is elsewhere by then: give it its schema before it is checked in",
+        "compression": "the value is elsewhere by then: compress it before it is checked in",
+        "encryption": "objects would lie in the location in clear: encrypt before you check in",
+    }
+
+    def __init__(
+        self,
+        location: str | Path | DurableLocation,
+        *,
+        threshold_bytes: int = 900_000,
+        max_bytes: int = 256 << 20,
+        lazy: bool = False,
+    ) -> None:
+        """Say where values lie.
+
+        Args:
+            location: a path or URI that pyarrow.fs knows, which all that write and read the topic can reach.
+            threshold_bytes: values of more bytes are checked in.
+            max_bytes: larger values are refused, on either side.
+            lazy: whether values are left where they are: user code sees an empty one, and gets it with `fetch`. A
+                record that it forwards with that header and an empty value takes the claim along.
+
+        Raises ValueError for sizes that can't be.
+        """
+        if not 0 <= threshold_bytes <= max_bytes < 2**31:
+            raise ValueError(
+                f"0 <= threshold_bytes <= max_bytes < 2^31 must hold, got {threshold_bytes} and {max_bytes}"
+            )
+        self.location: Final = DurableLocation.of(location)
+        self._threshold_bytes: Final = threshold_bytes
+        self._max_bytes: Final = max_bytes
+        self._lazy: Final = lazy
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of `statestore.claim-check.location`, `.threshold.bytes`, `.max.bytes` and `.lazy`.
+
+        Raises ConfigException if there is no location, and for values that are none of theirs.
+        """
+        return made_of(cls, cls.kind, _OPTIONS, config)
+
+    def fetch(self, headers: Headers) -> bytes:
+        """Return the value that the claim in a record's headers stands for.
+
+        Raises ClaimError if there is no claim, it is malformed, or its object is too large or not what was checked in,
+        ClaimMissingError if there is none, and LocationError.
+        """
+        header = headers.last_header(CLAIM_CHECK_HEADER)
+        if header is None or header.value is None:
+            raise ClaimError(f"it has no header {CLAIM_CHECK_HEADER}")
+        claim = _Claim.of(header.value)
+        if claim.size_bytes > self._max_bytes:
+            raise ClaimError(
+                f"its value has {claim.size_bytes} bytes, {self._max_bytes} are allowed: raise max_bytes of ClaimCheck"
+            )
+        found = self.location.read_start(claim.path, claim.size_bytes + 1)
+        if found is None:
+            raise ClaimMissingError(path=claim.path, location=str(self.location))
+        value: bytes = found.to_pybytes()
+        if (len(value), sha256(value).hexdigest()) != claim:
+            raise ClaimError(f"object {claim.path} is not what was checked in: its size or its hash differs")
+        return value
+
+    def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
+        """Check a large value in. Raises ClaimError for one that is too large, and LocationNotWritableError."""
+        value = record.value
+        if value is None:
+            return (record,)
+        if value:
+            record.headers.remove(CLAIM_CHECK_HEADER)  # of a value that was here before
+        if len(value) <= self._threshold_bytes:
+            return (record,)
+        if len(value) > self._max_bytes:
+            raise ClaimError(
+                f"its value has {len(value)} bytes, {self._max_bytes} are allowed: raise max_bytes of ClaimCheck"
+            )
+        claim = _Claim(len(value), sha256(value).hexdigest())
+        self.location.write(claim.path, value)
+        made = record.copy(value=b"")
+        made.headers.add(CLAIM_CHECK_HEADER, claim.to_bytes())
+        return (made,)
+
+    def on_emit_columns(self, records: RecordColumns) -> RecordColumns | None:
+        """Hand on records that have neither large values nor claims; the others one by one."""
+        if np.max(row_sizes(records.value), initial=0) > self._threshold_bytes:
+            return None
+        return _without_claims(records)
+
+    def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+        """Fetch the value of a record that has a claim. Raises what `fetch` raises."""
+        if record.value != b"" or self._lazy:
+            return (record,)
+        header = record.headers.last_header(CLAIM_CHECK_HEADER)
+        if header is None or header.value is None:
+            return (record,)
+        value = self.fetch(record.headers)
+        return (record.copy(value=value, headers=record.headers.copy().remove(CLAIM_CHECK_HEADER)),)
+
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
+        """Hand on records of which none has a claim; the others one by one."""
+        return records if self._lazy else _without_claims(records)
+
+    def __repr__(self) -> str:
+        return f"ClaimCheck({str(self.location)!r})"
+
+
+def delete_objects(location: str | Path | DurableLocation, before_ms: int) -> int:
+    """Delete the objects of claims that were last written before a time, in milliseconds since the epoch.
+
+    Returns how many. It does not know which records are left: take a time before which no topic keeps any. Other files
+    are left alone. Raises LocationError.
+    """
+    opened = DurableLocation.of(location)
+    deleted = 0
+    for directory in opened.directories(_OBJECTS):
+        for entry in opened.entries(directory):
+            if _OBJECT.fullmatch(entry.name) and entry.modified_ms is not None and entry.modified_ms < before_ms:
+                opened.delete(entry.name)
+                deleted += 1
+    return deleted
+
+
+def _without_claims(records: RecordColumns) -> RecordColumns | None:
+    """Return records of which none has a claim; None if any has."""
+    claims = records.header(CLAIM_CHECK_HEADER)
+    return records if claims.null_count == len(claims) else None
+
+
+_OPTIONS: Final = ConfigDef(
+    Property("location", doc="where values lie"),
+    Property("threshold.bytes", ConfigType.INT, default=None, doc="values of more bytes are checked in"),
+    Property("max.bytes", ConfigType.INT, default=None, doc="how many bytes a value may have"),
+    Property("lazy", ConfigType.BOOLEAN, default=None, doc="whether values are left where they are"),
+)
