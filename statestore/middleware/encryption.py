@@ -81,9 +81,6 @@ class Encryption(_Encrypting):
     """
 
     kind = "encryption"
-    not_before: ClassVar[Mapping[str, str]] = {
-        "schema": "no schema can be found for what is encrypted: it has to come first"
-    }
     not_after: ClassVar[Mapping[str, str]] = {
         "claim-check": "what was checked in would lie there unencrypted: encryption has to come first"
     }

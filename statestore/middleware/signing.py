@@ -39,6 +39,7 @@ SIGNATURE_HEADER: Final = "statestore-signature"
 
 _FRAME_BYTES_MAX: Final = 16 << 10
 _DIGEST_BYTES: Final = 16
+_HEADERS_IN_ONE: Final = {"header-ids": "the headers that it is to sign are in one header by then, and have no names"}
 _CLOCKS: Final = {"system": "processing", "record": "event"}
 
 _PROPERTIES: Final = ConfigDef(
@@ -116,6 +117,8 @@ class Signing(Interceptor):
         self._ahead_ms: Final = ahead_ms
         self._clock: Final = clock
         self._refuse_replays: Final = refuse_replays and verify
+        if self._names:
+            self.not_after = _HEADERS_IN_ONE  # type: ignore[misc]  # without names, it does not look at headers
         self._context: InterceptorContext | None = None
         self._serials: Iterator[int] | None = None
         self._seen: Any = None

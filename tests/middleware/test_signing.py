@@ -15,10 +15,18 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore.errors import ConfigException, KeyUnusableError, SignatureRefusedError, UnknownKeyIdError
+from statestore.errors import (
+    ChainOrderError,
+    ConfigException,
+    KeyUnusableError,
+    SignatureRefusedError,
+    UnknownKeyIdError,
+)
 from statestore.headers import Headers
+from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware import Chain
 from statestore.middleware.canonical import canonical_bytes
+from statestore.middleware.compact_headers import CompactHeaders
 from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
 from statestore.middleware.signature_frame import SignatureHead, read_frame, signed_bytes
 from statestore.middleware.signing import SIGNATURE_HEADER, Signing
@@ -280,6 +288,15 @@ def test_two_parties_sign_the_same_record() -> None:
     assert chain.describe() == "signing -> signing-their-signature"
     (sent,) = chain.emit(produced())
     assert contents(chain.ingest(arrived(sent))) == [(b"k", b"v", [])]
+
+
+def test_headers_that_are_to_be_signed_must_still_be_there() -> None:
+    compact = CompactHeaders(HeaderIds({"a": 1}))
+    signing = SIGNING_RINGS["hmac"][0]
+    Chain([Signing(signing, headers=["a"]), compact])
+    Chain([compact, Signing(signing)])
+    with pytest.raises(ChainOrderError, match="in one header by then"):
+        Chain([compact, Signing(signing, headers=["a"])])
 
 
 def test_it_is_made_by_a_configuration_and_travels() -> None:
