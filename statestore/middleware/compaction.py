@@ -30,17 +30,19 @@ __all__ = ["COMPACTION_HEADER", "compacted", "compacted_columns"]
 COMPACTION_HEADER: Final = "compaction-key"
 """The header that says what a record replaces, unless another name is given."""
 
-R = TypeVar("R", bound="ConsumerRecord[Any, bytes | None] | ProducerRecord[Any, bytes | None] | ChangelogRecord")
+AnyRecord = TypeVar(
+    "AnyRecord", bound="ConsumerRecord[Any, bytes | None] | ProducerRecord[Any, bytes | None] | ChangelogRecord"
+)
 
 
 def compacted(
-    records: Iterable[R],
+    records: Iterable[AnyRecord],
     *,
     now_ms: int,
     header: str = COMPACTION_HEADER,
     expiry_header: str | None = EXPIRY_HEADER,
     keep_tombstones: bool = False,
-) -> list[R]:
+) -> list[AnyRecord]:
     """Return what compaction leaves of the records of one log, in their order.
 
     A record is replaced by a later one with the same bytes in `header`, or, where there is no such header or its value
@@ -50,7 +52,7 @@ def compacted(
 
     Of each key one record is held in memory. Raises FormatError for headers that can't be read.
     """
-    last: dict[Any, R] = {}
+    last: dict[Any, AnyRecord] = {}
     for record in records:
         compaction_key = _key_in_header(_header_bytes(record), header)
         place = record.key if compaction_key is None else compaction_key
