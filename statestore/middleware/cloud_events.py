@@ -207,11 +207,11 @@ class CloudEvents(Interceptor):
     def on_emit(self, record: EmittedRecord) -> Sequence[EmittedRecord]:
         """Write the attributes into headers. Raises CloudEventRefusedError if a callable returns what none can be."""
         if self._emits and self._is_ours(record.topic):
-            pairs = list(_pairs(self._event(record)))
-            for name in {header.key for header in record.headers if self._is_stale(header.key)}:
+            pairs = dict(_pairs(self._event(record)))
+            for name in {header.key for header in record.headers if self._is_stale(header.key) or header.key in pairs}:
                 record.headers.remove(name)
-            for name, content in pairs:
-                record.headers.remove(name).add(name, content)
+            for name, content in pairs.items():
+                record.headers.add(name, content)
         return (record,)
 
     def on_ingest(self, record: IngestedRecord) -> Sequence[IngestedRecord]:
@@ -420,25 +420,27 @@ def _data_bytes(event: CloudEvent) -> bytes | None:
 def _are_binary_events(records: RecordColumns) -> bool:
     """Return whether all of the records are sound events in binary mode; False where that is not certain."""
     pairs = records.decoded_headers()
-    keys = pairs.flatten().field("key")
+    keys, values = (pairs.flatten().field(name) for name in ("key", "value"))
+    rows = pc.list_parent_indices(pairs)
     names = [name for name in keys.unique().to_pylist() if name.startswith(CE_PREFIX)]
     attributes = {name[len(CE_PREFIX) :]: name for name in names}
     if len(names) > _MOST_ATTRIBUTES or not {*_REQUIRED} <= attributes.keys():
         return False
     if not all(_NAME.fullmatch(name) for name in attributes) or attributes.keys() & {"data", _CONTENT_TYPE}:
         return False
-    attributes[_CONTENT_TYPE] = CONTENT_TYPE
-    count = 0
-    try:
-        for attribute, name in attributes.items():
-            values = records.header(name)
-            count += len(values) - values.null_count
-            if not _are_sound(attribute, values):
+    for attribute, name in (attributes | {_CONTENT_TYPE: CONTENT_TYPE}).items():
+        mask = pc.equal(keys, name)
+        found, at = values.filter(mask), rows.filter(mask).to_numpy()
+        is_there_twice = bool((at[1:] == at[:-1]).any())
+        is_missing = attribute in _REQUIRED and len(found) < len(records)
+        if is_there_twice or is_missing or found.null_count:
+            return False
+        try:
+            if not _are_sound(attribute, found):
                 return False
-    except pa.ArrowInvalid:
-        return False
-    # More headers than values: one is there twice, or has none.
-    return bool(count == pc.sum(pc.is_in(keys, pa.array([*attributes.values()], keys.type))).as_py())
+        except pa.ArrowInvalid:
+            return False
+    return True
 
 
 def _are_sound(attribute: str, values: pa.BinaryArray) -> bool:
@@ -446,11 +448,9 @@ def _are_sound(attribute: str, values: pa.BinaryArray) -> bool:
     texts = values.cast(pa.string())
     if _any(pc.greater(pc.binary_length(values), _LONGEST_ATTRIBUTE)):
         return False
-    if attribute in _REQUIRED and (values.null_count or _any(pc.equal(texts, ""))):
-        return False
     if attribute == "specversion":
         return not _any(pc.not_equal(texts, _VERSION))
-    if attribute in ("subject", "dataschema", _CONTENT_TYPE) and _any(pc.equal(texts, "")):
+    if attribute in (*_REQUIRED, "subject", "dataschema", _CONTENT_TYPE) and _any(pc.equal(texts, "")):
         return False
     if attribute == _CONTENT_TYPE:
         return not _any(pc.starts_with(pc.utf8_lower(texts), _STRUCTURED_KIND))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from statestore import ConsumerRecord, Headers, Processor, ProcessorContext, ProducerRecord, Record, Serdes, Topology
-from statestore.errors import ChainOrderError, RegistryUnavailableError, SchemaRefusedError, StateStoreError
+from statestore.errors import (
+    ChainOrderError,
+    ConfigException,
+    RegistryUnavailableError,
+    SchemaRefusedError,
+    StateStoreError,
+)
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, Interceptor
 from statestore.middleware import schema_registry as sr
@@ -93,6 +101,21 @@ def test_columns_get_the_ids_that_records_get(place: IdPlace) -> None:
     expected = [interceptor.on_emit(record)[0] for record in records]
     assert made.value.to_pylist() == [record.value for record in expected]
     assert [list(Headers.from_bytes(data)) for data in made.headers.to_pylist()] == [list(r.headers) for r in expected]
+
+
+def test_it_is_made_of_a_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "order.avsc"
+    file.write_text(json.dumps(OLD))
+    config = {
+        "statestore.schema.registry": "tests.support.avro_schemas:confluent",
+        "statestore.schema.schemas": f"{TOPIC}:{file}",
+        "statestore.schema.place": "prefix",
+    }
+    (record,) = sr.SchemaInterceptor.from_config(config).on_emit(emitted(b"\x0a\0"))
+    assert record.value == b"\0\0\0\0\1" + b"\x0a\0"
+    for wrong in ({"schemas": "orders"}, {"schemas": f"orders:{tmp_path}/none"}, {"place": "anywhere"}):
+        with pytest.raises(ConfigException):
+            sr.SchemaInterceptor.from_config(config | {f"statestore.schema.{name}": x for name, x in wrong.items()})
 
 
 class Unreachable(Interceptor):

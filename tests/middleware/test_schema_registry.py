@@ -312,6 +312,9 @@ def test_without_auto_register_schemas_have_to_be_there() -> None:
         written(avro_serde(registry, OLD), ORDER)
     registry.connection.register_schema(f"{TOPIC}-value", Schema(json.dumps(OLD), "AVRO"))
     assert written(avro_serde(registry, OLD), ORDER)[0]
+    registry.close()
+    with pytest.raises(SchemaRejectedError):
+        written(avro_serde(registry, OLD), ORDER)
 
 
 def test_schemas_that_name_others_are_read() -> None:
@@ -500,6 +503,7 @@ def test_b9_a_topic_is_a_registry_too(broker: str) -> None:
     for key, value in [(None, b"{}"), (bytes(16), json.dumps(OLD).encode()), (b"k", None), (b"k", b"\xff")]:
         strangers.produce("schemas", value, key, partition=0)
     assert strangers.flush(10) == 0
+    del strangers
     data, headers = written(avro_serde(first, OLD, place=IdPlace.MD5), ORDER)
     assert read(avro_serde(second, NEW), data, headers)["id"] == 5
     data, headers = written(avro_serde(second, NEW, place=IdPlace.MD5), {"id": 1})

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import DeserializationError, SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.middleware.avro import AvroValues, schema_text
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.middleware.properties import made_of
 from statestore.middleware.schema_registry.ids import (
     AVRO_SCHEMA_MD5,
     VALUE_SCHEMA_ID,
@@ -25,6 +28,14 @@ from statestore.middleware.schema_registry.ids import (
 from statestore.middleware.schema_registry.registry import SchemaRegistry
 from statestore.middleware.schema_registry.serde import Subject, read_as, subject_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_PROPERTIES: Final = ConfigDef(
+    Property("registry", ConfigType.CLASS, doc="module:function, which returns the registry"),
+    Property("schemas", ConfigType.LIST, doc="topics and paths of files, as in orders:/etc/schemas/order.avsc"),
+    Property("place", ConfigType.STRING, None),
+)
 _IDS: Final = ((VALUE_SCHEMA_ID, None), (AVRO_SCHEMA_MD5, None))
 
 
@@ -60,6 +71,28 @@ class SchemaInterceptor(Interceptor):
         self._subject = subject
         if any(values.parsed.is_bytes for values in self._values.values()):
             raise ValueError('values under the schema "bytes" stand as they are: send bytes, without this interceptor')
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of the properties `statestore.schema.registry`, `.schemas` and `.place`.
+
+        `registry` is module:function, which returns the registry; `schemas` has topics and paths of files, as in
+        `orders:/etc/schemas/order.avsc`; `place` is "header", "prefix" or "md5". Raises ConfigException.
+        """
+        return made_of(cls._of_files, cls.kind, _PROPERTIES, config)
+
+    @classmethod
+    def _of_files(
+        cls, registry: Callable[[], SchemaRegistry], schemas: Iterable[str], place: str = IdPlace.HEADER.value
+    ) -> Self:
+        texts = {}
+        for each in schemas:
+            topic, _, path = each.partition(":")
+            try:
+                texts[topic] = Path(path).read_text(encoding="utf-8")
+            except OSError as cause:
+                raise ValueError(f"a schema is written topic:path, and {each!r} can't be read: {cause}") from cause
+        return cls(registry(), texts, place=IdPlace(place))
 
     def on_emit(self, record: EmittedRecord) -> Sequence[EmittedRecord]:
         """Deposit the schema of the record's topic, and write its id. Raises what depositing raises: the query ends."""

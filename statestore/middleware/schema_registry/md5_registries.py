@@ -116,6 +116,11 @@ class _Log:
         if answers[0] is not None:
             raise self._kafka.KafkaException(answers[0])
 
+    def close(self) -> None:
+        """Close the consumer, and let go of the producer, which has nothing left to send."""
+        self._consumer.close()
+        del self._producer
+
     def _read_to_end(self) -> None:
         _, end_offset = self._consumer.get_watermark_offsets(self._partition, _TIMEOUT_S)
         while self._next_offset < end_offset:

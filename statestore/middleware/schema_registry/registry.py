@@ -71,7 +71,7 @@ class SchemaRegistry(ABC):
         """
 
     def connect(self) -> Any:
-        """Return what `connection` is to be in a process; called when that is asked for first."""
+        """Return what `connection` is to be in a process, which has `close`; called when that is asked for first."""
         return None
 
     @property
@@ -114,7 +114,10 @@ class SchemaRegistry(ABC):
 
     def close(self) -> None:
         """Let the process forget what it was told, by its copies too, and let go of the connection."""
+        connection = self._known().connection
         _REGISTRIES.forget(self._token)
+        if connection is not None:
+            connection.close()
 
     def _read(self, schema_id: SchemaId) -> AvroSchema:
         registered = self._asked(lambda: self.fetch(schema_id))
