@@ -141,6 +141,12 @@ class Interceptor:
         """
         return records
 
+    def on_failure(self, error: Exception) -> None:
+        """See why the record that is processed, or one on its way in, failed and is left out.
+
+        Not called where that ends the query.
+        """
+
     def on_changelog(self, store: str, records: Iterable[ChangelogRecord]) -> None:
         """See what a micro-batch has written to a store, before it is committed.
 

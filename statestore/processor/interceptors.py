@@ -159,6 +159,14 @@ class TaskInterceptors:
 
         return show
 
+    def show_failure(self, error: Exception) -> None:
+        """Show them why a record is left out. Raises ProcessorError."""
+        for interceptor in self._defining("on_failure"):
+            try:
+                interceptor.on_failure(error)
+            except Exception as cause:
+                raise ProcessorError(node=interceptor.name, doing="in on_failure()", cause=cause) from cause
+
     @property
     def consumes(self) -> bool:
         """Whether any has a hook `on_consume`."""

@@ -477,13 +477,14 @@ class Task:
         """Take care of a record that a processor failed on, or raise the error."""
         source = self._ingest.original(*record[:3]) or record
         is_users = error.node not in self._interceptors.names
-        if not is_users or not self.failures.goes_on(FailureStage.PROCESSING, error.node, cause_of(error), source):
+        cause = cause_of(error)
+        if not is_users or not self._goes_on(FailureStage.PROCESSING, error.node, cause, source):
             raise error
 
     def _unreadable(self, node: SourceNode, source: SourceRecord, cause: DeserializationError) -> None:
         topic, partition, offset = source[:3]
         came = self._ingest.original(topic, partition, offset) or source
-        if not self.failures.goes_on(FailureStage.DESERIALIZATION, node.name, cause, came):
+        if not self._goes_on(FailureStage.DESERIALIZATION, node.name, cause, came):
             raise DeserializationError(
                 f"source {node.name!r} can't read record {topic}-{partition} at offset {offset}: {cause}. Nothing was "
                 'committed. Mend the record or the serde, or start with on_deserialization_error="skip" to leave such '
@@ -492,13 +493,21 @@ class Task:
 
     def _unwritable(self, node: SinkNode, record: Record[Any, Any], cause: SerializationError) -> None:
         source, time_ms = self._original(), record.timestamp_ms
-        if not self.failures.goes_on(FailureStage.PRODUCTION, node.name, cause, source, time_ms):
+        if not self._goes_on(FailureStage.PRODUCTION, node.name, cause, source, time_ms):
             raise SerializationError(f"sink {node.name!r} can't write {record!r}: {cause}") from cause
 
     def _refused(self, source: SourceRecord | None, interceptor: str, error: RecordRefusedError) -> None:
         source = source or self._original()
-        if not self.failures.goes_on(FailureStage.REFUSAL, interceptor, error, source, self._context.timestamp_ms):
+        if not self._goes_on(FailureStage.REFUSAL, interceptor, error, source, self._context.timestamp_ms):
             raise error
+
+    def _goes_on(
+        self, stage: FailureStage, node: str, error: Exception, source: SourceRecord | None, time_ms: int = 0
+    ) -> bool:
+        is_left_out = self.failures.goes_on(stage, node, error, source, time_ms)
+        if is_left_out:
+            self._interceptors.show_failure(error)
+        return is_left_out
 
 
 def _finish_batch(processor: Processor) -> None:

@@ -19,7 +19,8 @@ from statestore import (
     Topology,
     ValueTimestampHeaders,
 )
-from statestore.errors import ProcessorError, TopologyError
+from statestore.errors import ProcessorError, RecordRefusedError, TopologyError
+from statestore.middleware import Interceptor
 from statestore.middleware.tracing import TRACEPARENT, BatchTracing, Tracing, link_traces
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.traced import KeptSpans, traceparent, tree
@@ -78,6 +79,20 @@ class ForwardColumns(BatchProcessor):
 
     def process_batch(self, records: RecordColumns) -> None:
         self.context.forward_batch(records)
+
+
+class FailOnBad(Forward):
+    def process(self, record: Record[Any, Any]) -> None:
+        if record.value == "bad":
+            raise ValueError("secret")
+        super().process(record)
+
+
+class RefuseWorse(Interceptor):
+    def on_ingest(self, record: Any) -> Any:
+        if record.value == b"worse":
+            raise RecordRefusedError("worse")
+        return (record,)
 
 
 def service(source: str, supplier: Any, sink: str | None, *, keeps: bool = False) -> Topology:
@@ -168,6 +183,23 @@ def test_b12_what_fails_in_processing_ends_with_an_error() -> None:
     driver.close()
     [span] = [span for span in kept.spans if span.name == "process orders"]
     assert span.status.status_code is StatusCode.ERROR
+
+
+@pytest.mark.parametrize("handler", ["continue", "dead_letter"])
+def test_b12_the_span_of_a_record_that_is_left_out_says_why_and_no_other_does(handler: Any) -> None:
+    kept = KeptSpans()
+    handlers = {"on_processing_error": handler, "on_refusal": handler, "on_deserialization_error": handler}
+    letters = {"dead_letters": "letters"} if handler == "dead_letter" else {}
+    chain = [Tracing(kept), RefuseWorse()]
+    topology = service("orders", FailOnBad, "copies")
+    with TopologyTestDriver(topology, interceptors=chain, **handlers, **letters) as driver:
+        orders = driver.create_input_topic("orders", key_serde=Serdes.string(), value_serde=Serdes.bytes())
+        values = [b"good", b"worse", b"good", b"bad", b"\xff", b"good"]
+        orders.pipe_micro_batch([TestRecord("k", value, 1) for value in values])
+    found = [span for span in kept.spans if span.name == "process orders"]
+    assert [span.status.status_code.name for span in found] == ["UNSET", "UNSET", "ERROR", "UNSET"]
+    assert dict(found[2].attributes or {})["error.type"] == "ValueError"
+    assert "secret" not in found[2].to_json()
 
 
 def test_b12_records_in_columns_have_a_trace_without_spans_of_processing() -> None:

@@ -123,7 +123,8 @@ def malformed() -> list[bytes]:
     counts = [b"\x01\x00\x00", b"\x01\x00\x41" + GOLDEN[3:], b"\x01\xff\xff\xff\xff\x0f" + GOLDEN[2:]]
     sizes = [b"\x01\x00\x01\x81\x02" + b"a" * 256 + b"\0\0\0\0\0", b"\x01\x00\x01\xff\xff\xff\xff\x0f"]
     longer = [GOLDEN + b"\0", b"\x02" + GOLDEN[1:], b"\x01\x83\x00" + GOLDEN[2:], b"[]", b"\x01" * 1000]
-    return [*cut, *texts, *counts, *sizes, *longer, b"\x01\x00\x01\x02a\0\0\x01\0\0"]
+    times = [b"\x01\x00\x01\x02a\0\0" + time + b"\0\0" for time in (b"\x01", b"\x80\x00", b"\xff" * 9 + b"\x03")]
+    return [*cut, *texts, *counts, *sizes, *longer, *times]
 
 
 @pytest.mark.parametrize("value", malformed(), ids=range(len(malformed())))

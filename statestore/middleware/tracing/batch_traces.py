@@ -146,13 +146,15 @@ class BatchTraces:
         if processed.span is not None:
             processed.span.end()
 
+    def fail(self, error: Exception) -> None:
+        """Have the span of the record that is processed say that it failed, if it is that one which did."""
+        if self._processed is not None and self._processed.metadata == self._metadata:
+            self._show_failure(self._processed, type(error))
+
     def close(self) -> None:
         """Hand over what was recorded. What is still open was not finished: its span says that it failed."""
-        processed = self._processed
-        if processed is not None and processed.span is not None:
-            cause = sys.exc_info()[0]
-            processed.span.set_status(Status(StatusCode.ERROR))
-            processed.span.set_attribute(ERROR_TYPE, "_OTHER" if cause is None else cause.__qualname__)
+        if self._processed is not None:
+            self._show_failure(self._processed, sys.exc_info()[0])
         self.leave()
         if self._has_spans:
             self._tracer.flush()
@@ -187,6 +189,12 @@ class BatchTraces:
         if seen.longest_bytes > w3c.MAX_VALUE_BYTES:
             w3c.drop_oversize(headers)
         return True
+
+    @staticmethod
+    def _show_failure(processed: _Processed, cause: type[BaseException] | None) -> None:
+        if processed.span is not None:
+            processed.span.set_status(Status(StatusCode.ERROR))
+            processed.span.set_attribute(ERROR_TYPE, "_OTHER" if cause is None else cause.__qualname__)
 
     def _unsampled_context(self, headers: Headers, seen: w3c.SeenTrace) -> Context:
         if seen.longest_bytes or seen.traceparent is None:

@@ -131,6 +131,11 @@ class Tracing(Interceptor):
         traces = self._traces()
         return records if traces is None else traces.emit_columns(records)
 
+    def on_failure(self, error: Exception) -> None:
+        """Have the span of the record that failed say so."""
+        if self._batch is not None:
+            self._batch.fail(error)
+
     def finish_batch(self) -> None:
         """End the span of the last record."""
         if self._batch is not None:
