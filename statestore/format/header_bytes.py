@@ -61,6 +61,18 @@ def decode_headers(data: bytes) -> list[tuple[str, bytes | None]]:
     return parse_headers(data)
 
 
+def last_header_value(data: bytes, key: str) -> bytes | None:
+    """Return the value of the last header `key` in `data`; None if there is none, or its value is null.
+
+    What the key's bytes are not in is not parsed. Raises as `decode_headers`.
+    """
+    if key.encode() in data:
+        for name, value in reversed(decode_headers(data)):
+            if name == key:
+                return value
+    return None
+
+
 def parse_count() -> int:
     """Return how many times `decode_headers` ran in this process: the proof that untouched headers stay unparsed."""
     return _parse_count

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from statestore.errors import FormatError
 from statestore.format.binary_columns import Integers, is_valid, numbers_at_each_byte, positions_and_bytes, row_sizes
+from statestore.format.header_bytes import last_header_value
 from statestore.format.header_edits import last_header_column
 from statestore.format.window_key import MAX_TIME_MS, check_time
-from statestore.headers.record_headers import Headers
 
 __all__ = ["EXPIRY_HEADER", "NO_EXPIRY_MS", "expiry_column", "expiry_in_headers", "expiry_time", "expiry_value"]
 
@@ -57,10 +57,8 @@ def expiry_in_headers(header_bytes: bytes, name: str = EXPIRY_HEADER) -> int | N
 
     Headers in which the name's bytes are not are not parsed. Raises FormatError for malformed headers, and values.
     """
-    if name.encode() not in header_bytes:
-        return None
-    header = Headers.from_bytes(header_bytes).last_header(name)
-    return None if header is None or header.value is None else expiry_time(header.value)
+    value = last_header_value(header_bytes, name)
+    return None if value is None else expiry_time(value)
 
 
 def expiry_column(headers: pa.BinaryArray, name: str = EXPIRY_HEADER) -> tuple[Integers, Integers]:

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.errors import FormatError
+from statestore.format.header_bytes import last_header_value
 from statestore.format.key_groups import KeyGroups
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_column, expiry_in_headers
 from statestore.headers.record_columns import RecordColumns
-from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.recovery.commit.changelog import ChangelogRecord
 
@@ -54,7 +54,7 @@ def compacted(
     """
     last: dict[Any, AnyRecord] = {}
     for record in records:
-        compaction_key = _key_in_header(_header_bytes(record), header)
+        compaction_key = last_header_value(_header_bytes(record), header)
         place = record.key if compaction_key is None else compaction_key
         place = object() if place is None else place
         last.pop(place, None)  # so that the dict is in the order of last records
@@ -93,13 +93,6 @@ def compacted_columns(
 def _header_bytes(record: Any) -> bytes:
     header_bytes: bytes = record.header_bytes if isinstance(record, ChangelogRecord) else record.headers.to_bytes()
     return header_bytes
-
-
-def _key_in_header(header_bytes: bytes, name: str) -> bytes | None:
-    if name.encode() not in header_bytes:
-        return None
-    header = Headers.from_bytes(header_bytes).last_header(name)
-    return None if header is None else header.value
 
 
 def _has_expired(header_bytes: bytes, name: str, now_ms: int) -> bool:
