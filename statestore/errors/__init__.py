@@ -80,6 +80,7 @@ StateStoreError
 │   └── ConfigException         a property is missing or wrong
 │       └── SerializationException  the encoding of a converter is unknown
 ├── MiddlewareError             middleware can't work as it was put together
+│   ├── ChainIncompleteError    a chain lacks an interceptor that another one needs
 │   ├── ChainOrderError         two interceptors stand in an order in which they can't work
 │   ├── ExtraMissingError       a library that an application needs is not installed
 │   ├── KeyUnusableError        a keyring has no active key, or one that can't do what it is for
@@ -197,6 +198,7 @@ from statestore.errors.header_policies import (
 )
 from statestore.errors.large_messages import ClaimError, ClaimMissingError, SliceError, SlicesIncompleteError
 from statestore.errors.middleware import (
+    ChainIncompleteError,
     ChainOrderError,
     ExtraMissingError,
     HeaderRangeError,
@@ -281,6 +283,7 @@ from statestore.errors.trail import TrailRefusedError
 __all__ = [
     "AccessDeniedError",
     "AttemptOutdatedError",
+    "ChainIncompleteError",
     "ChainOrderError",
     "ChangesUnavailableError",
     "CheckpointAbandonedError",

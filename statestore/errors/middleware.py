@@ -20,6 +20,15 @@ class ChainOrderError(MiddlewareError):
     message: str = text("{second!r} must not come after {first!r} in a chain: {reason}")
 
 
+class ChainIncompleteError(MiddlewareError):
+    """A chain that is to run lacks an interceptor of kind `missing`, without which the one named can't do its work."""
+
+    interceptor: str
+    missing: str
+    reason: str
+    message: str = text("{interceptor!r} needs {missing!r} behind it in the chain: {reason}")
+
+
 class HeaderRangeError(MiddlewareError):
     """A range of header ids overlaps another one, or an id lies outside of its owner's range."""
 

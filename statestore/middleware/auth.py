@@ -393,10 +393,13 @@ def claims_of(headers: Headers) -> Mapping[str, Any]:
     return _read_claims(None if header is None else header.value)
 
 
+_NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
 @lru_cache(maxsize=1000)
 def _read_claims(data: bytes | None) -> Mapping[str, Any]:
     if data is None:
-        return MappingProxyType({})
+        return _NO_CLAIMS
     problem = "its claims can't be read"
     if len(data) > _CLAIMS_BYTES_MAX:
         raise TokenRefusedError(reason=problem)
@@ -444,6 +447,7 @@ _POLICY_PROPERTIES: Final = ConfigDef(
     Property("policy", ConfigType.CLASS, doc="module:function"),
     Property("audit.topic", ConfigType.STRING, None),
     Property("action", ConfigType.STRING, None),
+    Property("authenticated", ConfigType.BOOLEAN, None),
 )
 _REASON_MAX: Final = 500
 
@@ -456,25 +460,41 @@ class Authorization(Interceptor):
 
     Args:
         policy: a function of an AccessRequest.
+        authenticated: whether it is asked about claims, which something of kind "token" behind it has to have checked:
+            without, anybody could have written them. False is for policies that look at other headers and topics only.
         audit_topic: where refused records go instead of the query's dead letters, as they came.
         action: what records do, for the policy.
     """
 
     kind = "authorization"
+    needs: ClassVar[Mapping[str, str]] = {
+        "token": "claims that nobody has checked are those that anybody has written. If the policy does not look at "
+        "them, say authenticated=False"
+    }
 
-    def __init__(self, policy: Policy, *, audit_topic: str | None = None, action: str = "write") -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        authenticated: bool = True,
+        audit_topic: str | None = None,
+        action: str = "write",
+    ) -> None:
         """Raise TypeError for a policy that can't be called."""
         if not callable(policy):
             raise TypeError(f"policy must be a function of an AccessRequest, not {type(policy).__name__}")
+        if not authenticated:
+            self.needs = {}  # type: ignore[misc]
         self._policy: Final = policy
+        self._authenticated: Final = authenticated
         self._audit_topic: Final = audit_topic
         self._action: Final = action
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.authorization.policy`, which is module:function, `.audit.topic` and `.action`.
+        """Make one of `statestore.authorization.*`: the arguments, with dots for underscores. Raises ConfigException.
 
-        Raises ConfigException.
+        `policy` is module:function.
         """
         return made_of(cls, cls.kind, _POLICY_PROPERTIES, config)
 
@@ -491,7 +511,7 @@ class Authorization(Interceptor):
         return records
 
     def _check(self, claims: Mapping[str, Any], topic: str, key: bytes | None, headers: Headers) -> None:
-        request = AccessRequest(claims, self._action, topic, key, headers)
+        request = AccessRequest(claims if self._authenticated else _NO_CLAIMS, self._action, topic, key, headers)
         try:
             decision = self._policy(request)
         except RecordRefusedError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from statestore.errors import ChainOrderError, ProcessorError, RecordRefusedError
+from statestore.errors import ChainIncompleteError, ChainOrderError, ProcessorError, RecordRefusedError
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.passage import EmitPassage, IngestPassage, Passage
 
@@ -48,6 +48,15 @@ class Chain:
     def emit(self, record: EmittedRecord) -> list[EmittedRecord]:
         """Return what the interceptors make of a record that goes out, the first one first. As `ingest`."""
         return _pass(EmitPassage(self.interceptors, _raise), record)
+
+    def complete(self) -> Chain:
+        """Return the chain, if it can run as it is. Raises ChainIncompleteError if an interceptor needs one more."""
+        for place, interceptor in enumerate(self.interceptors):
+            behind = {other.kind for other in self.interceptors[place + 1 :]}
+            for kind, reason in interceptor.needs.items():
+                if kind not in behind:
+                    raise ChainIncompleteError(interceptor=interceptor.name, missing=kind, reason=reason)
+        return self
 
     def describe(self) -> str:
         """Return the names of the interceptors, in the order in which records are emitted."""

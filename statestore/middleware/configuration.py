@@ -41,10 +41,10 @@ def chain_of(given: Interceptors) -> Chain:
 def query_chain(interceptors: Interceptors, on_ingest: IngestHook | None, config: Mapping[str, Any]) -> Chain:
     """Return the chain of a query: `on_ingest` next to its topology, and what is configured outside of all others.
 
-    Raises what `chain_of` raises.
+    Raises what `chain_of` raises, and ChainIncompleteError.
     """
     own = () if on_ingest is None else (IngestFunction(on_ingest),)
-    return Chain([*own, *chain_of(interceptors), *chain_of(config)])
+    return Chain([*own, *chain_of(interceptors), *chain_of(config)]).complete()
 
 
 def _configured(given: Mapping[str, Any]) -> Chain:

@@ -86,6 +86,8 @@ class Interceptor:
     """Kinds that must not come before it in a chain, each with the reason."""
     not_before: ClassVar[Mapping[str, str]] = {}
     """Kinds that must not come after it in a chain, each with the reason."""
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Kinds of which there must be one behind it in a chain that runs, each with the reason."""
 
     @property
     def name(self) -> str:

@@ -64,7 +64,7 @@ class ChainClient:
 
         Raises what a chain and its interceptors raise.
         """
-        self.chain = chain_of(interceptors)
+        self.chain = chain_of(interceptors).complete()
         self._clock = clock
         self._context = TaskRecordContext(system_time_ms=clock())
         self._on_refusal = on_refusal

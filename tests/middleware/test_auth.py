@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from statestore.errors import (
     AccessDeniedError,
+    ChainIncompleteError,
     ChainOrderError,
     ConfigException,
     RecordRefusedError,
@@ -36,7 +37,9 @@ from statestore.middleware.auth import (
     claims_of,
 )
 from statestore.middleware.cedar import CedarPolicy
+from statestore.middleware.configuration import query_chain
 from statestore.middleware.keys import HmacKey, Keyring
+from statestore.processor.chain_client import ChainClient
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, shown, started, through
 from tests.support.security_keys import GOOD_CLAIMS, NOW_MS, NOW_S, TOKEN_RING, TOKEN_SECRET, token
 
@@ -345,6 +348,21 @@ def test_who_a_record_is_of_is_known_before_a_policy_is_asked() -> None:
         Chain([checking(), Authorization(tellers_only)])
     with pytest.raises(TypeError, match="policy must be a function"):
         Authorization("allow")  # type: ignore[arg-type]
+
+
+def test_b18_claims_that_nobody_has_checked_are_not_asked_about() -> None:
+    forged = arrived(produced(headers=[(CLAIMS_HEADER, b'{"sub":"root"}')]))
+    by_claims = Authorization(lambda request: request.principal == "root")
+    for run in (lambda: query_chain([by_claims], None, {}), lambda: ChainClient([by_claims])):
+        with pytest.raises(ChainIncompleteError, match="'authorization' needs 'token' behind it") as raised:
+            run()
+        assert raised.value.missing == "token"
+    by_topic = Authorization(lambda request: request.principal is None, authenticated=False)
+    with ChainClient([by_topic]) as client:
+        assert client.ingest(forged)
+    only_emits = Authentication(token="t")
+    with ChainClient([by_claims, only_emits]) as client, pytest.raises(AccessDeniedError, match="None may not write"):
+        client.ingest(forged)
 
 
 POLICIES = """
