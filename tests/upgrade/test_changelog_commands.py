@@ -13,6 +13,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.cimpl import murmur2
 
 from statestore.format.window_key import encode_window_key
+from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.new_state import MARKER_NAME
 from statestore.recovery.metadata.state_metadata import read_metadata
@@ -255,3 +256,15 @@ def test_offsets_that_can_not_be_a_groups(
     status = application.offsets("--set", str(tmp_path / "offsets"))
     assert refused(status, ExitCode.FOUND_PROBLEMS, problem, "None was set")
     assert application.cluster.committed(application.name) == {}
+
+
+def test_b16_entries_of_a_changelog_expire_by_their_headers(
+    application: Application, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = application.topic()
+    headers = {b"a": [(EXPIRY_HEADER, expiry_value(100))], b"b": [(EXPIRY_HEADER, b"200")], b"c": []}
+    application.send(topic, [Message(key, headers=pairs) for key, pairs in headers.items()])
+    assert application.to_state("s:headers-kv", options=["--expiry-header", "s"]) == 0
+    for time_ms, keys in ((99, "abc"), (100, "bc"), (200, "c")):
+        found = scanned(capsys, application.target, "--store", "s", "--live-at", str(time_ms))
+        assert "".join(bytes.fromhex(entry["key"]).decode() for entry in found) == keys

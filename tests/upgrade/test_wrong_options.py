@@ -14,7 +14,7 @@ from upgrade_tools.cli.checking import diff, verify
 
 TOO_LARGE = str(2**63)
 RESTORE = ("changelog", "restore", "b", "new", "--application-id", "a", "--store")
-RESTORE = ("changelog", "restore", "b", "new", "--application-id", "a", "--store")
+TO_STATE = ("changelog", "to-state", "b", "new", "--application-id", "a", "--store")
 
 
 @pytest.fixture
@@ -79,6 +79,12 @@ def test_an_empty_path_is_refused(arguments: list[str], tmp_path: Path, tools: T
         (["migrate", "there", "new", "--store", f"s:window:retention-ms={'9' * 5000}"], "retention-ms must be"),
         ([*RESTORE, f"s:session:retention-ms={'9' * 5000}"], "retention-ms must be"),
         ([*RESTORE, "s:session:segment-interval-ms=0,retention-ms=1"], "1 or more, got 0"),
+        ([*TO_STATE, "s:headers-kv", "--expiry-header", "other"], "there is no store 'other'"),
+        (
+            [*TO_STATE, "s:window:window-size-ms=1,retention-ms=1", "--expiry-header", "s"],
+            "nothing of store 's' expires",
+        ),
+        (["scan", "there", "--live-at", "-1"], "--live-at"),
         (["inspect", "there", "--sample", TOO_LARGE], "--sample"),
         (["scan", "there", "--limit", TOO_LARGE], "--limit"),
         (["diff", "there", "there", "--limit", TOO_LARGE], "--limit"),
