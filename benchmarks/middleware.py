@@ -148,7 +148,7 @@ def costs(interceptors: Sequence[Interceptor], records: Sequence[SinkRecord], ro
         "emit": lambda: sides.emit(records),
         "emit_columns": lambda: sides.emission.send_batch(batch, None),
         "ingest": lambda: [None for _ in sides.ingest.records(received)],
-        "ingest_columns": lambda: sides.ingest.batch(in_columns),
+        "ingest_columns": lambda: list(sides.ingest.batches(in_columns)),
     }
     taken = best({name: partial(seconds, way) for name, way in ways.items()}, rounds)
     sides.close()

@@ -28,6 +28,7 @@ from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware.extras import extra
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.middleware.passage import PART_BYTES
 from statestore.middleware.properties import made_of
 
 if TYPE_CHECKING:
@@ -217,16 +218,23 @@ class Compression(Interceptor):
         value = self._decompressed(mark, record.value)
         return (record.copy(value=value, headers=record.headers.copy().remove(COMPRESSION_HEADER)),)
 
-    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
-        """Decompress the value of each record that says it is compressed. Raises what `on_ingest` raises."""
+    def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
+        """Decompress the value of each record that says it is compressed. Raises what `on_ingest` raises.
+
+        Leaves them to be taken one by one, and handed on in parts, if they come to be a lot together.
+        """
         marks = records.header(COMPRESSION_HEADER)
         if marks.null_count == len(marks):
             return records
         values, rows = records.value.to_pylist(), []
+        made_bytes = 0
         for row, mark in enumerate(marks.to_pylist()):
             if mark is not None and values[row] is not None:
                 values[row] = self._decompressed(mark, values[row])
                 rows.append(row)
+                made_bytes += len(values[row])
+                if made_bytes >= PART_BYTES:
+                    return None
         return _changed(records, rows, values, lambda changed: changed.without_header(COMPRESSION_HEADER))
 
     def _compressed(self, topic: str, headers: Headers, value: bytes) -> bytes | None:

@@ -18,6 +18,9 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, defines
 
+PART_BYTES: Final = 64 << 20
+"""From how many bytes of values on records in columns go on by themselves: small values may stand for large ones."""
+
 R = TypeVar("R", bound="ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]")
 
 
@@ -66,13 +69,22 @@ class Passage(ABC, Generic[R]):
                 break
         return records
 
-    def pass_columns(self, columns: RecordColumns) -> RecordColumns:
-        """Return what the interceptors leave of records in columns. Raises what `pass_record` raises."""
-        for step in self._steps:
-            if not len(columns):
-                break
-            columns = self._columns_step(step, columns)
-        return columns
+    def pass_columns(self, columns: RecordColumns) -> Iterator[RecordColumns]:
+        """Yield what the interceptors leave of records in columns, in parts where it has become a lot.
+
+        A part is passed to its end before the next one is made. Raises what `pass_record` raises.
+        """
+        return self._pass_steps(columns, 0)
+
+    def _pass_steps(self, columns: RecordColumns, first: int) -> Iterator[RecordColumns]:
+        """Yield what the interceptors leave of records, from one of them on."""
+        if not len(columns):
+            return
+        if first == len(self._steps):
+            yield columns
+            return
+        for part in self._columns_step(self._steps[first], columns):
+            yield from self._pass_steps(part, first + 1)
 
     def _step(self, step: _Step, records: Iterable[R]) -> list[R]:
         hook = step.record or self._row_by_row(step)
@@ -91,32 +103,41 @@ class Passage(ABC, Generic[R]):
                 raise ProcessorError(node=step.name, cause=cause, **self._place(record)) from cause
         return passed
 
-    def _columns_step(self, step: _Step, columns: RecordColumns) -> RecordColumns:
-        if step.columns is None:
-            return self._row_step(step, columns)
-        try:
-            made = step.columns(columns)
-            if made is not None or step.record is None:
-                self._check_columns(columns, made)
-        except Exception as cause:
-            passed = self._row_step(step, columns)  # raises for the record that it was
-            if step.record is None or isinstance(cause, RecordRefusedError):
-                return passed
-            doing = f"a batch of {len(columns)} records"
-            raise ProcessorError(node=step.name, doing=doing, cause=cause) from cause
-        return self._row_step(step, columns) if made is None else made
+    def _columns_step(self, step: _Step, columns: RecordColumns) -> Iterator[RecordColumns]:
+        made, failure = None, None
+        if step.columns is not None:
+            try:
+                made = step.columns(columns)
+                if made is not None or step.record is None:
+                    self._check_columns(columns, made)
+            except Exception as cause:
+                made, failure = None, cause
+        if made is not None:
+            yield made
+            return
+        if failure is None or step.record is None or isinstance(failure, RecordRefusedError):
+            yield from self._row_step(step, columns)
+            return
+        for _ in self._row_step(step, columns):
+            pass  # raises for the record that it was
+        raise ProcessorError(node=step.name, doing=f"a batch of {len(columns)} records", cause=failure) from failure
 
-    def _row_step(self, step: _Step, columns: RecordColumns) -> RecordColumns:
-        """Have an interceptor take records in columns one by one."""
+    def _row_step(self, step: _Step, columns: RecordColumns) -> Iterator[RecordColumns]:
+        """Have an interceptor take records in columns one by one, and yield what it leaves in parts."""
         passed: list[R] = []
         rows: list[int] = []
+        passed_bytes = 0
         for row, record in enumerate(self._rows(columns)):
             self.at = columns, row
             made = self._step(step, (record,))
+            self.at = None
             passed += made
             rows += [row] * len(made)
-        self.at = None
-        return self._columns(passed, _require_origin(columns).take(pa.array(rows, pa.int64())))
+            passed_bytes += sum(len(one.value or b"") for one in made)
+            if passed_bytes >= PART_BYTES:
+                yield self._columns(passed, _require_origin(columns).take(pa.array(rows, pa.int64())))
+                passed, rows, passed_bytes = [], [], 0
+        yield self._columns(passed, _require_origin(columns).take(pa.array(rows, pa.int64())))
 
     def _row_by_row(self, step: _Step) -> Callable[[R], Iterable[R]]:
         """Return a hook for single records that gives them to the hook for columns."""

@@ -95,8 +95,7 @@ class Emission:
     def _pass(self, batch: pa.RecordBatch) -> None:
         # Which input a row came of goes along, so that what is refused can be put out as it came.
         origin = pa.record_batch([batch.column("topic"), pa.array(np.arange(batch.num_rows))], names=["topic", _SOURCE])
-        passed = self._passage.pass_columns(record_columns(batch, origin))
-        if len(passed):
+        for passed in self._passage.pass_columns(record_columns(batch, origin)):
             made = [passed.topic, passed.timestamp_ms, passed.key, passed.value, passed.headers]
             self._to_send_batch(pa.record_batch(made, schema=SINK_COLUMNS))
 

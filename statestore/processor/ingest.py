@@ -57,18 +57,24 @@ class Ingest:
             for made in pass_record(record_of(source)):
                 yield topic, partition, offset, made.timestamp_ms, key, made.value, made.headers.to_bytes()
 
-    def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what is left of records in the columns of SOURCE_COLUMNS. Raises what `records` raises."""
+    def batches(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield what is left of records in the columns of SOURCE_COLUMNS, in one part unless it has become a lot.
+
+        A part is to be processed before the next one is asked for. Raises what `records` raises.
+        """
         self._source, self._batch = None, batch
         if self._passage.is_open:
-            return batch
+            yield batch
+            return
         columns = record_columns(batch, batch.select(_PLACE))
-        passed = self._passage.pass_columns(columns)
-        if passed is columns:
-            return batch
-        assert passed.origin is not None
-        parts = [*passed.origin.select(_PLACE).columns, passed.timestamp_ms, passed.key, passed.value, passed.headers]
-        return pa.record_batch(parts, schema=SOURCE_COLUMNS)
+        for passed in self._passage.pass_columns(columns):
+            if passed is columns:
+                yield batch
+                return
+            assert passed.origin is not None
+            place = passed.origin.select(_PLACE).columns
+            parts = [*place, passed.timestamp_ms, passed.key, passed.value, passed.headers]
+            yield pa.record_batch(parts, schema=SOURCE_COLUMNS)
 
     @property
     def current(self) -> SourceRecord | None:

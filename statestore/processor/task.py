@@ -156,9 +156,9 @@ class Task:
         """Yield what the interceptors leave of records: what `process` takes. Raises what `Ingest.records` raises."""
         return self._ingest.records(records)
 
-    def ingest_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what the interceptors leave of a batch of SOURCE_COLUMNS: what `process_batch` takes."""
-        return self._ingest.batch(batch)
+    def ingest_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield what the interceptors leave of a batch of SOURCE_COLUMNS, each part for `process_batch` in its turn."""
+        return self._ingest.batches(batch)
 
     def process(self, records: Iterable[SourceRecord], outlet: Outlet = _NO_OUTLET) -> int:
         """Run the records through the topology, in their order, and return how many they were.

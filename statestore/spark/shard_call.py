@@ -162,7 +162,8 @@ class ShardCall:
         topics_first = frozenset(self.topology.global_stores.values())
         if task.takes_batches:
             for batch in batches_in_order(spool.blobs, topics_first, _ROWS_PER_BATCH, _BYTES_PER_BATCH):
-                yield task.process_batch(task.ingest_batch(batch))
+                for part in task.ingest_batch(batch):
+                    yield task.process_batch(part)
             return
         records = task.ingest(records_in_order(spool.blobs, topics_first))
         while count := task.process(records, outputs):

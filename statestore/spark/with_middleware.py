@@ -142,7 +142,7 @@ def _ingesting(
     made: TaskInterceptors, refuse: OnRefusal, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     ingest = Ingest(made.interceptors, refuse)
-    return (ingest.batch(source_columns(batch)) for batch in batches if batch.num_rows)
+    return (part for batch in batches if batch.num_rows for part in ingest.batches(source_columns(batch)))
 
 
 def _emitting(made: TaskInterceptors, refuse: OnRefusal, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

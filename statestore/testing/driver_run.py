@@ -207,7 +207,8 @@ class DriverRun:
         self._task.process(self._task.ingest(records))
 
     def _process_batch(self, batch: list[SourceRecord]) -> None:
-        self._task.process_batch(self._task.ingest_batch(source_batch(batch)))
+        for part in self._task.ingest_batch(source_batch(batch)):
+            self._task.process_batch(part)
 
     def _commit_each(self, topic: str = "", inputs: Iterator[PipedRecord] | None = None) -> Iterator[SourceRecord]:
         """Yield what waits, then the records of `topic` and after each what waits; commit when the task is back."""

@@ -130,7 +130,9 @@ def test_what_comes_in_passes_in_columns_as_it_does_record_by_record(stack: list
     ]
     alone, together = Refused(), Refused()
     one_by_one = list(Ingest(stack, alone.note).records(records))
-    in_columns = list(source_records(Ingest(stack, together.note).batch(source_batch(records))))
+    in_columns = [
+        one for part in Ingest(stack, together.note).batches(source_batch(records)) for one in source_records(part)
+    ]
     assert in_columns == one_by_one
     assert together == alone
     assert all(source in records for source, _, _ in alone), "refused records are given as they came"
@@ -220,7 +222,7 @@ def test_what_an_interceptor_must_not_do_names_it_and_the_record(interceptor: In
     records: list[SourceRecord] = [("in", 0, offset, 5, b"k", b"v", b"") for offset in range(2)]
     for run in (
         lambda: list(Ingest([interceptor]).records(records)),
-        lambda: Ingest([interceptor]).batch(source_batch(records)),
+        lambda: list(Ingest([interceptor]).batches(source_batch(records))),
     ):
         with pytest.raises(ProcessorError, match=problem) as raised:
             run()
@@ -236,3 +238,40 @@ def test_interceptors_travel_to_executors() -> None:
     travelled = pickle.loads(pickle.dumps(Chain([Stamp("a"), Refusing("b")])))
     assert travelled.describe() == "a -> b"
     assert [list(made.headers) for made in travelled.emit(produced())] == [[("out", b"a")]]
+
+
+class Inflated(Interceptor):
+    """Makes large values of small ones, and notes which has made one of what."""
+
+    def __init__(self, name: str, noted: list[str]) -> None:
+        self._name, self.noted = name, noted
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def on_ingest(self, record: IngestedRecord) -> list[IngestedRecord]:
+        self.noted.append(f"{self._name}{record.offset}")
+        return [record.copy(value=b"x" * 500)]
+
+    def on_ingest_columns(self, records: RecordColumns) -> None:
+        return None
+
+
+def test_what_becomes_a_lot_goes_on_in_parts_each_to_its_end_before_the_next_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("statestore.middleware.passage.PART_BYTES", 1000)
+    noted: list[str] = []
+    rows = [("t", 0, offset, 1000, b"k", b"v", b"") for offset in range(5)]
+    counts = []
+    for part in Ingest([Inflated("b", noted), Inflated("a", noted)]).batches(source_batch(rows)):
+        noted.append("processed")
+        counts.append(part.num_rows)
+    assert counts == [2, 2, 1]
+    assert noted == [
+        *["a0", "a1", "b0", "b1", "processed", "a2", "a3", "b2", "b3", "processed"],
+        "a4",
+        "b4",
+        "processed",
+    ]

@@ -249,6 +249,14 @@ def test_columns_of_which_none_is_compressed_are_handed_on_as_they_are() -> None
         Compression().on_ingest_columns(columns([(TEXT, []), (NOISE, marked(b"zstd"))]))
 
 
+def test_small_values_that_stand_for_a_lot_together_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = columns([(TEXT, [])] * 4)
+    compressed = Compression().on_emit_columns(sent)
+    monkeypatch.setattr("statestore.middleware.compression.PART_BYTES", 3 * len(TEXT))
+    assert Compression().on_ingest_columns(compressed) is None
+    assert rows(Compression().on_ingest_columns(compressed.slice(0, 2))) == [(TEXT, [])] * 2
+
+
 def test_it_travels_and_shows_no_dictionary() -> None:
     compression = Compression(dictionaries=DICTIONARIES, dictionary=7, when=ContentTypes("text/*", otherwise=True))
     emitted(compression, TEXT)
