@@ -336,7 +336,6 @@ def test_schemas_that_name_others_are_read() -> None:
 @pytest.mark.parametrize(
     ("schema", "kind", "words"),
     [
-        (json.dumps(HOLDS_ITSELF), "AVRO", "holds itself"),
         (json.dumps({"type": "array", "items": "null"}), "AVRO", "8 values"),
         ("{", "AVRO", "Malformed Avro schema"),
         ("{}", "JSON", "none of Avro"),
@@ -351,6 +350,87 @@ def test_schemas_that_can_not_be_read_with_are_refused(schema: str, kind: str, w
     if kind == "AVRO":
         with pytest.raises(DataException, match=words):
             avro_serde(registry, schema)
+
+
+def chain_of(links: int) -> Any:
+    value: Any = {"next": None}
+    for _ in range(links):
+        value = {"next": value}
+    return value
+
+
+def test_values_of_schemas_that_hold_themselves_are_bounded() -> None:
+    # fastavro follows them with the stack of the process, which would be its end.
+    registry = confluent()
+    serde = avro_serde(registry, HOLDS_ITSELF, place=IdPlace.PREFIX)
+    data, _ = written(serde, chain_of(190))
+    assert read(serde, data, None) == chain_of(190)
+    for deep in (data[:5] + b"\x02" * 200 + b"\0", data[:5] + b"\x02" * 1_000_000 + b"\0"):
+        with pytest.raises(IncompatibleSchemaError, match="nest deeper than 400"):
+            read(serde, deep, None)
+    with pytest.raises(SerializationError, match="nest deeper than 400"):
+        written(serde, chain_of(100_000))
+    for malformed in (data[:-1], data + b"\0", data[:5] + b"\x04", data[:5] + b"\x01", data[:5] + b"\xff" * 11):
+        with pytest.raises(IncompatibleSchemaError):
+            read(serde, malformed, None)
+
+
+TREE = record_of(
+    "Tree",
+    {"name": "kinds", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+    {"name": "children", "type": {"type": "array", "items": "Tree"}},
+    {"name": "by_name", "type": {"type": "map", "values": "Tree"}},
+    {"name": "parts", "type": [{"type": "fixed", "name": "Mark", "size": 2}, "bytes", "boolean", "float", "double"]},
+)
+LEAF = st.fixed_dictionaries(
+    {
+        "kinds": st.sampled_from("AB"),
+        "children": st.just([]),
+        "by_name": st.just({}),
+        "parts": st.one_of(
+            st.just(b"xy"), st.binary(min_size=3, max_size=5), st.booleans(), st.floats(width=32, allow_nan=False)
+        ),
+    }
+)
+
+
+@settings(max_examples=50)
+@given(
+    st.recursive(
+        LEAF,
+        lambda trees: st.builds(
+            lambda leaf, children, by_name: leaf | {"children": children, "by_name": by_name},
+            LEAF,
+            st.lists(trees, max_size=3),
+            st.dictionaries(st.text(max_size=3), trees, max_size=3),
+        ),
+        max_leaves=6,
+    )
+)
+def test_trees_come_back(tree: Any) -> None:
+    serde = avro_serde(TREES, TREE)
+    data, headers = written(serde, tree)
+    assert read(serde, data, headers) == tree
+
+
+TREES = confluent()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        record_of("A", {"name": "a", "type": "A"}),
+        record_of("A", {"name": "a", "type": {"type": "array", "items": "A"}}),
+        record_of("A", *({"name": f"n{n}", "type": "null"} for n in range(9)), {"name": "a", "type": ["null", "A"]}),
+    ],
+)
+def test_schemas_that_hold_themselves_and_take_few_bytes_end_no_process(schema: Any) -> None:
+    registry = confluent()
+    number = registry.connection.register_schema("s", Schema(json.dumps(schema), "AVRO"))
+    for byte in (b"\x02", b"\x00", b"\x7f"):
+        data = b"\0" + number.to_bytes(4, "big") + byte * 10_000
+        with pytest.raises(IncompatibleSchemaError):
+            read(avro_serde(registry), data, None)
 
 
 @pytest.mark.parametrize(

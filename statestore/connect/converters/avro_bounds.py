@@ -65,20 +65,24 @@ def too_deep() -> DataException:
     return DataException(f"Schemas nest deeper than {DEEPEST} levels")
 
 
-def check_bounds(parsed: Any, named: Mapping[str, Any] | None = None) -> None:
-    """Check a schema that fastavro parsed; `named` are types of other schemas that it names.
+def check_bounds(parsed: Any, named: Mapping[str, Any] | None = None, *, may_hold_itself: bool = False) -> bool:
+    """Check a schema that fastavro parsed, and return whether it holds itself; `named` are types of other schemas.
 
-    Raises DataException if it is too deep or too large, holds itself, or an array whose elements take too few bytes.
+    Raises DataException if it is too deep or too large, holds itself and may not, or an array whose elements take too
+    few bytes. Of one that may hold itself, `avro_nesting` has to look at all bytes, too.
     """
-    bounds = _Bounds(named or {})
+    bounds = _Bounds(named or {}, may_hold_itself)
     bounds.size_of(parsed, 0)
+    return bool(bounds.hold_themselves)
 
 
 class _Bounds:
     """Measures one schema; `_sizes` are those of the types that it has named so far, None while they are measured."""
 
-    def __init__(self, others: Mapping[str, Any]) -> None:
+    def __init__(self, others: Mapping[str, Any], may_hold_itself: bool) -> None:
         self._others = others
+        self._may_hold_itself = may_hold_itself
+        self.hold_themselves: set[str] = set()
         self._sizes: dict[str, _Size | None] = {}
 
     def size_of(self, node: Any, depth: int) -> _Size:
@@ -98,9 +102,12 @@ class _Bounds:
             self._sizes[name] = None
             self._sizes[name] = self.size_of(self._others[name], depth)
         size = self._sizes[name]
-        if size is None:
-            raise DataException(f"The Avro type {name[:80]} holds itself, and bytes of it could nest without an end")
-        return size
+        if size is not None:
+            return size
+        if not self._may_hold_itself:
+            raise DataException(f"The Avro type {name[:80]} holds itself, which no typed schema can")
+        self.hold_themselves.add(name)
+        return _Size(1, 1, 1 - _VALUES_PER_BYTE)
 
     def _union(self, branches: list[Any], depth: int) -> _Size:
         sizes = [self.size_of(branch, depth) for branch in branches]
@@ -132,10 +139,16 @@ class _Bounds:
         parts = [self.size_of(field["type"], depth + 1) for field in node["fields"]]
         levels = max((part.levels for part in parts), default=0) + 1
         size = _Size(levels, sum(part.types for part in parts) + 1, sum(part.surplus for part in parts) + 1)
+        if node["name"] in self.hold_themselves and size.surplus > 0:
+            raise _too_few_bytes()
         self._sizes[node["name"]] = size
         return size
 
     def _elements(self, element: _Size) -> _Size:
         if element.surplus > 0:
-            raise DataException(f"Elements of an Avro array must not be over {_VALUES_PER_BYTE} values for each byte")
+            raise _too_few_bytes()
         return _Size(element.levels + 1, element.types + 1, 1 - _VALUES_PER_BYTE)
+
+
+def _too_few_bytes() -> DataException:
+    return DataException(f"Elements of an Avro array must not be over {_VALUES_PER_BYTE} values for each byte")

@@ -1,8 +1,9 @@
 """Values in Avro's binary encoding under a schema of their own, as fastavro has them: records as dicts.
 
 What one schema wrote, another one can read, by Avro's rules of schema resolution. Schemas may come from anywhere, so
-they are bounded as `avro_bounds` says, and one that holds itself is refused. Beside what `avro_values` says fastavro
-takes any byte but 0 for true here, negative places in an enum for those from its end, and the last of equal keys.
+they are bounded as `avro_bounds` says, and values of one that holds itself as `avro_nesting` does. Beside what
+`avro_values` says fastavro takes any byte but 0 for true here, negative places in an enum for those from its end, and
+the last of equal keys.
 
 Source: the Avro 1.12 specification, "Schema Resolution".
 """
@@ -10,7 +11,7 @@ Source: the Avro 1.12 specification, "Schema Resolution".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 from statestore.connect.converters.avro_bounds import RESOLUTION_FACTS, check_bounds, facts_of
 from statestore.connect.converters.avro_library import library, library_errors
+from statestore.connect.converters.avro_nesting import check_nesting, check_value_nesting
 from statestore.connect.recursion import settle
 from statestore.errors import DataException
 
@@ -35,8 +37,11 @@ class AvroSchema:
     parsed: Any
     name: str | None
     """The full name of a record, an enum or a fixed; of the others that of their type, None for a union."""
+    named: Mapping[str, Any]
+    """The types that it names, as fastavro has parsed them."""
     has_containers_for_defaults: bool
     """Whether a default is a list or a dict, of which each value has to have one of its own."""
+    holds_itself: bool
 
     @property
     def is_bytes(self) -> bool:
@@ -54,16 +59,16 @@ def avro_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> Avro
     named: dict[str, Any] = {}
     for _, other in references:
         _parsed(other, named)
-    parsed = _parsed(text, named)
+    parsed, holds_itself = _parsed(text, named)
     name = parsed if isinstance(parsed, str) else None
     if isinstance(parsed, dict):
         name = parsed.get("name", parsed["type"])
     defaults = [field["default"] for field in _fields([parsed, *named.values()]) if "default" in field]
     has_containers = any(isinstance(default, list | dict) for default in defaults)
-    return AvroSchema(text, parsed, name, has_containers)
+    return AvroSchema(text, parsed, name, named, has_containers, holds_itself)
 
 
-def _parsed(text: str, named: dict[str, Any]) -> Any:
+def _parsed(text: str, named: dict[str, Any]) -> tuple[Any, bool]:
     if len(text) > LARGEST_SCHEMA_BYTES:
         raise DataException(f"A schema is larger than {LARGEST_SCHEMA_BYTES} bytes")
     with library_errors(_MALFORMED_SCHEMA):
@@ -72,11 +77,11 @@ def _parsed(text: str, named: dict[str, Any]) -> Any:
     known = dict(named)
     with library_errors(_MALFORMED_SCHEMA):
         parsed = library().parse_schema(facts, named_schemas=named)
-    check_bounds(parsed, known)
+    holds_itself = check_bounds(parsed, known, may_hold_itself=True)
     with library_errors(_MALFORMED_SCHEMA):
         for field in _fields([parsed]):
             _settle_default(field)
-    return parsed
+    return parsed, holds_itself
 
 
 def _fields(nodes: list[Any]) -> Iterator[Any]:
@@ -101,6 +106,8 @@ def _settle_default(field: Any) -> None:
 
 def write_datum(schema: AvroSchema, value: Any) -> bytes:
     """Return a value in Avro. Raises DataException if it does not follow the schema."""
+    if schema.holds_itself:
+        check_value_nesting(value)
     written = BytesIO()
     with library_errors("A value can't be written in Avro"):
         library().schemaless_writer(written, schema.parsed, value)
@@ -112,6 +119,8 @@ def read_datum(writer: AvroSchema, reader: AvroSchema | None, data: bytes) -> An
 
     Raises DataException if the bytes are not all of one value, or the schemas don't go together.
     """
+    if writer.holds_itself:
+        check_nesting(writer.parsed, writer.named, data)
     source = BytesIO(data)
     resolved = None if reader is None or reader.text == writer.text else reader
     with library_errors("Malformed Avro"):
