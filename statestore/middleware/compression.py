@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import CompressedValueError, DecompressionLimitError, ExtraMissingError
@@ -26,8 +27,10 @@ from statestore.format.binary_columns import is_valid, row_objects
 from statestore.format.header_bytes import encode_headers
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.middleware.content_type import CONTENT_TYPE
 from statestore.middleware.extras import extra
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
+from statestore.middleware.marked_columns import with_header_where
 from statestore.middleware.passage import PART_BYTES
 from statestore.middleware.properties import made_of
 
@@ -35,12 +38,19 @@ if TYPE_CHECKING:
     import zstandard
     from typing_extensions import Self
 
-__all__ = ["COMPRESSION_HEADER", "Compression", "ContentTypes", "looks_compressible", "train_dictionary"]
+__all__ = [
+    "COMPRESSION_HEADER",
+    "Compression",
+    "CompressionChoice",
+    "ContentTypes",
+    "looks_compressible",
+    "train_dictionary",
+]
 
 COMPRESSION_HEADER: Final = "COMPRESSION"
 """The header that says how a value is compressed."""
 
-Choice: TypeAlias = Callable[[str, Headers, bytes], bool]
+CompressionChoice: TypeAlias = Callable[[str, Headers, bytes], bool]
 """Says of a topic, headers and a value whether to try and compress that."""
 
 _GZIP: Final = "gzip"
@@ -80,7 +90,7 @@ class ContentTypes:
     say nothing.
     """
 
-    def __init__(self, *types: str, header: str = "content-type", otherwise: bool = False) -> None:
+    def __init__(self, *types: str, header: str = CONTENT_TYPE, otherwise: bool = False) -> None:
         """Take types, each whole or all of a kind, as `text/*`. Raises ValueError for what is neither."""
         for each in types:
             if each.count("/") != 1 or "*" in each.removesuffix("/*"):
@@ -120,7 +130,7 @@ class Compression(Interceptor):
         dictionary: int | None = None,
         min_bytes: int = 64,
         max_bytes: int = _MAX_BYTES,
-        when: Choice = looks_compressible,
+        when: CompressionChoice = looks_compressible,
     ) -> None:
         """Say how values are compressed; gzip and zstd are read in any case.
 
@@ -205,7 +215,10 @@ class Compression(Interceptor):
             if compressed is not None:
                 values[row] = compressed
                 rows.append(row)
-        return _changed(records, rows, values, lambda changed: changed.with_header(COMPRESSION_HEADER, self._mark))
+        if not rows:
+            return records
+        changed = records.with_columns(value=pa.array(values, pa.binary()))
+        return with_header_where(changed, _in_rows(len(values), rows), COMPRESSION_HEADER, self._mark)
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Decompress the value of a record that says it is compressed.
@@ -235,7 +248,9 @@ class Compression(Interceptor):
                 made_bytes += len(values[row])
                 if made_bytes >= PART_BYTES:
                     return None
-        return _changed(records, rows, values, lambda changed: changed.without_header(COMPRESSION_HEADER))
+        plain = records.without_header(COMPRESSION_HEADER).headers
+        headers = pc.if_else(_in_rows(len(values), rows), plain, records.headers)
+        return records.with_columns(value=pa.array(values, pa.binary()), headers=headers)
 
     def _compressed(self, topic: str, headers: Headers, value: bytes) -> bytes | None:
         """Return the compressed value; None if it is not to be, or would not be smaller with the header it needs."""
@@ -291,19 +306,11 @@ def _mark_of(headers: Headers) -> bytes | None:
     return None if header is None else header.value
 
 
-def _changed(
-    records: RecordColumns,
-    rows: Sequence[int],
-    values: list[bytes | None],
-    edit: Callable[[RecordColumns], RecordColumns],
-) -> RecordColumns:
-    """Return records with these values, and with the headers that `edit` makes of those in `rows`."""
-    if not rows:
-        return records
-    places = np.arange(len(records))
-    places[rows] = len(records) + np.arange(len(rows))
-    headers = pa.concat_arrays([records.headers, edit(records.take(rows)).headers]).take(pa.array(places))
-    return records.with_columns(value=pa.array(values, pa.binary()), headers=headers)
+def _in_rows(count: int, rows: Sequence[int]) -> pa.BooleanArray:
+    """Return for each of `count` rows whether it is among `rows`."""
+    mask = np.zeros(count, np.bool_)
+    mask[rows] = True
+    return pa.array(mask)
 
 
 def _checked_dictionaries(dictionaries: Mapping[int, bytes]) -> dict[int, bytes]:

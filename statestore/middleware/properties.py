@@ -1,4 +1,4 @@
-"""What a configuration says of one application: `statestore.KIND.OPTION`, where options have dots for underscores."""
+"""What a configuration says of one application: properties named after its kind, with dots for underscores."""
 
 from __future__ import annotations
 
