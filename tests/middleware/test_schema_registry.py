@@ -42,9 +42,13 @@ from statestore.errors import (
 from statestore.middleware import schema_registry as sr
 from statestore.middleware.schema_registry import IdPlace, avro_serde
 from statestore.testing import TopologyTestDriver
-from tests.support.avro_schemas import NEW, OLD, ORDER, OTHER, TOPIC, confluent, next_address, record_of, written
+from tests.support.avro_schemas import NEW, OLD, ORDER, OTHER, TOPIC, confluent, next_address, read, record_of, written
 
-HOLDS_ITSELF = record_of("Order", {"name": "next", "type": ["null", "Order"]})
+SPENDTHRIFT = record_of(
+    "Tree",
+    {"name": "children", "type": {"type": "array", "items": "Tree"}},
+    *({"name": f"n{number}", "type": "null"} for number in range(9)),
+)
 KEY = record_of("Key", {"name": "k", "type": "string"})
 
 
@@ -64,10 +68,6 @@ class Counted(sr.Md5Registry):
     def fetch(self, schema_id: sr.SchemaId) -> sr.RegisteredSchema | None:
         self.asked.append(schema_id)
         return super().fetch(schema_id)
-
-
-def read(serde: Any, data: bytes, headers: Any, topic: str | None = TOPIC) -> Any:
-    return serde.on_topic(topic).deserialize(data, headers)
 
 
 @pytest.mark.parametrize("in_header", [True, False], ids=["header", "prefix"])
@@ -199,6 +199,22 @@ def test_what_a_process_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(SchemaNotFoundError):
             registry.get(sr.SchemaId("number", number))
     assert len(registry.asked) == 10
+
+
+def test_a_registry_closes_what_it_has_opened() -> None:
+    class Opened(sr.Md5Registry):
+        opened: list[Any]
+
+        def connect(self) -> Any:
+            self.opened.append(ThreadingHTTPServer(("127.0.0.1", 0), _Answers, bind_and_activate=False).socket)
+            return self.opened[-1]
+
+    registry = Opened()
+    registry.opened = []
+    registry.close()
+    assert registry.connection is registry.connection
+    registry.close()
+    assert [each.fileno() for each in registry.opened] == [-1]
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -337,6 +353,7 @@ def test_schemas_that_name_others_are_read() -> None:
     ("schema", "kind", "words"),
     [
         (json.dumps({"type": "array", "items": "null"}), "AVRO", "8 values"),
+        (json.dumps(SPENDTHRIFT), "AVRO", "8 values"),
         ("{", "AVRO", "Malformed Avro schema"),
         ("{}", "JSON", "none of Avro"),
     ],
@@ -350,87 +367,6 @@ def test_schemas_that_can_not_be_read_with_are_refused(schema: str, kind: str, w
     if kind == "AVRO":
         with pytest.raises(DataException, match=words):
             avro_serde(registry, schema)
-
-
-def chain_of(links: int) -> Any:
-    value: Any = {"next": None}
-    for _ in range(links):
-        value = {"next": value}
-    return value
-
-
-def test_values_of_schemas_that_hold_themselves_are_bounded() -> None:
-    # fastavro follows them with the stack of the process, which would be its end.
-    registry = confluent()
-    serde = avro_serde(registry, HOLDS_ITSELF, place=IdPlace.PREFIX)
-    data, _ = written(serde, chain_of(190))
-    assert read(serde, data, None) == chain_of(190)
-    for deep in (data[:5] + b"\x02" * 200 + b"\0", data[:5] + b"\x02" * 1_000_000 + b"\0"):
-        with pytest.raises(IncompatibleSchemaError, match="nest deeper than 400"):
-            read(serde, deep, None)
-    with pytest.raises(SerializationError, match="nest deeper than 400"):
-        written(serde, chain_of(100_000))
-    for malformed in (data[:-1], data + b"\0", data[:5] + b"\x04", data[:5] + b"\x01", data[:5] + b"\xff" * 11):
-        with pytest.raises(IncompatibleSchemaError):
-            read(serde, malformed, None)
-
-
-TREE = record_of(
-    "Tree",
-    {"name": "kinds", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
-    {"name": "children", "type": {"type": "array", "items": "Tree"}},
-    {"name": "by_name", "type": {"type": "map", "values": "Tree"}},
-    {"name": "parts", "type": [{"type": "fixed", "name": "Mark", "size": 2}, "bytes", "boolean", "float", "double"]},
-)
-LEAF = st.fixed_dictionaries(
-    {
-        "kinds": st.sampled_from("AB"),
-        "children": st.just([]),
-        "by_name": st.just({}),
-        "parts": st.one_of(
-            st.just(b"xy"), st.binary(min_size=3, max_size=5), st.booleans(), st.floats(width=32, allow_nan=False)
-        ),
-    }
-)
-
-
-@settings(max_examples=50)
-@given(
-    st.recursive(
-        LEAF,
-        lambda trees: st.builds(
-            lambda leaf, children, by_name: leaf | {"children": children, "by_name": by_name},
-            LEAF,
-            st.lists(trees, max_size=3),
-            st.dictionaries(st.text(max_size=3), trees, max_size=3),
-        ),
-        max_leaves=6,
-    )
-)
-def test_trees_come_back(tree: Any) -> None:
-    serde = avro_serde(TREES, TREE)
-    data, headers = written(serde, tree)
-    assert read(serde, data, headers) == tree
-
-
-TREES = confluent()
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        record_of("A", {"name": "a", "type": "A"}),
-        record_of("A", {"name": "a", "type": {"type": "array", "items": "A"}}),
-        record_of("A", *({"name": f"n{n}", "type": "null"} for n in range(9)), {"name": "a", "type": ["null", "A"]}),
-    ],
-)
-def test_schemas_that_hold_themselves_and_take_few_bytes_end_no_process(schema: Any) -> None:
-    registry = confluent()
-    number = registry.connection.register_schema("s", Schema(json.dumps(schema), "AVRO"))
-    for byte in (b"\x02", b"\x00", b"\x7f"):
-        data = b"\0" + number.to_bytes(4, "big") + byte * 10_000
-        with pytest.raises(IncompatibleSchemaError):
-            read(avro_serde(registry), data, None)
 
 
 @pytest.mark.parametrize(

@@ -38,3 +38,8 @@ def confluent() -> sr.ConfluentRegistry:
 def written(serde: Any, value: Any, topic: str | None = TOPIC) -> tuple[bytes, Headers]:
     headers = Headers()
     return serde.on_topic(topic).serialize(value, headers), headers
+
+
+def read(serde: Any, data: bytes, headers: Any, topic: str | None = TOPIC) -> Any:
+    """Return what a serde reads on a topic, None = in a store."""
+    return serde.on_topic(topic).deserialize(data, headers)
