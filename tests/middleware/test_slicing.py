@@ -294,6 +294,17 @@ def test_slices_are_bounded_in_bytes() -> None:
         assert held <= 10_000
 
 
+def test_bounds_hold_across_restarts_and_the_oldest_is_still_the_oldest() -> None:
+    with run(max_message_bytes=10_000, max_open_bytes=10_000) as glue:
+        for number in range(4):
+            glue.pipe(cut(b"%d" % number * 5000, key=b"%d" % (9 - number))[:2])
+            glue.driver.advance_wall_clock_time(1)
+        assert glue.dead() == []
+        glue.driver.restart()
+        glue.pipe(cut(b"z" * 5000)[:2])
+        assert [value[:1] for value, _, _ in glue.dead()] == [b"0"]
+
+
 def changed(record: EmittedRecord, **fields: Any) -> EmittedRecord:
     """A slice with another header."""
     slice_ = Slice.of(record.headers)
