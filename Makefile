@@ -23,7 +23,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka test test-fast durations soak simulate check bench bench-check bench-peers lock clean java jars
+.PHONY: help demo demo-kafka demo-middleware test test-fast durations soak simulate check bench bench-check bench-peers lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ demo: java $(INSTALLED) ## run the running total example, from files
 
 demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker of its own
 	@$(WITH_JAVA) $(BIN)/python docs/examples/kafka_running_total.py
+
+demo-middleware: java $(INSTALLED) jars ## run a stack of middleware around a query, from Kafka to Kafka
+	@$(WITH_JAVA) $(BIN)/python docs/examples/middleware_stack.py
 
 # Spark's own processes live for seconds in tests: to optimise their code takes longer than to run it as it is.
 SHORT_LIVED_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
