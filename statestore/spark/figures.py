@@ -10,6 +10,7 @@ are made of it in Python, because every aggregate costs Spark milliseconds of pl
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
@@ -65,12 +66,14 @@ class CallFigures(CommitFigures):
 
     records: RecordFigures = field(default_factory=RecordFigures)
     times: TimeFigures = field(default_factory=TimeFigures)
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Of the records that were left out, how many failed with each class of error."""
 
 
 _TOPICS: Final[Mapping[str, Any]] = {
-    topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name != "stores"
+    topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name not in ("stores", "failures")
 }
-"""The figures of a call by the names that they have there, without those of its stores."""
+"""The figures of a call by the names that they have there, without those by names of a query's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +86,16 @@ class ShardFigures(CallFigures):
 
     @classmethod
     def of(
-        cls, shard: int, version: int, records: RecordFigures, times: TimeFigures, commit: CommitFigures
+        cls,
+        shard: int,
+        version: int,
+        records: RecordFigures,
+        times: TimeFigures,
+        commit: CommitFigures,
+        failures: Mapping[str, int],
     ) -> ShardFigures:
         """Return what was counted of a shard's batch at its different places, together."""
-        return cls(shard=shard, version=version, records=records, times=times, **vars(commit))
+        return cls(shard=shard, version=version, records=records, times=times, failures=failures, **vars(commit))
 
     @property
     def elapsed_ms(self) -> float:
@@ -97,6 +106,8 @@ class ShardFigures(CallFigures):
         """Return them as a JSON object of objects; what is zero is left out."""
         found: dict[str, Any] = {"shard": self.shard, "version": self.version}
         found.update((name, _not_zero(getattr(self, name))) for name in _TOPICS if any(getattr(self, name)))
+        if self.failures:
+            found["failures"] = dict(self.failures)
         found["stores"] = {name: _not_zero(store) for name, store in self.stores.items() if any(store)}
         return json.dumps(found, separators=(",", ":"))
 
@@ -106,7 +117,8 @@ class ShardFigures(CallFigures):
         found = json.loads(text)
         topics = {name: kind(**found.get(name, {})) for name, kind in _TOPICS.items()}
         stores = {name: StoreFigures(**store) for name, store in found["stores"].items()}
-        return cls(shard=found["shard"], version=found["version"], **topics, stores=stores)
+        failures = found.get("failures", {})
+        return cls(shard=found["shard"], version=found["version"], **topics, stores=stores, failures=failures)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +197,15 @@ def _sums(calls: Collection[CallFigures]) -> dict[str, Any]:
     for call in calls:
         for name, written in call.stores.items():
             stores.setdefault(name, []).append(written)
+    failures: Counter[str] = Counter()
+    for call in calls:
+        failures.update(call.failures)
     sums = {name: total(kind, (getattr(call, name) for call in calls)) for name, kind in _TOPICS.items()}
-    return {**sums, "stores": {name: total(StoreFigures, written) for name, written in sorted(stores.items())}}
+    return {
+        **sums,
+        "failures": dict(failures),
+        "stores": {name: total(StoreFigures, written) for name, written in sorted(stores.items())},
+    }
 
 
 def _not_zero(figures: Any) -> dict[str, int | float]:

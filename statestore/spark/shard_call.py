@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -51,6 +51,7 @@ class _Processed(NamedTuple):
     end: BatchEnd
     wake_up_ms: int | None
     on_changelog: ChangelogObserver | None
+    failures: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class ShardCall:
                 upgrade_ms = watch.lap_ms()
             times = TimeFigures(open_ms, process_ms, commit_ms, upgrade_ms, watch.lap_ms())
         release_buffers()
-        figures = ShardFigures.of(shard, pointer.version, processed.records, times, committed)
+        figures = ShardFigures.of(shard, pointer.version, processed.records, times, committed, processed.failures)
         return ShardResult(pointer.to_json(), processed.wake_up_ms, figures)
 
     def _process(
@@ -155,7 +156,7 @@ class ShardCall:
             failures.by_stage[FailureStage.PROCESSING] + failures.by_stage[FailureStage.PRODUCTION],
             failures.dead_letters,
         )
-        return _Processed(counted, end, wake_up_ms, task.on_changelog)
+        return _Processed(counted, end, wake_up_ms, task.on_changelog, dict(failures.by_error))
 
     def _steps(self, task: Task, spool: BlobSpool, outputs: OutputBlobs) -> Iterator[int]:
         """Process all records, step by step, and yield how many each one had: then Spark can take output."""

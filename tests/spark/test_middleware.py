@@ -75,7 +75,9 @@ def test_a_chain_around_a_query_with_dead_letters_state_and_figures(order_query:
     assert order_query.totals() == expected_totals(kept)
     counted = {row.key: row.value for row in order_query.rows_of("seen")}
     assert sum(int.from_bytes(value, "big") for value in counted.values()) == len(ORDERS)
-    figures = [each.records for progress in query.recentProgress for each in batch_figures(progress)]
+    batches = [each for progress in query.recentProgress for each in batch_figures(progress)]
+    assert sum(each.failures.get("ForbiddenError", 0) for each in batches) == len(refused)
+    figures = [each.records for each in batches]
     assert sum(each.refused_records_total for each in figures) == len(refused)
     assert sum(each.dead_letters_total for each in figures) == len(refused)
 
