@@ -1,35 +1,42 @@
-"""Middleware over headers: interceptors that user code need not know of, and chains of them.
+"""Middleware over headers: interceptors that user code need not know of, chains of them, and what is done on failure.
 
-interceptor   Interceptor: hooks for records on their way in and out
-chain         Chain: interceptors in an order
-compression   values compressed one by one
-expiry        records that say when they expire
-compaction    a log compacted by a key in a header
-header_ids, compact_headers  who owns which header ids, and all headers as one, under ids
-slicing, claim_check  large values as several records, or elsewhere
-keys, key_source, key_ids  keys by their ids, and where they come from
-signing, signature_frame  records that can't be changed on their way
-encryption, serde_cipher, ciphertext  values, headers and state that only who has the key reads
-auth, cedar   tokens and policies: who a record is of, and whether they may
-canonical, clock, marked_columns  fields as one run of bytes, what time it is, headers for some rows
-extras, properties  libraries that an application needs, and what a configuration says of it
-content_type  the header that says how a value is written
-polyglot      polyglot_serde: values in several formats, as their content types say
-cloud_events  records that are CloudEvents
-avro          plain_avro_serde: values under a schema that both sides have
-schema_registry  avro_serde, SchemaInterceptor: values whose schemas a registry keeps
+interceptor     what a user writes; ingest_function: a plain function as one
+chain           several as one, in an order that works; configuration: chains by name
+passage         how records pass one side of a chain, by themselves and in columns
+failures        what is done about records that fail; dead_letters: how they are put out
+header_limits, header_ids, compact_headers, expiry, compaction, trail, chargeback
+                applications without a library of their own
+tracing/, signing, encryption, auth, cedar, compression, slicing/, claim_check, schema_registry/, polyglot, cloud_events
+                applications that need an extra, each with its own; extras: how a missing one is said
+keys            keys by their ids, for all that has secrets
 
-Start at `interceptor`. `Task` in `statestore.processor` runs a chain around a topology,
-`statestore.spark.with_middleware` on a DataFrame. Imports nothing above the stores; what needs a library that is an
-extra is a module of its own here, which says which extra.
+Each application is a public module: nothing is imported that nobody asked for. `Task` in `statestore.processor` runs a
+chain around a topology, `statestore.spark.with_middleware` on a DataFrame, `ChainClient` around a plain client. Imports
+nothing above the stores. Begin at `interceptor`.
 """
 
 from statestore.middleware.chain import Chain
+from statestore.middleware.configuration import chain_of
+from statestore.middleware.dead_letters import DeadLetters
+from statestore.middleware.failures import FailedRecord, FailureStage, OnFailure
 from statestore.middleware.interceptor import (
     EmittedRecord,
     IngestedRecord,
     Interceptor,
     InterceptorContext,
 )
+from statestore.stores.part_store import PartStore
 
-__all__ = ["Chain", "EmittedRecord", "IngestedRecord", "Interceptor", "InterceptorContext"]
+__all__ = [
+    "Chain",
+    "DeadLetters",
+    "EmittedRecord",
+    "FailedRecord",
+    "FailureStage",
+    "IngestedRecord",
+    "Interceptor",
+    "InterceptorContext",
+    "OnFailure",
+    "PartStore",
+    "chain_of",
+]

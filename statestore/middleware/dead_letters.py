@@ -14,7 +14,23 @@ from statestore.headers import Headers
 if TYPE_CHECKING:
     from statestore.middleware.failures import FailedRecord
 
+__all__ = [
+    "CLASS_NAME",
+    "CONNECTOR_NAME",
+    "EXCEPTION_CLASS_NAME",
+    "EXCEPTION_MESSAGE",
+    "EXCEPTION_STACKTRACE",
+    "OFFSET",
+    "PARTITION",
+    "PREFIX",
+    "STAGE",
+    "TASK_ID",
+    "TOPIC",
+    "DeadLetters",
+]
+
 PREFIX: Final = "__connect.errors."
+"""What the names of all headers of dead letters begin with."""
 TOPIC: Final = PREFIX + "topic"
 PARTITION: Final = PREFIX + "partition"
 OFFSET: Final = PREFIX + "offset"

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from statestore.stores.part_store import PartStore
 
 IngestedRecord: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
+"""A record that comes in, its key and value as bytes."""
 EmittedRecord: TypeAlias = "ProducerRecord[bytes | None, bytes | None]"
+"""A record that goes out, its key and value as bytes."""
 
 
 class InterceptorContext(Protocol):
