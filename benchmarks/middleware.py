@@ -24,7 +24,7 @@ from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import EmittedRecord, IngestedRecord, Interceptor
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.emission import Emission
+from statestore.processor.emission import TaskEmission
 from statestore.processor.failures import raise_refusal
 from statestore.processor.ingest import Ingest
 from statestore.processor.interceptors import TaskInterceptors
@@ -107,7 +107,7 @@ class Sides:
         self.made.init()
         self.sent: list[SinkRecord] = []
         self.ingest = Ingest(self.made.interceptors)
-        self.emission = Emission(
+        self.emission = TaskEmission(
             self.made.interceptors,
             lambda *record: self.sent.append(record),
             lambda batch: self.sent.extend(sink_records(batch)),

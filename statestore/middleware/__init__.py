@@ -3,32 +3,36 @@
 interceptor     what a user writes; ingest_function: a plain function as one
 chain           several as one, in an order that works; configuration: chains by name
 passage         how records pass one side of a chain, by themselves and in columns
-failures        what is done about records that fail; dead_letters: how they are put out
-header_limits, header_ids, compact_headers, expiry, compaction, trail, chargeback
-                applications without a library of their own
-tracing/, signing, encryption, auth, cedar, compression, slicing/, claim_check, schema_registry/, polyglot, cloud_events
-                applications that need an extra, each with its own; extras: how a missing one is said
-keys            keys by their ids, for all that has secrets
+failures        what is done about a failed_record; dead_letters: how it is put out
+header_limits, header_ids, compact_headers, expiry, compaction, trail, chargeback, slicing/, claim_check
+                applications that need no library; marked_columns, clock, properties: what some of them share
+tracing/, compression, schema_registry/, polyglot, cloud_events
+                those with an extra; extras: how a missing one is said; avro, content_type: what some of them share
+signing, encryption, auth, cedar
+                those with secrets; keys, key_ids, key_source: what they have them from; canonical, ciphertext,
+                serde_cipher, signature_frame: bytes that are signed and encrypted
 
-Each application is a public module: nothing is imported that nobody asked for. `Task` in `statestore.processor` runs a
-chain around a topology, `statestore.spark.with_middleware` on a DataFrame, `ChainClient` around a plain client. Imports
-nothing above the stores. Begin at `interceptor`.
+Applications are public modules: nothing is imported that nobody asked for. A task runs a chain around a topology,
+`with_middleware` on a DataFrame, ChainClient around a plain client. Imports stores and below. Start at `interceptor`.
 """
 
 from statestore.middleware.chain import Chain
 from statestore.middleware.configuration import chain_of
 from statestore.middleware.dead_letters import DeadLetters
-from statestore.middleware.failures import FailedRecord, FailureStage, OnFailure
+from statestore.middleware.failed_record import FailedRecord, FailureStage
+from statestore.middleware.failures import OnFailure
 from statestore.middleware.interceptor import (
     EmittedRecord,
     IngestedRecord,
     Interceptor,
     InterceptorContext,
 )
+from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.part_store import PartStore
 
 __all__ = [
     "Chain",
+    "ChangelogRecord",
     "DeadLetters",
     "EmittedRecord",
     "FailedRecord",

@@ -7,13 +7,11 @@ outermost, and takes off at the other side what it has put on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from statestore.errors import ChainIncompleteError, ChainOrderError, ProcessorError, RecordRefusedError
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
-from statestore.middleware.passage import EmitPassage, IngestPassage, Passage
-
-R = TypeVar("R", IngestedRecord, EmittedRecord)
+from statestore.middleware.passage import EmitPassage, IngestPassage, Passage, PassedRecord
 
 
 class Chain:
@@ -66,7 +64,7 @@ class Chain:
         return f"Chain({list(self.interceptors)!r})"
 
 
-def _pass(passage: Passage[R], record: R) -> list[R]:
+def _pass(passage: Passage[PassedRecord], record: PassedRecord) -> list[PassedRecord]:
     try:
         return passage.pass_record(record)
     except ProcessorError as error:

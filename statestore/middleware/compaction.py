@@ -30,19 +30,19 @@ __all__ = ["COMPACTION_HEADER", "compacted", "compacted_columns"]
 COMPACTION_HEADER: Final = "compaction-key"
 """The header that says what a record replaces, unless another name is given."""
 
-AnyRecord = TypeVar(
-    "AnyRecord", bound="ConsumerRecord[Any, bytes | None] | ProducerRecord[Any, bytes | None] | ChangelogRecord"
+_AnyRecord = TypeVar(
+    "_AnyRecord", bound="ConsumerRecord[Any, bytes | None] | ProducerRecord[Any, bytes | None] | ChangelogRecord"
 )
 
 
 def compacted(
-    records: Iterable[AnyRecord],
+    records: Iterable[_AnyRecord],
     *,
     now_ms: int,
     header: str = COMPACTION_HEADER,
     expiry_header: str | None = EXPIRY_HEADER,
     keep_tombstones: bool = False,
-) -> list[AnyRecord]:
+) -> list[_AnyRecord]:
     """Return what compaction leaves of the records of one log, in their order.
 
     A record is replaced by a later one with the same bytes in `header`, or, where there is no such header or its value
@@ -52,7 +52,7 @@ def compacted(
 
     Of each key one record is held in memory. Raises FormatError for headers that can't be read.
     """
-    last: dict[Any, AnyRecord] = {}
+    last: dict[Any, _AnyRecord] = {}
     for record in records:
         compaction_key = last_header_value(_header_bytes(record), header)
         place = record.key if compaction_key is None else compaction_key

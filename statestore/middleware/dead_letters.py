@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from statestore.headers import Headers
-
-if TYPE_CHECKING:
-    from statestore.middleware.failures import FailedRecord
+from statestore.middleware.failed_record import FailedRecord
 
 __all__ = [
     "CLASS_NAME",
@@ -32,15 +30,25 @@ __all__ = [
 PREFIX: Final = "__connect.errors."
 """What the names of all headers of dead letters begin with."""
 TOPIC: Final = PREFIX + "topic"
+"""The topic that a record came from."""
 PARTITION: Final = PREFIX + "partition"
+"""The partition that it came from."""
 OFFSET: Final = PREFIX + "offset"
+"""The offset that it had there."""
 CONNECTOR_NAME: Final = PREFIX + "connector.name"
+"""What a query calls itself: `DeadLetters.name`."""
 TASK_ID: Final = PREFIX + "task.id"
+"""The shard."""
 STAGE: Final = PREFIX + "stage"
+"""The stage of Connect at which it failed: see FailureStage."""
 CLASS_NAME: Final = PREFIX + "class.name"
+"""The source, processor, sink or interceptor."""
 EXCEPTION_CLASS_NAME: Final = PREFIX + "exception.class.name"
+"""The class of the error."""
 EXCEPTION_MESSAGE: Final = PREFIX + "exception.message"
+"""Its text."""
 EXCEPTION_STACKTRACE: Final = PREFIX + "exception.stacktrace"
+"""Its stack trace, unless it is a refusal."""
 
 _ERRORS: Final = "statestore.errors"
 _MESSAGE_BYTES: Final = 4 << 10
@@ -87,7 +95,7 @@ class DeadLetters:
         headers.add(TASK_ID, str(shard).encode())
         headers.add(STAGE, failed.stage.value.encode())
         headers.add(CLASS_NAME, failed.node.encode())
-        headers.add(EXCEPTION_CLASS_NAME, error_class(failed.error).encode())
+        headers.add(EXCEPTION_CLASS_NAME, _error_class(failed.error).encode())
         headers.add(EXCEPTION_MESSAGE, _text(str(failed.error), _MESSAGE_BYTES))
         if self.with_stacktrace and failed.error.__traceback__ is not None and not failed.is_refusal:
             stacktrace = "".join(traceback.format_exception(failed.error))
@@ -95,7 +103,7 @@ class DeadLetters:
         return headers
 
 
-def error_class(error: BaseException) -> str:
+def _error_class(error: BaseException) -> str:
     """Return the name of an error's class with its module; of this project's errors, the module that all are in."""
     kind = type(error)
     module = _ERRORS if kind.__module__.startswith(_ERRORS) else kind.__module__

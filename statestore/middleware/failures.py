@@ -11,8 +11,8 @@ from enum import Enum
 from typing import Any, Final, TypeAlias, cast
 
 from statestore.errors import RecordRefusedError
-from statestore.headers import Headers
 from statestore.middleware.dead_letters import DeadLetters
+from statestore.middleware.failed_record import FailedRecord, FailureStage
 
 
 class OnFailure(Enum):
@@ -24,53 +24,6 @@ class OnFailure(Enum):
     """Leave the record out, count it and log it."""
     DEAD_LETTER = "dead_letter"
     """Leave it out, and put it out to the topic for dead letters as it came, with what was wrong in headers."""
-
-
-class FailureStage(Enum):
-    """Where a record failed. The values are the stages of Kafka Connect, which dead letters name."""
-
-    REFUSAL = "TRANSFORMATION"
-    """An interceptor refused it."""
-    DESERIALIZATION = "VALUE_CONVERTER"
-    """A source's serdes could not read it."""
-    PROCESSING = "TASK_PUT"
-    """A processor raised."""
-    PRODUCTION = "KAFKA_PRODUCE"
-    """A sink's serdes could not write what was forwarded to it."""
-
-
-@dataclass(frozen=True)
-class FailedRecord:
-    """A record that failed, as it came from its topic, and how."""
-
-    stage: FailureStage
-    node: str
-    """The source, processor, sink or interceptor."""
-    error: Exception
-    """What was raised; of user code, what it raised itself."""
-    topic: str | None
-    """None where no record of a topic was being processed: in a punctuation."""
-    partition: int | None
-    """None, as the offset, for a record that is on its way to a topic."""
-    offset: int | None
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-
-    @property
-    def is_refusal(self) -> bool:
-        """Whether an interceptor refused it, for a reason that its class says."""
-        return isinstance(self.error, RecordRefusedError)
-
-    @property
-    def place(self) -> str:
-        """Where it came from, in words."""
-        if self.topic is None:
-            return "what belongs to no record"
-        if self.offset is None:
-            return f"a record to topic {self.topic}"
-        return f"record {self.topic}-{self.partition} at offset {self.offset}"
 
 
 Handler: TypeAlias = "OnFailure | str | Callable[[FailedRecord], OnFailure | str]"
@@ -93,6 +46,24 @@ class FailureHandling:
     on_refusal: Handler | None = None
     """None: a dead letter if there is a topic for them, else what FAIL does."""
     dead_letters: DeadLetters | None = None
+
+    @classmethod
+    def of(
+        cls,
+        dead_letters: DeadLetters | str | None,
+        on_deserialization_error: Handler,
+        on_processing_error: Handler,
+        on_production_error: Handler,
+        on_refusal: Handler | None,
+    ) -> FailureHandling:
+        """Return what the arguments of a query or a test driver say."""
+        return cls(
+            on_deserialization_error=on_deserialization_error,
+            on_processing_error=on_processing_error,
+            on_production_error=on_production_error,
+            on_refusal=on_refusal,
+            dead_letters=DeadLetters.of(dead_letters),
+        )
 
     def __post_init__(self) -> None:
         for field in fields(self):

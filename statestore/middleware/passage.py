@@ -21,7 +21,7 @@ from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Int
 PART_BYTES: Final = 64 << 20
 """From how many bytes of values on records in columns go on by themselves: small values may stand for large ones."""
 
-R = TypeVar("R", bound="ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]")
+PassedRecord = TypeVar("PassedRecord", bound="ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]")
 
 
 class _Step(NamedTuple):
@@ -32,14 +32,14 @@ class _Step(NamedTuple):
     columns: Callable[[RecordColumns], RecordColumns | None] | None
 
 
-class Passage(ABC, Generic[R]):
+class Passage(ABC, Generic[PassedRecord]):
     """The interceptors that have a hook for one side, in the order in which records pass them."""
 
     _HOOK: ClassVar[str]
     _COLUMNS_HOOK: ClassVar[str]
 
     def __init__(
-        self, interceptors: Iterable[Interceptor], refuse: Callable[[R, str, RecordRefusedError], None]
+        self, interceptors: Iterable[Interceptor], refuse: Callable[[PassedRecord, str, RecordRefusedError], None]
     ) -> None:
         """`refuse` takes what an interceptor, named, refuses; what it raises ends the passage."""
         self._refuse: Final = refuse
@@ -59,7 +59,7 @@ class Passage(ABC, Generic[R]):
         self.at: tuple[RecordColumns, int] | None = None
         """The columns and the row in them of the record that an interceptor has; None while records come alone."""
 
-    def pass_record(self, record: R) -> list[R]:
+    def pass_record(self, record: PassedRecord) -> list[PassedRecord]:
         """Return what the interceptors leave of a record. Raises ProcessorError around what is no refusal."""
         self.at = None
         records = [record]
@@ -86,9 +86,9 @@ class Passage(ABC, Generic[R]):
         for part in self._columns_step(self._steps[first], columns):
             yield from self._pass_steps(part, first + 1)
 
-    def _step(self, step: _Step, records: Iterable[R]) -> list[R]:
+    def _step(self, step: _Step, records: Iterable[PassedRecord]) -> list[PassedRecord]:
         hook = step.record or self._row_by_row(step)
-        passed: list[R] = []
+        passed: list[PassedRecord] = []
         for record in records:
             try:
                 for made in hook(record):
@@ -124,7 +124,7 @@ class Passage(ABC, Generic[R]):
 
     def _row_step(self, step: _Step, columns: RecordColumns) -> Iterator[RecordColumns]:
         """Have an interceptor take records in columns one by one, and yield what it leaves in parts."""
-        passed: list[R] = []
+        passed: list[PassedRecord] = []
         rows: list[int] = []
         passed_bytes = 0
         for row, record in enumerate(self._rows(columns)):
@@ -139,12 +139,12 @@ class Passage(ABC, Generic[R]):
                 passed, rows, passed_bytes = [], [], 0
         yield self._columns(passed, _require_origin(columns).take(pa.array(rows, pa.int64())))
 
-    def _row_by_row(self, step: _Step) -> Callable[[R], Iterable[R]]:
+    def _row_by_row(self, step: _Step) -> Callable[[PassedRecord], Iterable[PassedRecord]]:
         """Return a hook for single records that gives them to the hook for columns."""
         assert step.columns is not None
         by_columns = step.columns
 
-        def hook(record: R) -> Iterable[R]:
+        def hook(record: PassedRecord) -> Iterable[PassedRecord]:
             columns = self._columns([record], self._origin(record))
             made = by_columns(columns)
             self._check_columns(columns, made)
@@ -154,14 +154,14 @@ class Passage(ABC, Generic[R]):
         return hook
 
     @abstractmethod
-    def _rows(self, columns: RecordColumns) -> list[R]:
+    def _rows(self, columns: RecordColumns) -> list[PassedRecord]:
         """Return columns as records."""
 
     @abstractmethod
-    def _origin(self, record: R) -> pa.RecordBatch:
+    def _origin(self, record: PassedRecord) -> pa.RecordBatch:
         """Return what columns of this record alone have for an origin."""
 
-    def _columns(self, records: Sequence[R], origin: pa.RecordBatch) -> RecordColumns:
+    def _columns(self, records: Sequence[PassedRecord], origin: pa.RecordBatch) -> RecordColumns:
         """Return records as columns, with the origin of each."""
         return RecordColumns.adopt(
             pa.array([record.key for record in records], pa.binary()),
@@ -172,11 +172,11 @@ class Passage(ABC, Generic[R]):
         )
 
     @abstractmethod
-    def _place(self, record: R) -> dict[str, Any]:
+    def _place(self, record: PassedRecord) -> dict[str, Any]:
         """Return what an error says of where a record is."""
 
     @abstractmethod
-    def _check(self, record: R, made: Any) -> None:
+    def _check(self, record: PassedRecord, made: Any) -> None:
         """Raise TypeError or ValueError unless a hook may make this of a record."""
 
     def _check_columns(self, columns: RecordColumns, made: Any) -> None:

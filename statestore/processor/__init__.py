@@ -5,7 +5,9 @@ processor, batch_processor
                 what a user writes; context, record, punctuation: what is handed to it
 task            runs a topology over the records of a shard; task_stores: its stores
 receivers       what each kind of node does with a record; column_receivers, topic_columns: with records in columns
-ingest          a hook for records on their way in
+ingest, emission, interceptors
+                records on their way in and out through middleware, and what else it has; failures: records that fail
+chain_client    the same around a plain client of Kafka
 rehearsal       a topology tried out before it runs
 describe, description
                 what a topology looks like

@@ -25,7 +25,7 @@ _HELD_BYTES: Final = 4 << 20
 _SOURCE: Final = "source"
 
 
-class Emission:
+class TaskEmission:
     """The interceptors that see what goes out, around what the sinks of one task send.
 
     Where all of them take columns, single records are held until some are together, or until `flush`.

@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from statestore.errors import ProcessorError, RecordRefusedError
 from statestore.headers import Headers
-from statestore.middleware.failures import FailedRecord, FailureHandling, FailureStage, OnFailure
+from statestore.middleware.failed_record import FailedRecord, FailureStage
+from statestore.middleware.failures import FailureHandling, OnFailure
 from statestore.processor.receivers import Send, SourceRecord
 
 _LOG = logging.getLogger(__name__)

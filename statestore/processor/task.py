@@ -20,7 +20,8 @@ from statestore.errors import (
     UnknownTopicError,
 )
 from statestore.format.binary_columns import Integers
-from statestore.middleware.failures import FAIL_ALWAYS, FailureHandling, FailureStage
+from statestore.middleware.failed_record import FailureStage
+from statestore.middleware.failures import FAIL_ALWAYS, FailureHandling
 from statestore.middleware.ingest_function import header_converter_of
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.column_receivers import (
@@ -32,7 +33,7 @@ from statestore.processor.column_receivers import (
     sink_batches,
 )
 from statestore.processor.context import BatchReceiver, ProcessorContext, Receiver, TaskRecordContext
-from statestore.processor.emission import Emission
+from statestore.processor.emission import TaskEmission
 from statestore.processor.failures import TaskFailures, cause_of
 from statestore.processor.ingest import Ingest
 from statestore.processor.interceptors import TaskInterceptors
@@ -123,7 +124,7 @@ class Task:
         chain = self._interceptors.interceptors
         self._header_converter = header_converter_of(chain)
         self._ingest = Ingest(chain, self._refused)
-        self._emission = Emission(chain, send, send_batch, self._refused, self._current, self._ingest.original)
+        self._emission = TaskEmission(chain, send, send_batch, self._refused, self._current, self._ingest.original)
         self._processors: dict[str, Processor] = {}
         """Those whose `init` was called."""
         self._contexts: list[ProcessorContext] = []

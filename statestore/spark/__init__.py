@@ -5,7 +5,8 @@ pack, unpack    rows to blobs before the shuffle, and back; blobs, schema: what 
 shard_call      one call per shard and batch; record_order: the order of its records
 per_key, each_record
                 processors of a key's rows with pandas, and a call for each record
-with_middleware interceptors on a DataFrame without state
+dataframe_middleware
+                interceptors on a DataFrame without state
 figures         what a batch came to; listener: whom it is told
 recommended_settings, query_settings, python_daemon
                 how Spark is set up
@@ -29,6 +30,7 @@ from statestore.recovery.commit.figures import (
 )
 from statestore.recovery.making.rescale_report import RescaleProgress, RescaleReport, StoreReport
 from statestore.spark.checkpoint_pointers import committed_pointers_option, read_pointers
+from statestore.spark.dataframe_middleware import with_middleware
 from statestore.spark.datasource.source import register_data_source
 from statestore.spark.datasource.writer import InitialState, write_initial_state
 from statestore.spark.each_record import for_each_record
@@ -45,7 +47,6 @@ from statestore.spark.recommended_settings import (
 from statestore.spark.rescale import Rescaled, rescale
 from statestore.spark.source_offsets import SourceOffsets, read_source_offsets
 from statestore.spark.stateful import stateful
-from statestore.spark.with_middleware import with_middleware
 
 __all__ = [
     "BatchFigures",

@@ -119,25 +119,17 @@ def stateful(
     """
     _check_choice("via", via, tuple(_DRIVERS))
     _check_choice("shard_by", shard_by, tuple(ShardBy))
-    handling = FailureHandling(
-        on_deserialization_error=on_deserialization_error,
-        on_processing_error=on_processing_error,
-        on_production_error=on_production_error,
-        on_refusal=on_refusal,
-        dead_letters=DeadLetters.of(dead_letters),
+    handling = FailureHandling.of(
+        dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal
     )
-    if not isinstance(shards, int) or shards < 1:
-        raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
-    _check_records(records)
+    _check_records(records, shards)
     spark = records.sparkSession
     topology = topology.with_interceptors(query_chain(interceptors, on_ingest, session_properties(spark)))
-    topology.validate()
-    _refuse_unlogged(topology)
+    _validate(topology)
     _choose_python(spark)
     settings = _settings(spark, shards, via)
     location = DurableLocation.of(state_location)
-    partitions = settings.get(PARTITIONS) or spark.conf.get(PARTITIONS)
-    asked = _new_metadata(topology, handling, shards, shard_by, partitions)
+    asked = _new_metadata(topology, handling, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
     metadata = agree_on_metadata(location, asked, accept_topology_change=accept_topology_change)
     state = ShardedState(
         metadata.state_id,
@@ -205,13 +197,16 @@ def _with_retention(recovery: RecoveryOptions, spark: SparkSession) -> RecoveryO
     return replace(recovery, retained_versions=int(spark.conf.get(_RETAINED_BATCHES) or DEFAULT_RETAINED_VERSIONS))
 
 
-def _check_records(records: DataFrame) -> None:
+def _check_records(records: DataFrame, shards: int) -> None:
+    if not isinstance(shards, int) or shards < 1:
+        raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
     if not records.isStreaming:
         raise InputError("stateful() needs a streaming DataFrame (spark.readStream), this one is a batch")
     check_input_schema(records.schema)
 
 
-def _refuse_unlogged(topology: Topology) -> None:
+def _validate(topology: Topology) -> None:
+    topology.validate()
     for name, builder in topology.store_builders.items():
         if not builder.logging_enabled:
             raise TopologyError(

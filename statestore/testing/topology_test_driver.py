@@ -69,12 +69,8 @@ class TopologyTestDriver(StoreAccess):
         chain = query_chain(interceptors, on_ingest, {})
         check_store_name(application_id)
         _require_span("initial_wall_clock_time_ms", initial_wall_clock_time_ms)
-        handling = FailureHandling(
-            on_deserialization_error=on_deserialization_error,
-            on_processing_error=on_processing_error,
-            on_production_error=on_production_error,
-            on_refusal=on_refusal,
-            dead_letters=DeadLetters.of(dead_letters),
+        handling = FailureHandling.of(
+            dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal
         )
         given = {
             name: [_changelog_record(record) for record in records] for name, records in (changelogs or {}).items()

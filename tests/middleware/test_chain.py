@@ -17,7 +17,7 @@ from statestore.format.header_bytes import parse_count
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Chain, EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.configuration import chain_of, query_chain
-from statestore.processor.emission import Emission
+from statestore.processor.emission import TaskEmission
 from statestore.processor.ingest import Ingest
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.topic_columns import sink_batch, sink_records, source_batch, source_records
@@ -144,8 +144,8 @@ def test_what_goes_out_passes_in_columns_as_it_does_record_by_record(stack: list
         ("out", 5 + number, b"k", value, Headers(headers).to_bytes()) for number, (value, headers) in enumerate(rows)
     ]
 
-    def emission(sent: list[SinkRecord], refused: Refused) -> Emission:
-        return Emission(
+    def emission(sent: list[SinkRecord], refused: Refused) -> TaskEmission:
+        return TaskEmission(
             stack,
             lambda *record: sent.append(record),
             lambda batch: sent.extend(sink_records(batch)),

@@ -18,7 +18,8 @@ from statestore.errors import (
 from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Interceptor, dead_letters
 from statestore.middleware.dead_letters import DeadLetters
-from statestore.middleware.failures import FailedRecord, FailureHandling, FailureStage
+from statestore.middleware.failed_record import FailedRecord, FailureStage
+from statestore.middleware.failures import FailureHandling
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.punctuation import PunctuationType
 from statestore.testing import TestRecord, TopologyTestDriver

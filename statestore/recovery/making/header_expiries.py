@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec, expiry_spec
+from statestore.bytestore.kinds.store_spec import StoreSpec, expiry_spec
 from statestore.errors import FormatError
 from statestore.format.due_key import due_key, expiry_key, time_bytes
 from statestore.format.stored_value import split_stored
@@ -27,7 +27,7 @@ def with_expiry_stores(specs: Iterable[StoreSpec], expiry_headers: Mapping[str, 
         spec = known.get(name)
         if spec is None:
             raise ValueError(f"there is no store {name!r} whose entries could expire by a header")
-        if spec.kind is not StoreKind.KEY_VALUE or not spec.format.has_headers:
+        if spec.kind.is_segmented or not spec.format.has_headers:
             raise ValueError(f"nothing of store {name!r} expires by a header: it is {spec.describe()}")
         beside = expiry_spec(spec)
         if beside.name in known:

@@ -17,9 +17,10 @@ from statestore.errors import InputSchemaError, TopologyError
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.middleware.configuration import Interceptors, query_chain
 from statestore.middleware.dead_letters import DeadLetters
-from statestore.middleware.failures import FailureHandling, FailureStage, Handler
+from statestore.middleware.failed_record import FailureStage
+from statestore.middleware.failures import FailureHandling, Handler
 from statestore.processor.context import TaskRecordContext
-from statestore.processor.emission import Emission
+from statestore.processor.emission import TaskEmission
 from statestore.processor.failures import OnRefusal, TaskFailures
 from statestore.processor.ingest import Ingest
 from statestore.processor.interceptors import TaskInterceptors
@@ -159,7 +160,7 @@ def _emitted(made: TaskInterceptors, refuse: OnRefusal, records: pa.RecordBatch)
         _, timestamp_ms, key, value, header_bytes = next(sink_records(records.slice(row, 1)))
         return topic, -1, -1, timestamp_ms, key, value, header_bytes
 
-    emission = Emission(made.interceptors, _refuse_alone, sent.append, refuse, lambda: None, original)
+    emission = TaskEmission(made.interceptors, _refuse_alone, sent.append, refuse, lambda: None, original)
     count = records.num_rows
     places = [records.column("topic"), pa.array(np.zeros(count, np.int32)), pa.array(np.arange(count))]
     emission.send_batch(records, pa.record_batch(places, names=["topic", "partition", "offset"]))

@@ -1,0 +1,56 @@
+"""A record that failed: what handlers of failures are asked about, and dead letters say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from statestore.errors import RecordRefusedError
+from statestore.headers import Headers
+
+
+class FailureStage(Enum):
+    """Where a record failed. The values are the stages of Kafka Connect, which dead letters name."""
+
+    REFUSAL = "TRANSFORMATION"
+    """An interceptor refused it."""
+    DESERIALIZATION = "VALUE_CONVERTER"
+    """A source's serdes could not read it."""
+    PROCESSING = "TASK_PUT"
+    """A processor raised."""
+    PRODUCTION = "KAFKA_PRODUCE"
+    """A sink's serdes could not write what was forwarded to it."""
+
+
+@dataclass(frozen=True)
+class FailedRecord:
+    """A record that failed, as it came from its topic, and how."""
+
+    stage: FailureStage
+    node: str
+    """The source, processor, sink or interceptor."""
+    error: Exception
+    """What was raised; of user code, what it raised itself."""
+    topic: str | None
+    """None where no record of a topic was being processed: in a punctuation."""
+    partition: int | None
+    """None, as the offset, for a record that is on its way to a topic."""
+    offset: int | None
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether an interceptor refused it, for a reason that its class says."""
+        return isinstance(self.error, RecordRefusedError)
+
+    @property
+    def place(self) -> str:
+        """Where it came from, in words."""
+        if self.topic is None:
+            return "what belongs to no record"
+        if self.offset is None:
+            return f"a record to topic {self.topic}"
+        return f"record {self.topic}-{self.partition} at offset {self.offset}"
