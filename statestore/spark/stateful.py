@@ -131,18 +131,9 @@ def stateful(
     location = DurableLocation.of(state_location)
     asked = _new_metadata(topology, handling, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
     metadata = agree_on_metadata(location, asked, accept_topology_change=accept_topology_change)
-    state = ShardedState(
-        metadata.state_id,
-        location,
-        metadata.stores,
-        LocalDirectory.of(local_dir, _memory_budget(spark, memory_bytes)),
-        topology.in_memory_stores(),
-        _with_retention(recovery or RecoveryOptions(), spark),
-        # Each start is a run of its own: of two runs that write to a shard, the later one goes on.
-        uuid.uuid4().hex,
-        accept_older_checkpoint,
-        metadata.initial_state,
-    )
+    local = LocalDirectory.of(local_dir, _memory_budget(spark, memory_bytes))
+    retention = _with_retention(recovery or RecoveryOptions(), spark)
+    state = _sharded_state(metadata, location, local, topology, retention, accept_older_checkpoint)
     call = ShardCall(
         topology,
         state,
@@ -157,6 +148,28 @@ def stateful(
     packed = carry(records.mapInArrow(pack.__call__, PACKED_SCHEMA), settings)
     output = observe_figures(_DRIVERS[via](packed, call), metadata.state_id, str(location))
     return output.select(BLOB).mapInArrow(unpack, OUTPUT_SCHEMA)
+
+
+def _sharded_state(
+    metadata: StateMetadata,
+    location: DurableLocation,
+    local: LocalDirectory,
+    topology: Topology,
+    recovery: RecoveryOptions,
+    accept_older_checkpoint: bool,
+) -> ShardedState:
+    return ShardedState(
+        metadata.state_id,
+        location,
+        metadata.stores,
+        local,
+        topology.in_memory_stores(),
+        recovery,
+        # Each start is a run of its own: of two runs that write to a shard, the later one goes on.
+        uuid.uuid4().hex,
+        accept_older_checkpoint,
+        metadata.initial_state,
+    )
 
 
 def _new_metadata(
