@@ -93,7 +93,7 @@ class Company:
                 Authorization(may_write, audit_topic="audit"),
                 Authentication(self.tokens, algorithms=["HS256"], token=party.token, audit_topic="audit"),
                 self.signing(party),
-                Slicing(SLICE_BYTES, use_timers=False),
+                Slicing(SLICE_BYTES),
             ]
         )
 

@@ -91,7 +91,7 @@ def text(letter: TestRecord[Any, Any], name: str) -> str:
 
 @contextmanager
 def run(dead_letters: str | None = "dead", **options: Any) -> Iterator[Run]:
-    slicing = Slicing(None, **options)
+    slicing = Slicing(None, **{"use_timers": True, **options})
     with TopologyTestDriver(passing(), interceptors=[slicing], dead_letters=dead_letters) as driver:
         yield Run(driver)
 
@@ -228,8 +228,8 @@ def test_without_timers_what_is_overdue_is_found_by_the_next_batch_whatever_it_h
         glue.driver.restart()
         assert [each.value for each in glue.pipe([produced(value=b"v", topic="in")])] == [b"v"]
         assert [value for value, _, _ in glue.dead()] == [cut()[1].value]
-        assert uses_wall_clock(passing().with_interceptors([Slicing()]))
-        assert not uses_wall_clock(passing().with_interceptors([Slicing(use_timers=False)]))
+        assert uses_wall_clock(passing().with_interceptors([Slicing(use_timers=True)]))
+        assert not uses_wall_clock(passing().with_interceptors([Slicing()]))
 
 
 def test_each_slice_that_comes_gives_a_message_more_time() -> None:

@@ -58,7 +58,7 @@ def test_b15_a_restart_in_the_middle_of_a_message_loses_nothing_and_a_lost_slice
     whole, lost, small = slices(b"ada", 0), slices(b"bob", 10), Row(b"cleo", b"small", 20, HEADERS)
     options = {
         # What came in an earlier batch is overdue at the end of the next one.
-        "interceptors": [Slicing(800, timeout=timedelta(milliseconds=1), use_timers=False)],
+        "interceptors": [Slicing(800, timeout=timedelta(milliseconds=1))],
         "dead_letters": "dead",
         "shards": 2,
     }

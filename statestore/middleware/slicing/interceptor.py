@@ -52,7 +52,7 @@ class Slicing(Interceptor):
         max_open_messages: int = 1000,
         max_open_bytes: int = 256 << 20,
         timeout: Duration = 3_600_000,
-        use_timers: bool = True,
+        use_timers: bool = False,
         persistent: bool = True,
     ) -> None:
         """Say what is sliced, and what may wait for its other slices in each shard.
@@ -68,9 +68,9 @@ class Slicing(Interceptor):
             max_open_bytes: how much slices may take in a shard's state. Beyond either, the message that has waited
                 longest is given up.
             timeout: after how long without a further slice a message is given up; a timedelta, or milliseconds.
-            use_timers: whether the wall clock has that looked at, every quarter of the timeout; else each batch does,
-                and a shard without records waits. Spark does not end a query with timers when all input is read, and
-                can't give them to one that began without.
+            use_timers: whether the wall clock has that looked at too, every quarter of the timeout, and not only each
+                batch of a shard. Spark does not end a query with timers when all input is read, and can't give them to
+                one that began without.
             persistent: whether slices wait in RocksDB, or in memory.
 
         A message that is given up is refused as its first slice, with a SlicesIncompleteError.
