@@ -128,7 +128,8 @@ StateStoreError
 Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
 
 data, connect, state, run, new_state, directory, data_source, harness, middleware, header_policies, security,
-compression, large_messages and schema_registry declare them by subject, as `root` says.
+compression, large_messages and schema_registry declare them by subject, as `root` says. `readable` has times and places
+in words.
 Imports nothing of ours; everything imports from here. Start at `root`.
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what

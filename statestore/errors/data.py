@@ -54,7 +54,18 @@ class SerializationError(SerdeError):
 
 
 class DeserializationError(SerdeError):
-    """Bytes could not be turned into an object; the cause is chained."""
+    """Bytes could not be turned into an object; the cause is chained.
+
+    If they are those of a record that a source could not read, it is said which: `key` as text, and `at`, file and line
+    of the innermost of the user's code that raised, if it is a serde of the user's.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    key: str = ""
+    at: str = ""
 
 
 class HeadersFrozenError(StateStoreError):

@@ -11,6 +11,7 @@ serdes          serde, serde_columns
 columns         binary_columns, key_groups
 Kafka Streams   position, offset_checkpoint, partitioner
 json_fields     fields of the JSON that is recorded
+byte_text       keys and values as people write and read them
 
 Imports `errors` only; all layers above import it. Start at `store_format`, then `value_timestamp_headers`.
 """

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from statestore.errors import ProcessorError, RecordRefusedError
 from statestore.format.binary_columns import row_objects
+from statestore.format.byte_text import text_of
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord, ProducerRecord
@@ -213,7 +214,8 @@ class IngestPassage(Passage[IngestedRecord]):
         return pa.record_batch(columns, names=["topic", "partition", "offset"])
 
     def _place(self, record: IngestedRecord) -> dict[str, Any]:
-        return {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        return {**place, "key": text_of(record.key), "timestamp_ms": record.timestamp_ms}
 
     def _check(self, record: IngestedRecord, made: Any) -> None:
         if not isinstance(made, ConsumerRecord):

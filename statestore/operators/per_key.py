@@ -273,6 +273,7 @@ class PerKeyProcessor(Processor):
                     offset=offset,
                     doing=f"in {doing}",
                     key=repr(key),
+                    timestamp_ms=current.timestamp_ms,
                     cause=cause,
                 ) from cause
 

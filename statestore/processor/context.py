@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from statestore.errors import LocalStateCorruptedError, ProcessorError, ServiceUnavailableError, TopologyError
 from statestore.format.binary_columns import row_objects
+from statestore.format.byte_text import text_of
 from statestore.headers import Headers
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator
@@ -136,7 +137,13 @@ def processor_error(node: str, context: TaskRecordContext, cause: BaseException)
     if not context.topic:
         return ProcessorError(node=node, doing=context.doing, cause=cause)
     return ProcessorError(
-        node=node, topic=context.topic, partition=context.partition, offset=context.offset, cause=cause
+        node=node,
+        topic=context.topic,
+        partition=context.partition,
+        offset=context.offset,
+        key="" if context.source is None else text_of(context.source[4]),
+        timestamp_ms=context.timestamp_ms,
+        cause=cause,
     )
 
 

@@ -19,7 +19,9 @@ from statestore.errors import (
     TopologyError,
     UnknownTopicError,
 )
+from statestore.errors.readable import record_facts, user_line
 from statestore.format.binary_columns import Integers
+from statestore.format.byte_text import text_of
 from statestore.middleware.failed_record import FailureStage
 from statestore.middleware.failures import FAIL_ALWAYS, FailureHandling
 from statestore.middleware.ingest_function import header_converter_of
@@ -486,10 +488,18 @@ class Task:
         topic, partition, offset = source[:3]
         came = self._ingest.original(topic, partition, offset) or source
         if not self._goes_on(FailureStage.DESERIALIZATION, node.name, cause, came):
+            key, at = text_of(source[4]), user_line(cause.__cause__ or cause)
             raise DeserializationError(
-                f"source {node.name!r} can't read record {topic}-{partition} at offset {offset}: {cause}. Nothing was "
+                f"source {node.name!r} can't read record {topic}-{partition} at offset {offset} "
+                f"({record_facts(key, source[3], at)}): {cause}. Nothing was "
                 'committed. Mend the record or the serde, or start with on_deserialization_error="skip" to leave such '
-                'records out, or "dead_letter" to put them out to a topic of their own'
+                'records out, or "dead_letter" to put them out to a topic of their own',
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                timestamp_ms=source[3],
+                key=key,
+                at=at,
             ) from cause
 
     def _unwritable(self, node: SinkNode, record: Record[Any, Any], cause: SerializationError) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ import pytest
 
 from statestore import Headers, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
-from statestore.errors import ProcessorError, SerializationError, TopologyError
+from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError
+from statestore.errors.readable import user_line, utc_text
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task import Task
 
@@ -219,3 +222,64 @@ def test_a_record_takes_pairs_for_headers_and_any_whole_number_for_a_time() -> N
     assert (record.timestamp_ms, type(record.timestamp_ms)) == (1, int)
     assert list(record.headers) == [("a", b"1"), ("a", None)]
     assert list(record.with_headers([("b", b"")]).headers) == [("b", b"")]
+
+
+TIMED = ("in", 2, 7, 1_772_366_400_000, b"ada", b"v", b"")
+"""A record of the 1st of March 2026, noon."""
+
+
+def line_of(call: Callable[..., Any]) -> str:
+    return f"{__file__}:{call.__code__.co_firstlineno + 1}"
+
+
+def read_badly(data: bytes) -> Any:
+    return json.loads(data)["amount"]
+
+
+def test_what_failed_says_key_time_and_line_of_the_users_code() -> None:
+    def deeper(value: str) -> None:
+        json.loads(value)  # which is Python's own code, and not the user's
+
+    with pytest.raises(ProcessorError) as caught:
+        task_of(topology(process=lambda context, record: deeper(record.value))).process([TIMED])
+    assert f"(key ada, 2026-03-01 12:00:00 UTC, at {line_of(deeper)}). Nothing of the batch" in str(caught.value)
+    assert (caught.value.key, caught.value.timestamp_ms, caught.value.at) == ("ada", TIMED[3], line_of(deeper))
+
+
+def test_a_record_that_no_serde_can_read_says_key_time_and_line() -> None:
+    made = Topology()
+    made.add_source("source", "in", key_serde=TEXT, value_serde=Serdes.of("mine", str.encode, read_badly))
+    made.add_sink("out", "out", ["source"])
+    with pytest.raises(DeserializationError) as caught:
+        task_of(made).process([TIMED])
+    assert f"at offset 7 (key ada, 2026-03-01 12:00:00 UTC, at {line_of(read_badly)}): " in str(caught.value)
+    assert (caught.value.offset, caught.value.key, caught.value.at) == (7, "ada", line_of(read_badly))
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "text"),
+    [(0, "1970-01-01 00:00:00 UTC"), (1_700_000_000_000_000, "the year 55,840"), (-(10**15), "the year -29,719")],
+)
+def test_times_are_readable_whatever_they_are(timestamp_ms: int, text: str) -> None:
+    assert utc_text(timestamp_ms) == text
+
+
+def raised(*files: str) -> Exception:
+    """What code raised that is in the first file, and calls what is in the next, and so on."""
+    functions: dict[str, Any] = {}
+    for number, file in enumerate(files):
+        body = f"f{number + 1}()" if number + 1 < len(files) else "raise KeyError(1)"
+        exec(compile(f"def f{number}():\n    {body}", file, "exec"), functions)
+    with pytest.raises(KeyError) as caught:
+        functions["f0"]()
+    error = caught.value
+    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without this file
+    return error
+
+
+def test_the_users_code_may_be_an_installed_package_and_python_never_is() -> None:
+    shop, numpy = (f"{sysconfig.get_path('purelib')}/{name}" for name in ("shop/totals.py", "numpy/core.py"))
+    python = f"{sysconfig.get_path('stdlib')}/json/decoder.py"
+    assert user_line(raised(python, shop, numpy, python)) == f"{shop}:2"
+    assert user_line(raised(shop, "/home/me/rules.py", numpy)) == "/home/me/rules.py:2"
+    assert user_line(raised(python)) == user_line(KeyError()) == ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from statestore.format.byte_text import text_of
 from statestore.recovery.commit.delta import Delta
 from upgrade_tools.cli.entry_documents import headers_document
 from upgrade_tools.cli.entry_lines import headers_text
-from upgrade_tools.rows.byte_text import text_of
 
 
 def delta_lines(file: str, delta: Delta, limit: int) -> Iterator[str]:

@@ -6,9 +6,9 @@ from typing import Final
 
 from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
+from statestore.format.byte_text import text_of
 from statestore.format.header_bytes import decode_headers
 from upgrade_tools.cli.output import printable
-from upgrade_tools.rows.byte_text import text_of
 
 _TIMES: Final = {
     StoreKind.KEY_VALUE: "",

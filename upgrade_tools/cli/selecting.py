@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.format.byte_text import bytes_of
 from statestore.format.window_key import MAX_TIME_MS
-from upgrade_tools.rows.byte_text import bytes_of
 from upgrade_tools.rows.selection import HeaderCondition, Selection
 from upgrade_tools.states.state import State
 

@@ -3,7 +3,6 @@
 selection      which entries are asked for, and how to read no more than may be among them
 expiry         which writes are live at a store's latest time, of a store that is read or of rows
 rows, files    entries as Arrow rows, and rows in files; exchange: a state exported, and imported
-byte_text      keys and values as people write and read them
 
 Imports `states`; all rooms above import it. Start at `selection`.
 """

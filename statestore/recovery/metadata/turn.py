@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from statestore.errors import LocationBusyError
+from statestore.errors.readable import utc_text
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
@@ -123,8 +124,7 @@ def _busy(location: DurableLocation, name: str) -> LocationBusyError:
     data = location.read(name)
     try:
         fields = from_durable_json(data)
-        since_utc = time.gmtime(whole_number(fields["time_ms"], 0) / 1000)
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", since_utc)
+        since = utc_text(whole_number(fields["time_ms"], 0))
         by = f"{fields['doing']} (process {whole_number(fields['pid'], 0)} on {fields['host']}, since {since})"
     except MALFORMED:
         by = "somebody who can't be told any more"
