@@ -10,6 +10,7 @@ dataframe_middleware
 figures         what a batch came to; listener: whom it is told
 recommended_settings, query_settings, python_daemon
                 how Spark is set up
+query_failure   what the driver is told of an error in a worker
 checkpoint_pointers, source_offsets, rescale
                 what a checkpoint says, and a state with other shards
 datasource/     state as rows; reader: the same as a call
@@ -37,6 +38,7 @@ from statestore.spark.each_record import for_each_record
 from statestore.spark.figures import BatchFigures, RecordFigures, ShardFigures, TimeFigures, batch_figures
 from statestore.spark.listener import StateStoreListener
 from statestore.spark.per_key import HeaderStatefulProcessor, per_key_topology
+from statestore.spark.query_failure import QueryFailure, error_of
 from statestore.spark.reader import read_store
 from statestore.spark.recommended_settings import (
     RecommendedSettings,
@@ -53,6 +55,7 @@ __all__ = [
     "DeltaFigures",
     "HeaderStatefulProcessor",
     "InitialState",
+    "QueryFailure",
     "RecommendedSettings",
     "RecordFigures",
     "RescaleProgress",
@@ -72,6 +75,7 @@ __all__ = [
     "UpgradeFigures",
     "batch_figures",
     "committed_pointers_option",
+    "error_of",
     "for_each_record",
     "per_key_topology",
     "read_pointers",

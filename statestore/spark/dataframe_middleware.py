@@ -29,6 +29,7 @@ from statestore.processor.punctuation import Punctuations
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.topic_columns import SINK_COLUMNS, SOURCE_COLUMNS, sink_batch, sink_records
 from statestore.spark.pack import source_columns
+from statestore.spark.query_failure import sentence_first
 from statestore.spark.query_settings import session_properties
 from statestore.spark.schema import OUTPUT_SCHEMA, check_column_type, check_input_schema
 from statestore.spark.unpack import rows_of
@@ -103,6 +104,10 @@ class _Passing:
     side: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with sentence_first():
+            yield from self._passed(batches)
+
+    def _passed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         shard = 0 if context is None else context.partitionId()
         clocks = TaskRecordContext(system_time_ms=int(time.time() * 1000))

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from statestore.errors import StateStoreError
 from statestore.spark.blobs import BLOB
 from statestore.spark.figures import FIGURES
+from statestore.spark.query_failure import sentence_first
 from statestore.spark.shard_call import ShardCall, ShardResult
 
 _OUTPUT_SCHEMA = f"{BLOB} binary, {FIGURES} string"
@@ -184,7 +185,7 @@ def _frames(
 ) -> Generator[pd.DataFrame, None, ShardResult]:
     """Yield the call's output blobs as frames of one row, the last one with its figures; return what to record."""
     held_back: list[bytes] = []
-    with closing(call.run(int(route), blobs, recorded, _query_id(), now_ms)) as run:
+    with sentence_first(), closing(call.run(int(route), blobs, recorded, _query_id(), now_ms)) as run:
         while True:
             try:
                 blob = next(run)

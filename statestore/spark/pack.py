@@ -26,6 +26,7 @@ from statestore.spark.blobs import (
     release_buffers,
     sort_by_position,
 )
+from statestore.spark.query_failure import sentence_first
 from statestore.spark.schema import INPUT_COLUMNS
 
 PACKED_SCHEMA = "route int, blob binary"
@@ -50,6 +51,10 @@ class Pack:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield (route, blob) rows; the blobs of one shard come in the order of its records."""
+        with sentence_first():
+            yield from self._rows(batches)
+
+    def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.calls_every_shard and _is_start_of_query():
             yield from (_row(route, encode_blob([_NO_RECORDS])) for route in self.routing)
         # Written at once: a slice that waits would keep its whole batch in memory.

@@ -19,6 +19,7 @@ from statestore.recovery.making.rescale import committed_pointers
 from statestore.spark.checkpoint_pointers import recorded_pointers
 from statestore.spark.datasource.committed import state_in
 from statestore.spark.datasource.store_scan import STORE_SCHEMA, StoreScan
+from statestore.spark.query_failure import sentence_first
 
 if TYPE_CHECKING:
     from statestore.spark.header_functions.conversion import AnyConverter
@@ -61,9 +62,10 @@ def read_store(
     rows = [(pointers[shard].to_json(),) for shard in scan.shards]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for pointer in batch.column("pointer").to_pylist():
-                yield from scan.read(CommitPointer.from_json(pointer))
+        with sentence_first():
+            for batch in batches:
+                for pointer in batch.column("pointer").to_pylist():
+                    yield from scan.read(CommitPointer.from_json(pointer))
 
     entries = spark.createDataFrame(rows, "pointer string").repartition(len(rows)).mapInArrow(read, STORE_SCHEMA)
     if header_converter is None:

@@ -115,7 +115,7 @@ def stateful(
 
     Raises InputSchemaError, LocationNotWritableError, ShardCountChangedError, StoreFormatError, TopologyChangedError,
     TopologyError, ProcessorError for what an `init` raises, and ValueError for illegal arguments. While the query runs,
-    errors reach the driver in the text of Spark's StreamingQueryException.
+    errors reach the driver in the text of Spark's StreamingQueryException, which `error_of` reads.
     """
     _check_choice("via", via, tuple(_DRIVERS))
     _check_choice("shard_by", shard_by, tuple(ShardBy))

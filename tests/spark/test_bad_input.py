@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from statestore.errors import (
     TopologyError,
 )
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.spark import read_pointers, read_store, stateful
+from statestore.spark import error_of, read_pointers, read_store, stateful
 from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(60)
@@ -127,8 +128,13 @@ BAD_RECORDS = {
 def test_a_bad_record_stops_the_query_and_loses_nothing(order_query: OrderQuery) -> None:
     order_query.add(ORDERS)
     for column, expression, message in BAD_RECORDS[order_query.via]:
-        with pytest.raises(StreamingQueryException, match=message.format(record="record orders-1 at offset 3")):
+        message = message.format(record="record orders-1 at offset 3")
+        with pytest.raises(StreamingQueryException, match=message) as caught:
             order_query.run(records=with_row(order_query, **{column: expression}))
+        failure = error_of(caught.value)
+        assert failure is not None
+        assert re.match(message, str(failure))
+        assert failure.fields["offset"] == 3
     order_query.run()
     assert order_query.totals() == expected_totals(ORDERS)
 

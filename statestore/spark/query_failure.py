@@ -1,0 +1,174 @@
+"""How an error of ours crosses from a Python worker to the driver: its sentence first, its fields on one line behind.
+
+    ProcessorError: node 'total' failed on record orders-0 at offset 3 ...      the sentence
+    statestore.failure {"error": "ProcessorError", "message": ..., "fields": {...}}   what `error_of` reads
+    Traceback (most recent call last): ...                                       of the user's code, the innermost lines
+
+Spark sends the text of a traceback, which begins with the frames of its own worker. Its switch to leave them out is an
+environment variable, which the worker looks at when it fails: it is set there, as that is the last thing it does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+
+import statestore.errors
+from statestore.errors import StateStoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
+_MARK: Final = "statestore.failure "
+_MARKED_LINE: Final = re.compile(rf"^{re.escape(_MARK)}(\{{.*\}})\s*$", re.MULTILINE)
+_SPARKS_PREAMBLE: Final = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
+_SPARKS_ENDS: Final = ("\n=== Streaming Query ===", "\n\nJVM stacktrace:", "\nJVM stacktrace:")
+_SQL_STATE: Final = re.compile(r"\s*(SQLSTATE: \w+\s*)+$")
+_CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]")
+_PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*(\w+)(?:: (.*))?$")
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_MAX_MESSAGE: Final = 2000
+_MAX_FIELD: Final = 500
+_MAX_MARK: Final = 8000
+_MAX_TRACEBACK_LINES: Final = 30
+_MAX_SHORT: Final = 500
+
+
+@dataclass(frozen=True)
+class QueryFailure:
+    """Why a query failed: the class of the error, its sentence and its fields."""
+
+    error: str
+    """The name of a class of `statestore.errors`; of what is none of those, Spark's condition or Python's class."""
+    message: str
+    """One sentence. Of an error of Spark's or of Python's, the beginning of what it says."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of an error of ours that are texts, numbers or lists of texts; long ones are cut."""
+
+    @property
+    def kind(self) -> type[StateStoreError] | None:
+        """The class of the error; None if it is none of ours."""
+        found = getattr(statestore.errors, self.error, None)
+        return found if isinstance(found, type) and issubclass(found, StateStoreError) else None
+
+    def __str__(self) -> str:
+        return f"{self.error}: {self.message}"
+
+
+def error_of(failed: StreamingQuery | BaseException) -> QueryFailure | None:
+    """Return why a query failed, or what an exception of one says; None if the query has not failed.
+
+    It is read from the text that Spark hands on, so it also works with what was logged: `error_of(Exception(text))`.
+    """
+    error = failed if isinstance(failed, BaseException) else failed.exception()
+    if error is None:
+        return None
+    if isinstance(error, StateStoreError):
+        return QueryFailure(type(error).__name__, str(error), _fields(error))
+    text = str(error)
+    for line in _MARKED_LINE.findall(text):
+        found = _parse(line)
+        if found is not None:
+            return found
+    return _foreign(type(error).__name__, text)
+
+
+@contextmanager
+def sentence_first() -> Iterator[None]:
+    """In a Python worker of Spark, let errors of ours out such that what Spark says begins with their sentence."""
+    try:
+        yield
+    except StateStoreError as error:
+        if TaskContext.get() is None:
+            raise
+        os.environ[_HIDE_TRACEBACK] = "1"
+        raise _crossing(error) from None
+
+
+def _crossing(error: StateStoreError) -> StateStoreError:
+    """Return the error with all that is to cross in its text; it stays of its class, which Spark's text begins with."""
+    made = type(error).__new__(type(error))
+    made.__dict__.update(error.__dict__)
+    lines = (_one_line(str(error))[:_MAX_MESSAGE], _marked(error), *(line[:_MAX_FIELD] for line in _traceback(error)))
+    made.args = ("\n".join(lines),)
+    return made
+
+
+def _marked(error: StateStoreError) -> str:
+    said: dict[str, Any] = {"error": type(error).__name__, "message": str(error)[:_MAX_MESSAGE], "fields": {}}
+    for name, value in _fields(error).items():
+        said["fields"][name] = value
+        if len(json.dumps(said)) > _MAX_MARK:
+            del said["fields"][name]
+    return _MARK + json.dumps(said)
+
+
+def _fields(error: StateStoreError) -> dict[str, Any]:
+    fields = {name: _short(value) for name, value in vars(error).items() if name != "message"}
+    return {name: value for name, value in fields.items() if _is_plain(value)}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_short(item) for item in value[:_MAX_TRACEBACK_LINES]]
+    return value[:_MAX_FIELD] if isinstance(value, str) else value
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, str) for item in value)
+    return value is None or isinstance(value, str | int | float)
+
+
+def _traceback(error: StateStoreError) -> list[str]:
+    """Return the lines that say where it came from: of what user code raised, if it was that, else of the error."""
+    cause = error.__cause__ or error
+    lines = "".join(traceback.format_exception(type(cause), cause, cause.__traceback__)).splitlines()
+    if len(lines) <= _MAX_TRACEBACK_LINES:
+        return lines
+    return [lines[0], f"  ({len(lines) - _MAX_TRACEBACK_LINES} lines left out)", *lines[1 - _MAX_TRACEBACK_LINES :]]
+
+
+def _parse(line: str) -> QueryFailure | None:
+    """Return what a marked line says; None if it is none of ours, which may stand in any text."""
+    if len(line) > _MAX_MARK + _MAX_MESSAGE:
+        return None
+    try:
+        said = json.loads(line)
+        error, message, fields = said["error"], said["message"], said["fields"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not (isinstance(error, str) and isinstance(message, str) and isinstance(fields, dict)):
+        return None
+    failure = QueryFailure(error, message, {name: value for name, value in fields.items() if _is_plain(value)})
+    return None if failure.kind is None else failure
+
+
+def _foreign(name: str, text: str) -> QueryFailure:
+    """Return what Spark says of an error that is none of ours: of Python's the last line, which says what it was."""
+    text = _SPARKS_PREAMBLE.sub("", text)
+    for end in _SPARKS_ENDS:
+        text = text.partition(end)[0]
+    text = _SQL_STATE.sub("", text.strip())
+    condition = _CONDITION.match(text)
+    if _TRACEBACK in text:
+        last = text.splitlines()[-1]
+        python_error = _PYTHON_ERROR.match(last)
+        if python_error is not None:
+            return QueryFailure(python_error[1], (python_error[2] or "")[:_MAX_SHORT])
+    if condition is not None:
+        name, text = condition[1], text[condition.end() :]
+    return QueryFailure(name, _one_line(text)[:_MAX_SHORT])
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
