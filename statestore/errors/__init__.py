@@ -61,6 +61,7 @@ StateStoreError
 │   └── ShardCountChangedError
 ├── InputError                  the input can't be processed
 │   ├── InputSchemaError        a column is missing, unknown or of the wrong type
+│   ├── RecordColumnsError      columns can't be made records, or records columns
 │   ├── NullKeyError
 │   ├── InvalidTimestampError
 │   ├── UnknownTopicError
@@ -224,6 +225,7 @@ from statestore.errors.run import (
     NullKeyError,
     OutputFrameError,
     ProcessorError,
+    RecordColumnsError,
     ShardCountChangedError,
     StateHandleError,
     StatePartitionsError,
@@ -353,6 +355,7 @@ __all__ = [
     "OutputFrameError",
     "ProcessorError",
     "QueryHungError",
+    "RecordColumnsError",
     "RecordExpiredError",
     "RecordRefusedError",
     "RecordSentError",

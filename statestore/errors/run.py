@@ -63,6 +63,20 @@ class InputSchemaError(InputError):
     message: str = text("column {column!r}: {problem}")
 
 
+class RecordColumnsError(InputError):
+    """Columns can't be made records, or records columns; `function` was asked to, `problems` is all that it found."""
+
+    function: str = field(kw_only=False)
+    problems: list[str]
+    message: str = text("{function}(): {_listed}")
+
+    @property
+    def _listed(self) -> str:
+        if len(self.problems) == 1:
+            return self.problems[0]
+        return "; ".join(f"({number}) {problem}" for number, problem in enumerate(self.problems, 1))
+
+
 class NullKeyError(InputError):
     """A record without a key reached a topology that places records by key."""
 

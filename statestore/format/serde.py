@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from reprlib import repr as short_repr
+from types import MappingProxyType
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from statestore.errors import DeserializationError, SerdeError, SerializationError, ServiceUnavailableError
@@ -90,6 +91,15 @@ def columns_of(serde: Serde[Any], role: str, refuse: Callable[[str], Exception])
     if serde.columns is None:
         raise refuse(f"its {role} serde {serde.name!r} has no columns")
     return serde.columns
+
+
+def standard_serde(encoding: str | Serde[Any]) -> Serde[Any]:
+    """Return the standard serde of a name, as int64, or the one that is given. Raises ValueError for any other."""
+    found = STANDARD_SERDES.get(encoding if isinstance(encoding, str) else encoding.name)
+    if found is None or encoding not in (found.name, found):
+        given = repr(encoding) if isinstance(encoding, str) else f"the serde {encoding.name!r} of your own"
+        raise ValueError(f"an encoding is one of {', '.join(STANDARD_SERDES)}, or such a serde of Serdes, not {given}")
+    return found
 
 
 class Serdes:
@@ -353,3 +363,8 @@ _INT64: Final = Serde("int64", _INT64_NUMBERS.serialize, _INT64_NUMBERS.deserial
 _DOUBLE: Final = Serde("double", _DOUBLE_NUMBERS.serialize, _DOUBLE_NUMBERS.deserialize, columns=DOUBLE_COLUMNS)
 _BOOLEAN: Final = Serde("boolean", _serialize_boolean, _deserialize_boolean, columns=BOOLEAN_COLUMNS)
 _JSON: Final[Serde[Any]] = Serde("json", _serialize_json, _deserialize_json)
+
+STANDARD_SERDES: Final[Mapping[str, Serde[Any]]] = MappingProxyType(
+    {serde.name: serde for serde in (_STRING, _BYTES, _INT32, _INT64, _DOUBLE, _BOOLEAN, _JSON)}
+)
+"""The serdes without arguments, by their names."""

@@ -2,6 +2,7 @@
 
 stateful        the door: a topology as an operator of a query; drivers: Spark's two entry points
 pack, unpack    rows to blobs before the shuffle, and back; blobs, schema: what crosses it, and the rows at both ends
+to_records      business columns in and out; encodings: serdes as expressions of Spark's engine
 shard_call      one call per shard and batch; record_order: the order of its records
 per_key, each_record
                 processors of a key's rows with pandas, and a call for each record
@@ -49,6 +50,7 @@ from statestore.spark.recommended_settings import (
 from statestore.spark.rescale import Rescaled, rescale
 from statestore.spark.source_offsets import SourceOffsets, read_source_offsets
 from statestore.spark.stateful import stateful
+from statestore.spark.to_records import to_records
 
 __all__ = [
     "BatchFigures",
@@ -85,6 +87,7 @@ __all__ = [
     "register_data_source",
     "rescale",
     "stateful",
+    "to_records",
     "with_middleware",
     "write_initial_state",
 ]

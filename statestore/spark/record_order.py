@@ -4,6 +4,9 @@ As a task of Kafka Streams does, the next record is taken from the partition who
 ones, from the first by topic and partition. So stream time goes on evenly, whatever a micro-batch brings of each
 partition, and records of two topics meet in time. Source: Kafka's PartitionGroup.
 
+Offsets that are equal, which Kafka never has, are told apart by time, key, value and headers: so a batch that is run
+again has the same order, whatever Spark's shuffle does, for what is still equal then is the same record.
+
 Taking the earliest head again and again is the same as sorting by the highest timestamp so far within the partition:
 that is how it is done. Only numbers are sorted, for all records at once; the records stay where they are, a part beside
 the other, until their turn comes. One Arrow array can't hold more than 2 GiB, so they are never put into one.
@@ -13,15 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.bytestore.chunks import DEFAULT_BYTES, DEFAULT_ROWS, slices
 from statestore.format.binary_columns import Integers
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.topic_columns import source_records
 from statestore.spark.blobs import decode_blob, record_sizes
+
+_ORDER: Final = ["offset", "timestamp_ms", "key", "value", "headers"]
+"""What says which record of a partition comes first."""
 
 
 def records_in_order(
@@ -68,7 +76,7 @@ def _merge(partitions: Sequence[list[pa.RecordBatch]], max_rows: int, max_bytes:
     first_row = 0
     for partition in partitions:
         # By offset: Spark may have cut the partition in any way.
-        rows = np.argsort(_numbers("offset", partition), kind="stable")
+        rows = _by_offset(partition)
         order.append(first_row + rows)
         times.append(np.maximum.accumulate(_numbers("timestamp_ms", partition)[rows]))
         first_row += len(rows)
@@ -82,6 +90,18 @@ def _merge(partitions: Sequence[list[pa.RecordBatch]], max_rows: int, max_bytes:
         rows = taken[at : at + max_rows]
         for piece in slices(sizes[rows], max_bytes):
             yield _batch(parts, starts, rows[piece])
+
+
+def _by_offset(partition: list[pa.RecordBatch]) -> Integers:
+    """Return the rows of a partition's parts, which are counted through, in their order."""
+    offsets = _numbers("offset", partition)
+    rows = np.argsort(offsets, kind="stable")
+    if (np.diff(offsets[rows]) != 0).all():
+        return rows
+    # A table of the parts: they are not put together.
+    records = pa.Table.from_batches([part.select(_ORDER) for part in partition])
+    settled: Integers = pc.sort_indices(records, [(name, "ascending") for name in _ORDER]).to_numpy()
+    return settled
 
 
 def _numbers(column: str, parts: list[pa.RecordBatch]) -> Integers:

@@ -124,3 +124,14 @@ def test_records_are_never_put_together_in_more_than_a_few_megabytes(places: lis
     finally:
         tracemalloc.stop()
     assert records == 64
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.binary(max_size=1)), max_size=12), st.randoms())
+def test_records_of_one_offset_come_in_one_order_whatever_the_shuffle_does(
+    found: list[tuple[int, int, bytes]], random: Any
+) -> None:
+    place = ("a", 0)
+    records = [record(place, offset, timestamp_ms, value) for offset, timestamp_ms, value in found]
+    shuffled = random.sample(records, len(records))
+    taken = [list(records_in_order([blob([each]) for each in some])) for some in (records, shuffled)]
+    assert taken[0] == taken[1] == sorted(records, key=lambda each: each[2:])

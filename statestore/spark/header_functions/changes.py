@@ -42,7 +42,7 @@ def with_header(headers: Column | str, key: str, value: Any) -> Column:
             midnight, and the day before 1970-01-02; it reads both); microseconds are cut off; datetimes without a zone
             are in UTC. Arrays, maps and structs are JSON. Null makes a header with a null value.
     """
-    added = F.struct(F.lit(checked_key(key)).alias("key"), _printed(value).alias("value"))
+    added = F.struct(F.lit(checked_key(key)).alias("key"), printed(value).alias("value"))
     return F.concat(present(headers), F.array(added))
 
 
@@ -76,8 +76,11 @@ def retain_latest(headers: Column | str, key: str | None = None) -> Column:
     return repeatedly(headers, retained)
 
 
-def _printed(value: Any) -> Column:
-    """Return a value as bytes. How depends on its type, which Spark knows: only that branch is left in its plan."""
+def printed(value: Any) -> Column:
+    """Return a value as the bytes of a header.
+
+    How depends on its type, which Spark knows: only that branch is left in its plan.
+    """
     if value is None:
         return F.lit(None).cast("binary")
     column = value if isinstance(value, Column) else F.lit(_in_utc(value))
