@@ -2,7 +2,8 @@
 
 stateful        the door: a topology as an operator of a query; drivers: Spark's two entry points
 pack, unpack    rows to blobs before the shuffle, and back; blobs, schema: what crosses it, and the rows at both ends
-to_records      business columns in and out; encodings: serdes as expressions of Spark's engine
+to_records, from_records
+                business columns in and out; encodings: serdes as expressions of Spark's engine
 shard_call      one call per shard and batch; record_order: the order of its records
 per_key, each_record
                 processors of a key's rows with pandas, and a call for each record
@@ -37,6 +38,7 @@ from statestore.spark.datasource.source import register_data_source
 from statestore.spark.datasource.writer import InitialState, write_initial_state
 from statestore.spark.each_record import for_each_record
 from statestore.spark.figures import BatchFigures, RecordFigures, ShardFigures, TimeFigures, batch_figures
+from statestore.spark.from_records import from_records
 from statestore.spark.listener import StateStoreListener
 from statestore.spark.per_key import HeaderStatefulProcessor, per_key_topology
 from statestore.spark.query_failure import QueryFailure, error_of
@@ -79,6 +81,7 @@ __all__ = [
     "committed_pointers_option",
     "error_of",
     "for_each_record",
+    "from_records",
     "per_key_topology",
     "read_pointers",
     "read_source_offsets",
