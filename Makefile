@@ -23,10 +23,10 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware test test-fast durations soak simulate check bench bench-check bench-peers lock clean java jars
+.PHONY: help demo demo-kafka demo-middleware test test-fast durations soak simulate check bench bench-check bench-peers docs lock clean java jars
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: java $(INSTALLED) ## run the running total example, from files
 	@$(WITH_JAVA) $(BIN)/python docs/examples/running_total.py
@@ -88,12 +88,16 @@ bench-check: $(INSTALLED) ## compare shard call, stores and codecs with the reco
 bench-peers: java $(INSTALLED) jars ## measure statestore beside Kafka Streams, Quix and Spark; ARGS="--help" says more
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.peers $(ARGS)
 
+# The authors of both packages print advice about each other's future above what the build says.
+docs: $(INSTALLED) ## build the documentation as a site, in site/; nothing is fetched
+	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict $(ARGS)
+
 lock: $(INSTALLED) ## write the locks of the project and of bench-peers anew; ARGS=--upgrade takes newer versions
 	$(COMPILE_LOCK) --extra dev $(ARGS) pyproject.toml --output-file requirements.lock
 	$(COMPILE_LOCK) $(ARGS) $(PEERS_LOCK:.lock=.in) --output-file $(PEERS_LOCK)
 
 clean: ## remove the environment and all caches of this directory
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site
 	rm -rf spark-warehouse metastore_db derby.log
 
 # Before the environment, because it fails at once where Java is missing and can't be installed.

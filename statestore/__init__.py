@@ -82,6 +82,9 @@ from statestore.stores.window import (
     WindowStore,
 )
 
+__version__ = "0.1.0"
+"""The release: the one place that says it, so that it is known where the package was not installed, but sent along."""
+
 __all__ = [
     "AggregationWithHeaders",
     "BatchProcessor",

@@ -36,7 +36,9 @@ class CedarPolicy:
         policies: the text of all policies. Their annotation `@id` names them in reasons.
         entities: what else there is, such as the groups of users, as a list or as JSON.
         headers: names of those that policies look at, in `context.headers`, as text: records with others are denied.
-        principal_type, action_type, resource_type: the types of entities.
+        principal_type: the type of the entities that principals are.
+        action_type: likewise, of actions.
+        resource_type: likewise, of resources.
         cache_size: how many decisions are remembered.
     """
 

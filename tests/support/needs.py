@@ -21,6 +21,7 @@ SLOW = (
     "bytestore/test_byte_store_conformance.py",
     "connect/test_values_properties.py",
     "docs/test_documentation_code.py",
+    "docs/test_site.py",
     "model",
     "recovery/test_damaged_files.py",
     "recovery/test_first_starts.py",

@@ -1,0 +1,58 @@
+"""The documentation as a site: it builds without a warning, has all public names, and fetches nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.documentation import ROOT
+from tests.support.public_names import Sources
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built with warnings as errors: links and their headings, pages without a place, docstrings."""
+    site = tmp_path_factory.mktemp("documentation") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    quiet = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
+    built = subprocess.run(command, cwd=ROOT, env=os.environ | quiet, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return site
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, str]:
+    """The pages as HTML, without their code."""
+    html = {page.relative_to(site).as_posix(): page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    return {name: re.sub(r"<pre.*?</pre>", "", text, flags=re.S) for name, text in html.items()}
+
+
+def test_the_reference_has_every_public_name(pages: dict[str, str]) -> None:
+    reference = "".join(text for name, text in pages.items() if name.startswith("reference/"))
+    headings = set(re.findall(r'<h\d id="([\w.]+)" class="doc ', reference))
+    public = Sources.read().public
+    assert sum(map(len, public.values())) > 300
+    assert [
+        f"{module}.{name}" for module in public for name in public[module] if f"{module}.{name}" not in headings
+    ] == []
+
+
+def test_who_reads_it_fetches_nothing_from_elsewhere(site: Path, pages: dict[str, str]) -> None:
+    loads = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]*)"')
+    assert {name: loads.findall(text) for name, text in pages.items() if loads.search(text)} == {}
+    assert [name for name, text in pages.items() if 'class="mermaid"' in text] == [], "its script is elsewhere"
+    styles = [style.read_text(encoding="utf-8") for style in site.rglob("*.css")]
+    assert [found for style in styles for found in re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", style)] == []
+
+
+def test_lists_are_lists(pages: dict[str, str]) -> None:
+    """A repository's view takes a list that begins in the middle of a paragraph; the site wants an empty line above."""
+    swallowed = re.compile(r"<p>(?:(?!</p>).)*?\n *([-*] (?:(?!\n|</p>).)*)", re.S)
+    found = {name: swallowed.findall(text) for name, text in pages.items() if not name.startswith("reference/")}
+    assert {name: items for name, items in found.items() if items} == {}
+    assert [name for name, text in pages.items() if "```" in text] == [], "code of an item has four spaces before it"
