@@ -62,8 +62,10 @@ StateStoreError
 ├── InputError                  the input can't be processed
 │   ├── InputSchemaError        a column is missing, unknown or of the wrong type
 │   ├── RecordColumnsError      columns can't be made records, or records columns
+│   ├── InputHeadersError       a header is none that Kafka has
 │   ├── NullKeyError
 │   ├── InvalidTimestampError
+│   │   └── FutureTimestampError  it is too far ahead of the clock
 │   ├── UnknownTopicError
 │   └── StateRowError           a row can't be an entry of the store that it is meant for
 ├── StatePartitionsError        a query began with another number of state partitions than was planned
@@ -219,7 +221,9 @@ from statestore.errors.new_state import (
 )
 from statestore.errors.root import StateStoreError
 from statestore.errors.run import (
+    FutureTimestampError,
     InputError,
+    InputHeadersError,
     InputSchemaError,
     InvalidTimestampError,
     NullKeyError,
@@ -318,6 +322,7 @@ __all__ = [
     "ExpiryHeaderError",
     "ExtraMissingError",
     "FormatError",
+    "FutureTimestampError",
     "HarnessError",
     "HeaderLimitError",
     "HeaderRangeError",
@@ -326,6 +331,7 @@ __all__ = [
     "IncompleteChangelogError",
     "InjectedFaultError",
     "InputError",
+    "InputHeadersError",
     "InputSchemaError",
     "InvalidTimestampError",
     "JarChecksumError",

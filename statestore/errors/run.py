@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import InitVar, field
 
-from statestore.errors.readable import record_facts, user_line
+from statestore.errors.readable import record_facts, user_line, utc_text
 from statestore.errors.root import StateStoreError, text
 
 
@@ -77,6 +77,20 @@ class RecordColumnsError(InputError):
         return "; ".join(f"({number}) {problem}" for number, problem in enumerate(self.problems, 1))
 
 
+class InputHeadersError(InputError):
+    """A header of a record is none that Kafka has: the one at `index`, counted from 0."""
+
+    topic: str
+    partition: int
+    offset: int
+    index: int
+    problem: str
+    message: str = text(
+        "record {topic}-{partition} at offset {offset}: its header {index} {problem}. Leave such headers out before "
+        "stateful(): filter(headers, h -> h.key is not null)"
+    )
+
+
 class NullKeyError(InputError):
     """A record without a key reached a topology that places records by key."""
 
@@ -100,6 +114,28 @@ class InvalidTimestampError(InputError):
         "record {topic}-{partition} at offset {offset} has the timestamp {timestamp_ms}; a timestamp must not be "
         "null or negative. Filter such records out or give them a timestamp before stateful()"
     )
+
+
+class FutureTimestampError(InvalidTimestampError):
+    """A record's timestamp is further ahead of the clock than `max_ahead_ms`: stream time would stay there for good."""
+
+    timestamp_ms: int
+    max_ahead_ms: int
+    message: str = text(
+        "record {topic}-{partition} at offset {offset} has the timestamp {timestamp_ms}, {_when}, more than {_bound} "
+        "ahead of the clock: it would end all windows and times to live for good. Milliseconds that were cast as "
+        "seconds are made timestamps by timestamp_millis() instead; if the time is right, give stateful() a larger "
+        "max_timestamp_ahead_ms, or None for no bound; else filter such records out before stateful()"
+    )
+
+    @property
+    def _when(self) -> str:
+        return utc_text(self.timestamp_ms)
+
+    @property
+    def _bound(self) -> str:
+        days = self.max_ahead_ms / 86_400_000
+        return f"{days:g} days" if days >= 1 else f"{self.max_ahead_ms} ms"
 
 
 class UnknownTopicError(InputError):

@@ -5,6 +5,7 @@ Runs as a mapInArrow function. Everything is vectorised over Arrow columns.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,14 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from statestore.bytestore.chunks import slices
-from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
+from statestore.errors import (
+    FormatError,
+    FutureTimestampError,
+    InputHeadersError,
+    InputSchemaError,
+    InvalidTimestampError,
+    NullKeyError,
+)
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.partitioner import partition_column
 from statestore.spark.blobs import (
@@ -34,6 +42,7 @@ _PACKED = pa.schema([("route", pa.int32()), ("blob", pa.binary())])
 _BLOB_TARGET_BYTES = 1 << 20
 _HELD_LIMIT_BYTES = 64 << 20
 _NO_RECORDS = pa.record_batch([pa.array([], column.type) for column in INPUT], schema=INPUT)
+_LAST_MS = (1 << 63) - 1
 _BATCH_ID = "streaming.sql.batchId"
 
 
@@ -48,6 +57,8 @@ class Pack:
     """Topics that every shard receives, in record batches of their own."""
     calls_every_shard: bool = False
     """Whether the first batch of the query calls each shard, also those without records."""
+    max_timestamp_ahead_ms: int | None = None
+    """How far ahead of the clock a record's timestamp may be; None is without bound."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield (route, blob) rows; the blobs of one shard come in the order of its records."""
@@ -61,7 +72,10 @@ class Pack:
         held: dict[int, BlobWriter] = {}
         for batch in batches:
             if batch.num_rows:
-                yield from self._add(_input_batch(batch), held)
+                records = _input_batch(batch)
+                self._check_ahead(records)
+                yield from self._add(records, held)
+                del records
             # Let go of it before the next one is made, or comes from Spark.
             del batch
             while sum(blob.size_bytes for blob in held.values()) > _HELD_LIMIT_BYTES:
@@ -70,6 +84,21 @@ class Pack:
         for shard in sorted(held):
             yield _row(self.routing[shard], held.pop(shard).finish())
         release_buffers()
+
+    def _check_ahead(self, records: pa.RecordBatch) -> None:
+        if self.max_timestamp_ahead_ms is None:
+            return
+        latest_ms = int(time.time() * 1000) + self.max_timestamp_ahead_ms
+        wrong = pc.greater(records.column("timestamp_ms"), pa.scalar(min(latest_ms, _LAST_MS), pa.int64()))
+        if pc.any(wrong).as_py():
+            topic, partition, offset = _position(records, wrong)
+            raise FutureTimestampError(
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                timestamp_ms=records.column("timestamp_ms").filter(wrong)[0].as_py(),
+                max_ahead_ms=self.max_timestamp_ahead_ms,
+            )
 
     def _add(self, batch: pa.RecordBatch, held: dict[int, BlobWriter]) -> Iterator[pa.RecordBatch]:
         """Write the records into the blobs of their shards; yield those that are full."""
@@ -118,7 +147,7 @@ def _row(route: int, blob: bytes) -> pa.RecordBatch:
 def source_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return Spark's rows of Kafka's source in SOURCE_COLUMNS.
 
-    Raises InputSchemaError for a null position, InvalidTimestampError.
+    Raises InputSchemaError for a null position, InputHeadersError, InvalidTimestampError.
     """
     columns = {name: batch.column(name) for name in INPUT_COLUMNS}
     for name in POSITION:
@@ -135,12 +164,28 @@ def source_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
             pc.divide(timestamp_us, 1000).fill_null(-1),
             columns["key"].cast(pa.binary()),
             columns["value"].cast(pa.binary()),
-            encode_header_column(columns["headers"].cast(HEADERS_TYPE)),
+            _encoded_headers(batch),
         ],
         schema=INPUT,
     )
     _check_timestamps(packed, timestamp_us)
     return packed
+
+
+def _encoded_headers(batch: pa.RecordBatch) -> pa.BinaryArray:
+    headers = batch.column("headers").cast(HEADERS_TYPE)
+    try:
+        return encode_header_column(headers)
+    except FormatError as cause:
+        for row, of_row in enumerate(headers.to_pylist()):
+            for index, header in enumerate(of_row or ()):
+                if header is None or header["key"] is None:
+                    topic, partition, offset = _position(batch.slice(row, 1), pa.array([True]))
+                    problem = "is null" if header is None else "has a null key"
+                    raise InputHeadersError(
+                        topic=topic, partition=partition, offset=offset, index=index, problem=problem
+                    ) from cause
+        raise
 
 
 def _input_batch(batch: pa.RecordBatch) -> pa.RecordBatch:

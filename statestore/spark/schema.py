@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
 
 from statestore.errors import InputSchemaError
 from statestore.format.header_columns import HEADERS_TYPE
@@ -64,13 +64,36 @@ def check_column_type(field: StructField, wanted: str) -> None:
     """Raise InputSchemaError unless a column has the type `wanted`, as Spark writes types."""
     if wanted == HEADERS:
         if not _is_headers(field.dataType):
-            raise InputSchemaError(
-                field.name,
-                f"is {field.dataType.simpleString()}, not {wanted}: headers have an order and may repeat a key, which "
-                "a map can't keep. Take the column as Spark's Kafka source gives it",
-            )
+            found = f"is {field.dataType.simpleString()}, not {wanted}"
+            raise InputSchemaError(field.name, f"{found}: {_remedy_of_headers(field.dataType)}")
     elif field.dataType.simpleString() != wanted:
         raise InputSchemaError(field.name, f"is {field.dataType.simpleString()}, not {wanted}; cast it")
+
+
+def _remedy_of_headers(found: DataType) -> str:
+    """Return what to do about a column of headers of another type, as a sentence without its full stop."""
+    if isinstance(found, MapType):
+        return (
+            "headers have an order and may repeat a key, which a map can't keep. Take the column as Spark's Kafka "
+            "source gives it, or make headers of the map: transform(map_entries(headers), h -> named_struct('key', "
+            "string(h.key), 'value', binary(h.value)))"
+        )
+    names = _field_names(found)
+    if names == ["key", "value"]:
+        return f"cast it: cast(headers as {HEADERS})"
+    if sorted(names) == ["key", "value"]:
+        return "turn the fields round: transform(headers, h -> named_struct('key', h.key, 'value', h.value))"
+    if names == ["key"]:
+        return (
+            "each header needs a value, which may be null: transform(headers, h -> named_struct('key', h.key, 'value', "
+            "cast(null as binary)))"
+        )
+    return "take the column as Spark's Kafka source gives it, or an empty array of that type if there are no headers"
+
+
+def _field_names(found: DataType) -> list[str]:
+    """Return what the fields of an array's structs are called; none if it is no such array."""
+    return found.elementType.names if isinstance(found, ArrayType) and isinstance(found.elementType, StructType) else []
 
 
 def _is_headers(found: DataType) -> bool:
@@ -78,7 +101,7 @@ def _is_headers(found: DataType) -> bool:
         return False
     fields = found.elementType.fields
     return (
-        [field.name for field in fields] == ["key", "value"]
+        _field_names(found) == ["key", "value"]
         and isinstance(fields[0].dataType, StringType)
         and isinstance(fields[1].dataType, BinaryType)
     )

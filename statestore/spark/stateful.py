@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import uuid
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,8 @@ _RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULT_INPUT_MEMORY_BYTES = 256 << 20
 _DEFAULT_UPGRADE_BUDGET_MS = 50
+_DEFAULT_TIMESTAMP_AHEAD_MS = 365 * 24 * 3600 * 1000
+"""No clock is that wrong, and few records are dated so far ahead. The wrong unit is a thousand times further."""
 
 
 def stateful(
@@ -67,6 +70,7 @@ def stateful(
     memory_bytes: int | None = None,
     recovery: RecoveryOptions | None = None,
     accept_older_checkpoint: bool = False,
+    max_timestamp_ahead_ms: int | None = _DEFAULT_TIMESTAMP_AHEAD_MS,
 ) -> DataFrame:
     """Run `topology` over a streaming DataFrame of Kafka's shape; the result has the Kafka sink's shape.
 
@@ -107,6 +111,8 @@ def stateful(
         accept_older_checkpoint: go on from a checkpoint that is behind the location, or that another run has given up,
             and give up what was committed since. Without it such a start is refused with CheckpointBehindError or
             CheckpointAbandonedError; with it, with VersionCollectedError if a file of that version is gone.
+        max_timestamp_ahead_ms: how far ahead of the clock a record's timestamp may be; None is no bound.
+            One that is further ends the query with FutureTimestampError: stream time never goes back.
 
     Returns a streaming DataFrame of key, value (binary), topic, timestamp and headers. State is exactly once; what a
     sink does with the rows is the sink's guarantee (Spark's Kafka sink: at least once).
@@ -117,12 +123,11 @@ def stateful(
     TopologyError, ProcessorError for what an `init` raises, and ValueError for illegal arguments. While the query runs,
     errors reach the driver in the text of Spark's StreamingQueryException, which `error_of` reads.
     """
-    _check_choice("via", via, tuple(_DRIVERS))
-    _check_choice("shard_by", shard_by, tuple(ShardBy))
+    _check_choices(via=(via, _DRIVERS), shard_by=(shard_by, ShardBy))
     handling = FailureHandling.of(
         dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal
     )
-    _check_records(records, shards)
+    _check_records(records, shards, max_timestamp_ahead_ms)
     spark = records.sparkSession
     topology = topology.with_interceptors(query_chain(interceptors, on_ingest, session_properties(spark)))
     _validate(topology)
@@ -144,7 +149,8 @@ def stateful(
         metadata.wall_clock,
         shards if PARTITIONS in settings else None,
     )
-    pack = Pack(shards, shard_by, metadata.routing, tuple(topology.global_stores.values()), metadata.wall_clock)
+    topics = tuple(topology.global_stores.values())
+    pack = Pack(shards, shard_by, metadata.routing, topics, metadata.wall_clock, max_timestamp_ahead_ms)
     packed = carry(records.mapInArrow(pack.__call__, PACKED_SCHEMA), settings)
     output = observe_figures(_DRIVERS[via](packed, call), metadata.state_id, str(location))
     return output.select(BLOB).mapInArrow(unpack, OUTPUT_SCHEMA)
@@ -210,9 +216,11 @@ def _with_retention(recovery: RecoveryOptions, spark: SparkSession) -> RecoveryO
     return replace(recovery, retained_versions=int(spark.conf.get(_RETAINED_BATCHES) or DEFAULT_RETAINED_VERSIONS))
 
 
-def _check_records(records: DataFrame, shards: int) -> None:
+def _check_records(records: DataFrame, shards: int, max_timestamp_ahead_ms: int | None) -> None:
     if not isinstance(shards, int) or shards < 1:
         raise ValueError(f"shards must be a whole number of at least 1, not {shards!r}")
+    if max_timestamp_ahead_ms is not None and (type(max_timestamp_ahead_ms) is not int or max_timestamp_ahead_ms < 0):
+        raise ValueError(f"max_timestamp_ahead_ms must be 0 ms or more, or None, not {max_timestamp_ahead_ms!r}")
     if not records.isStreaming:
         raise InputError("stateful() needs a streaming DataFrame (spark.readStream), this one is a batch")
     check_input_schema(records.schema)
@@ -247,6 +255,7 @@ def _choose_python(spark: SparkSession) -> None:
         context.pythonExec = sys.executable
 
 
-def _check_choice(parameter: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{parameter} must be one of {', '.join(choices)}, not {value!r}")
+def _check_choices(**choices: tuple[str, Iterable[str]]) -> None:
+    for parameter, (value, known) in choices.items():
+        if value not in tuple(known):
+            raise ValueError(f"{parameter} must be one of {', '.join(known)}, not {value!r}")

@@ -1,5 +1,6 @@
 """Pack, blobs and unpack without a session: placement, order, spilling, and bytes that stay as they are."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
 
 from statestore.bytestore.write_sets.spilling import SpillSpace
-from statestore.errors import InputSchemaError, InvalidTimestampError, NullKeyError
+from statestore.errors import (
+    FutureTimestampError,
+    InputHeadersError,
+    InputSchemaError,
+    InvalidTimestampError,
+    NullKeyError,
+)
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.format.partitioner import partition_column
@@ -18,6 +26,7 @@ from statestore.processor.topic_columns import sink_batch
 from statestore.spark.blobs import BlobSpool, encode_blob
 from statestore.spark.pack import Pack
 from statestore.spark.record_order import records_in_order
+from statestore.spark.schema import HEADERS, check_column_type
 from statestore.spark.unpack import unpack
 from tests.support.recovery.spilling import SMALL
 
@@ -41,6 +50,10 @@ def rows(positions: list[Position], **columns: Any) -> pa.RecordBatch:
         **columns,
     }
     return pa.record_batch(made)
+
+
+def array_of(**fields: DataType) -> ArrayType:
+    return ArrayType(StructType([StructField(name, type_) for name, type_ in fields.items()]))
 
 
 def packed(*batches: pa.RecordBatch, shard_by: str = "key") -> dict[int, list[bytes]]:
@@ -207,3 +220,52 @@ def test_a_spool_within_its_memory_makes_no_directory(tmp_path: Path) -> None:
         spool.add(BLOBS[0])
         assert spool.blobs == BLOBS[:1]
         assert not space.directory.exists()
+
+
+YEAR_MS = 365 * 24 * 3600 * 1000
+
+
+def test_milliseconds_that_were_taken_for_seconds_are_refused() -> None:
+    now_us = int(time.time() * 1_000_000)
+    positions = [("in", 0, 4), ("in", 0, 5)]
+    batch = rows(positions, timestamp=pa.array([now_us, now_us * 1000], pa.int64()).cast(TIMESTAMP))
+    with pytest.raises(
+        FutureTimestampError, match=r"in-0 at offset 5 .*the year \d\d,\d{3}, more than 365 days.*"
+    ) as caught:
+        list(Pack(SHARDS, "key", ROUTING, max_timestamp_ahead_ms=YEAR_MS)(iter([batch])))
+    assert "timestamp_millis()" in str(caught.value)
+    assert caught.value.timestamp_ms == now_us
+    assert sum(map(len, packed(batch).values())) == 2  # without a bound
+
+
+def test_a_bound_of_the_clock_is_what_was_asked_for() -> None:
+    soon_us = (int(time.time()) + 3600) * 1_000_000
+    batch = rows([("in", 0, 4)], timestamp=pa.array([soon_us], pa.int64()).cast(TIMESTAMP))
+    assert list(Pack(SHARDS, "key", ROUTING, max_timestamp_ahead_ms=2 * 3600 * 1000)(iter([batch])))
+    with pytest.raises(FutureTimestampError, match="more than 5000 ms ahead"):
+        list(Pack(SHARDS, "key", ROUTING, max_timestamp_ahead_ms=5000)(iter([batch])))
+
+
+@pytest.mark.parametrize(("header", "problem"), [({"key": None, "value": b"x"}, "has a null key"), (None, "is null")])
+def test_a_header_that_is_none_says_which_record_has_it(header: Any, problem: str) -> None:
+    headers = pa.array([[{"key": "a", "value": b"b"}], [{"key": "a", "value": None}, header], None], HEADERS_TYPE)
+    batch = rows([("in", 3, offset) for offset in range(7, 10)], headers=headers)
+    with pytest.raises(InputHeadersError, match=rf"in-3 at offset 8: its header 1 {problem}\. .*filter\(headers"):
+        packed(batch)
+
+
+@pytest.mark.parametrize(
+    ("found", "remedy"),
+    [
+        (MapType(StringType(), BinaryType()), "a map can't keep.*map_entries"),
+        (array_of(key=StringType(), value=StringType()), r"cast\(headers as array<struct<key:string,value:binary>>\)"),
+        (array_of(value=BinaryType(), key=StringType()), "turn the fields round"),
+        (array_of(key=StringType()), "needs a value.*cast\\(null as binary\\)"),
+        (StringType(), "an empty array of that type"),
+        (ArrayType(StringType()), "an empty array of that type"),
+    ],
+)
+def test_headers_of_another_type_are_called_what_they_are(found: DataType, remedy: str) -> None:
+    with pytest.raises(InputSchemaError, match=f"not array<struct.*{remedy}") as caught:
+        check_column_type(StructField("headers", found), HEADERS)
+    assert ("map" in str(caught.value)) == isinstance(found, MapType)
