@@ -10,6 +10,13 @@ recovery; bytestore; connect and kip82; headers; format; errors. `docs/architect
 A module with `__all__` is public and promises what it lists; one without is private.
 """
 
+import sys
+
+from statestore.errors import OperatingSystemError  # isort: split
+
+if sys.platform == "win32":
+    raise OperatingSystemError(system="Windows")
+
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec

@@ -69,6 +69,8 @@ StateStoreError
 │   ├── UnknownTopicError
 │   └── StateRowError           a row can't be an entry of the store that it is meant for
 ├── StatePartitionsError        a query began with another number of state partitions than was planned
+├── OperatingSystemError        statestore does not run on the operating system
+├── SparkVersionError           the Spark that is installed is too old, for all or for what was asked
 ├── DataSourceOptionError       an option of the Spark data source is missing or wrong
 ├── DataFrameReusedError        Spark would mix up the filters of two uses of a DataFrame
 ├── HeadersFrozenError          read-only headers were to be changed
@@ -131,8 +133,8 @@ StateStoreError
 Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
 
 data, connect, state, run, new_state, directory, data_source, harness, middleware, header_policies, security,
-compression, large_messages and schema_registry declare them by subject, as `root` says. `readable` has times and places
-in words.
+compression, large_messages, schema_registry and platform declare them by subject, as `root` says. `readable` has times
+and places in words.
 Imports nothing of ours; everything imports from here. Start at `root`.
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
@@ -219,6 +221,7 @@ from statestore.errors.new_state import (
     TooManyShardsError,
     UnknownRecordKeyError,
 )
+from statestore.errors.platform import OperatingSystemError, SparkVersionError
 from statestore.errors.root import StateStoreError
 from statestore.errors.run import (
     FutureTimestampError,
@@ -358,6 +361,7 @@ __all__ = [
     "NullKeyInMapError",
     "NullValueException",
     "NumberFormatException",
+    "OperatingSystemError",
     "OutputFrameError",
     "ProcessorError",
     "QueryHungError",
@@ -384,6 +388,7 @@ __all__ = [
     "SlicesIncompleteError",
     "SnapshotFormatError",
     "SnapshotOverdueError",
+    "SparkVersionError",
     "SpilledDeltaCorruptedError",
     "StateCheckError",
     "StateDirectoryError",

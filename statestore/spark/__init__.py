@@ -13,6 +13,7 @@ figures         what a batch came to; listener: whom it is told
 recommended_settings, query_settings, python_daemon
                 how Spark is set up
 query_failure   what the driver is told of an error in a worker
+spark_versions  what differs between versions of Spark
 checkpoint_pointers, source_offsets, rescale
                 what a checkpoint says, and a state with other shards
 datasource/     state as rows; reader: the same as a call
@@ -23,6 +24,8 @@ header_functions/
 Imports all layers below; nothing imports it. Start at `shard_call`, then `stateful`.
 """
 
+# Before all that asks Spark for what an older one does not have.
+import statestore.spark.spark_versions  # noqa: F401  # isort: split
 from statestore.recovery.commit.figures import (
     DeltaFigures,
     RestoreFigures,

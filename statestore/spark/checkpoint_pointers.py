@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from statestore.errors import RecoveryError
 from statestore.spark.drivers import POINTER_VARIABLE
+from statestore.spark.spark_versions import refuse_checkpoint_format
 
 
 def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch_id: int | None = None) -> DataFrame:
@@ -20,8 +21,9 @@ def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch
 
     `batch_id` is any batch that Spark retains; None is the last committed one. A query with several stateful()
     operators has those of all; each pointer says which state it belongs to. Raises RecoveryError if the checkpoint has
-    none.
+    none, and SparkVersionError for checkpoint format 2 with Spark 4.0.
     """
+    refuse_checkpoint_format(spark)
     checkpoint = str(checkpoint_location)
     # Spark's reader of RocksDB state asks the coordinator of state stores, which a session only has once it was asked
     # for its streaming queries.

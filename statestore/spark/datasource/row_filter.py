@@ -13,30 +13,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-)
 
 from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds
+from statestore.spark.spark_versions import filters
 
 _INTEGERS: Final = ("shard", "start_ms", "end_ms", "timestamp_ms")
 _BYTES: Final = ("key",)
-_COMPARISONS: Final[dict[type[Filter], Callable[..., Any]]] = {
-    EqualTo: pc.equal,
-    LessThan: pc.less,
-    LessThanOrEqual: pc.less_equal,
-    GreaterThan: pc.greater,
-    GreaterThanOrEqual: pc.greater_equal,
+_COMPARISONS: Final[dict[type[filters.Filter], Callable[..., Any]]] = {
+    filters.EqualTo: pc.equal,
+    filters.LessThan: pc.less,
+    filters.LessThanOrEqual: pc.less_equal,
+    filters.GreaterThan: pc.greater,
+    filters.GreaterThanOrEqual: pc.greater_equal,
 }
 
 
@@ -45,7 +33,7 @@ class Condition:
     """One filter on one column."""
 
     column: str
-    filter: type[Filter]
+    filter: type[filters.Filter]
     value: Any = None
     """What is compared with, a list of it for In."""
     negated: bool = False
@@ -56,15 +44,15 @@ class Condition:
         return pc.invert(found) if self.negated else found
 
     def _mask(self, column: pa.Array) -> pa.BooleanArray:
-        if self.filter is IsNull:
+        if self.filter is filters.IsNull:
             return pc.is_null(column)
-        if self.filter is IsNotNull:
+        if self.filter is filters.IsNotNull:
             return pc.is_valid(column)
-        if self.filter is EqualNullSafe:
+        if self.filter is filters.EqualNullSafe:
             if self.value is None:
                 return pc.is_null(column)
             return pc.fill_null(pc.equal(column, pa.scalar(self.value, column.type)), False)
-        if self.filter is In:
+        if self.filter is filters.In:
             listed = [value for value in self.value if value is not None]
             found = pc.is_in(column, value_set=pa.array(listed, column.type))
             # A null may or may not be any of them, and a value that is not found may be the null.
@@ -73,9 +61,9 @@ class Condition:
         return _COMPARISONS[self.filter](column, pa.scalar(self.value, column.type))
 
 
-def condition_of(asked: Filter) -> Condition | None:
+def condition_of(asked: filters.Filter) -> Condition | None:
     """Return the condition that a filter is, None if it is none that is known here."""
-    if isinstance(asked, Not):
+    if isinstance(asked, filters.Not):
         inner = condition_of(asked.child)
         return None if inner is None else replace(inner, negated=not inner.negated)
     kind = type(asked)
@@ -83,13 +71,13 @@ def condition_of(asked: Filter) -> Condition | None:
     if len(attribute) != 1 or attribute[0] not in (*_INTEGERS, *_BYTES):
         return None
     column = attribute[0]
-    if kind in (IsNull, IsNotNull):
+    if kind in (filters.IsNull, filters.IsNotNull):
         return Condition(column, kind)
-    if kind is In:
+    if kind is filters.In:
         values = list(getattr(asked, "value", ()))
         return Condition(column, kind, values) if all(_is_of(column, value) for value in values) else None
     value = getattr(asked, "value", None)
-    if kind is EqualNullSafe or kind in _COMPARISONS:
+    if kind is filters.EqualNullSafe or kind in _COMPARISONS:
         return Condition(column, kind, value) if _is_of(column, value) else None
     return None
 
@@ -120,7 +108,10 @@ class RowFilter:
 
     def keys(self) -> list[bytes] | None:
         """Return, in order, the only keys that can be asked for; None if those are not listed."""
-        listed = [set(each.value) if each.filter is In else {each.value} for each in self._positive("key", EqualTo, In)]
+        listed = [
+            set(each.value) if each.filter is filters.In else {each.value}
+            for each in self._positive("key", filters.EqualTo, filters.In)
+        ]
         if not listed:
             return None
         keys = pa.array(sorted(key for key in set.intersection(*listed) if key is not None), pa.binary())
@@ -130,18 +121,20 @@ class RowFilter:
 
     def key_bounds(self) -> tuple[bytes | None, bytes | None]:
         """Return between which keys, both inclusive, all stand that are asked for; None is open."""
-        lows = [each.value for each in self._positive("key", GreaterThan, GreaterThanOrEqual)]
-        highs = [each.value for each in self._positive("key", LessThan, LessThanOrEqual)]
+        lows = [each.value for each in self._positive("key", filters.GreaterThan, filters.GreaterThanOrEqual)]
+        highs = [each.value for each in self._positive("key", filters.LessThan, filters.LessThanOrEqual)]
         return max(lows, default=None), min(highs, default=None)
 
     def time_bounds(self, column: str) -> tuple[int, int]:
         """Return between which times in a column, both inclusive, all stand that are asked for."""
         low, high = ALL_TIMES
-        for each in self._positive(column, *_COMPARISONS, In):
-            values: Sequence[int] = [v for v in each.value if v is not None] if each.filter is In else [each.value]
-            if each.filter not in (LessThan, LessThanOrEqual):
+        for each in self._positive(column, *_COMPARISONS, filters.In):
+            values: Sequence[int] = (
+                [v for v in each.value if v is not None] if each.filter is filters.In else [each.value]
+            )
+            if each.filter not in (filters.LessThan, filters.LessThanOrEqual):
                 low = max(low, min(values, default=low))
-            if each.filter not in (GreaterThan, GreaterThanOrEqual):
+            if each.filter not in (filters.GreaterThan, filters.GreaterThanOrEqual):
                 high = min(high, max(values, default=high))
         return low, high
 
@@ -160,9 +153,12 @@ class RowFilter:
 
     def needs_value(self, column: str) -> bool:
         """Return whether only rows are asked for that have something in `column`."""
-        return bool(self._positive(column, *_COMPARISONS, In)) or Condition(column, IsNotNull) in self.conditions
+        return (
+            bool(self._positive(column, *_COMPARISONS, filters.In))
+            or Condition(column, filters.IsNotNull) in self.conditions
+        )
 
-    def _positive(self, column: str, *kinds: type[Filter]) -> list[Condition]:
+    def _positive(self, column: str, *kinds: type[filters.Filter]) -> list[Condition]:
         """Return the conditions of these kinds with a value, of which none is negated."""
         return [
             each

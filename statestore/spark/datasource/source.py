@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
 from pyspark.sql.types import StructType
 
 from statestore.errors import DataSourceOptionError
@@ -33,6 +33,7 @@ from statestore.spark.datasource.row_filter import RowFilter, condition_of
 from statestore.spark.datasource.store_scan import STORE_SCHEMA, STORE_SCHEMA_WITHOUT_HEADERS, StoreScan
 from statestore.spark.datasource.writer import StateWriter
 from statestore.spark.source_offsets import read_source_offsets
+from statestore.spark.spark_versions import filters, refuse_pushed_filters
 
 FORMAT_NAME = "headerstate"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -80,8 +81,10 @@ class HeaderStateDataSource(DataSource):
         return FORMAT_NAME
 
     def schema(self) -> str:
-        """Return the columns of the store, or of its changes. Raises DataSourceOptionError."""
+        """Return the columns of the store, or of its changes. Raises DataSourceOptionError, SparkVersionError."""
         options = ReadOptions.of(self.options)
+        if options.push_filters:
+            refuse_pushed_filters()
         if options.change_start_batch_id is not None:
             return CHANGE_SCHEMA if options.include_headers else CHANGE_SCHEMA_WITHOUT_HEADERS
         return STORE_SCHEMA if options.include_headers else STORE_SCHEMA_WITHOUT_HEADERS
@@ -174,13 +177,13 @@ class FilteringStoreReader(StoreReader):
         self._driver = driver
         self._dataframe = dataframe
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    def pushFilters(self, pushed: list[filters.Filter]) -> Iterable[filters.Filter]:
         """Take the filters that are applied here, and return the others.
 
         Raises DataFrameReusedError if the DataFrame was read with other filters before: Spark 4.2 keeps one read
         function for all that is derived from one `load`.
         """
-        conditions = {id(each): condition_of(each) for each in filters}
+        conditions = {id(each): condition_of(each) for each in pushed}
         known = tuple(condition for condition in conditions.values() if condition is not None)
         if self._driver is not None:
             described = [
@@ -188,7 +191,7 @@ class FilteringStoreReader(StoreReader):
             ]
             self._driver.check_filters(self._dataframe, " and ".join(sorted(described)))
         self.scan = self.scan.filtered(RowFilter(known))
-        return [each for each in filters if conditions[id(each)] is None]
+        return [each for each in pushed if conditions[id(each)] is None]
 
     def _shards(self) -> list[int]:
         keys = self.scan.row_filter.keys()

@@ -35,6 +35,7 @@ from statestore.spark.datasource.row_placement import (
     check_row_columns,
     unpacked,
 )
+from statestore.spark.spark_versions import repartition_by_id
 from statestore.stores.builder import StoreBuilder
 
 _MADE_FROM: Final = "rows of a DataFrame"
@@ -100,13 +101,13 @@ def write_initial_state(
     # Partition n has shard n, so that each shard is written by one task.
     if any(LAYOUTS[spec.kind].keeps_versions for spec in specs):
         placed = rows.mapInArrow(placement.__call__, PLACED_SCHEMA)
-        by_shard = placed.repartitionById(shards, "shard").sortWithinPartitions("store", "key", "start_ms")
+        by_shard = repartition_by_id(placed, shards, "shard").sortWithinPartitions("store", "key", "start_ms")
 
         def placed_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return batches
     else:
         # A blob of many rows costs Spark as much as one row does.
-        by_shard = rows.mapInArrow(placement.packed, SHARD_BLOBS_SCHEMA).repartitionById(shards, "shard")
+        by_shard = repartition_by_id(rows.mapInArrow(placement.packed, SHARD_BLOBS_SCHEMA), shards, "shard")
         placed_in = unpacked
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import types as T
-from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from statestore.connect.converters.base import HeaderConverter
@@ -48,6 +47,7 @@ from statestore.connect.values.values import Values
 from statestore.errors import DataException
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice, checked_key, column_of, last_value
+from statestore.spark.spark_versions import arrow_udf
 
 AnyConverter: TypeAlias = HeaderConverter | str | Mapping[str, Any] | None
 TYPED_HEADERS: Final = "array<struct<key:string,type:string,text:string>>"

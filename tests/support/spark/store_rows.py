@@ -8,10 +8,9 @@ from __future__ import annotations
 import pickle
 import random
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import Filter
 from pyspark.sql.types import ArrayType, StructType
 
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
@@ -19,6 +18,9 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
 from statestore.spark.datasource.writer import StateWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 Row = dict[str, Any]
 SIZE_MS = 1_000

@@ -1,0 +1,77 @@
+"""What differs between the versions of Spark that are supported, 4.0 to 4.3, and what stands in for what one lacks.
+
+    4.0     no filters are pushed down to Python data sources; no repartitionById; no functions of columns of Arrow;
+            state in checkpoint format 2 can't be read back
+
+All else is the same in all of them. What nothing can stand in for is refused with SparkVersionError. The import of this
+module refuses an older Spark, before anything asks that for what it does not have.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from statestore.errors import SparkVersionError
+from statestore.recovery.metadata.routing import routing_numbers
+
+CHECKPOINT_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_OLDEST: Final = (4, 0)
+_WITH_ALL: Final = (4, 1)
+
+
+def require(what: str, needed: tuple[int, int]) -> None:
+    """Raise SparkVersionError if the Spark that is installed is older than `needed`, which `what` says needs it."""
+    if version_of(pyspark.__version__) < needed:
+        raise SparkVersionError(what=what, needed="{}.{}".format(*needed), found=pyspark.__version__)
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """Return the first two numbers of a version of Spark, whatever follows them."""
+    major, minor, *_ = text.split(".")
+    return int(major), int(minor)
+
+
+require("statestore.spark", _OLDEST)
+LACKS_SOME: Final = version_of(pyspark.__version__) < _WITH_ALL
+
+if TYPE_CHECKING or not LACKS_SOME:
+    from pyspark.sql import datasource
+    from pyspark.sql.pandas import functions
+
+    filters = datasource
+    arrow_udf = functions.arrow_udf
+else:
+    # Nothing is ever one of these: no filter is handed out.
+    _NAMES = (
+        "EqualNullSafe EqualTo Filter GreaterThan GreaterThanOrEqual In IsNotNull IsNull LessThan LessThanOrEqual Not"
+    )
+    filters = SimpleNamespace(**{name: type(name, (), {}) for name in _NAMES.split()})
+
+    def arrow_udf(*_: Any) -> Any:
+        """Raise SparkVersionError."""
+        require("what reads headers in Python, header_typed() and typed_headers(),", _WITH_ALL)
+
+
+def repartition_by_id(rows: DataFrame, partitions: int, column: str) -> DataFrame:
+    """Return `rows` in so many partitions, each row in the one that the whole number in `column` says."""
+    if not LACKS_SOME:
+        return rows.repartitionById(partitions, column)
+    # Numbers that Spark's hash sends to each partition, in order, are what groups of shards are found by as well.
+    numbers = f.array(*map(f.lit, routing_numbers(partitions, partitions)))
+    return rows.repartition(partitions, numbers[f.col(column)])
+
+
+def refuse_checkpoint_format(spark: SparkSession) -> None:
+    """Raise SparkVersionError if the session is set to a checkpoint format whose state this Spark can't read back."""
+    if spark.conf.get(CHECKPOINT_FORMAT, "1") != "1":
+        require("reading back state in checkpoint format 2", _WITH_ALL)
+
+
+def refuse_pushed_filters() -> None:
+    """Raise SparkVersionError if this Spark pushes no filters down."""
+    require("the option pushFilters of the data source headerstate", _WITH_ALL)
