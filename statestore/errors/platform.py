@@ -10,7 +10,7 @@ class OperatingSystemError(StateStoreError):
 
     system: str
     message: str = text(
-        "statestore runs on Linux and, for development, on macOS, and not on {system!r}: use WSL 2 or a container there"
+        "statestore runs on Linux and, for development, on macOS, and not on {system}: use WSL 2 or a container there"
     )
 
 

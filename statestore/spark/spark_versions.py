@@ -9,6 +9,7 @@ module refuses an older Spark, before anything asks that for what it does not ha
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +33,7 @@ def require(what: str, needed: tuple[int, int]) -> None:
 
 def version_of(text: str) -> tuple[int, int]:
     """Return the first two numbers of a version of Spark, whatever follows them."""
-    major, minor, *_ = text.split(".")
+    major, minor = re.findall(r"\d+", text)[:2]
     return int(major), int(minor)
 
 

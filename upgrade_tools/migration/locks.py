@@ -1,8 +1,8 @@
 """Keeps applications away from a directory while it is migrated.
 
 RocksDB and Kafka Streams lock their directories with POSIX locks on a file, and refuse to start if they can't. We hold
-a shared one: it keeps both out, and lets us read. It is Linux's own kind of lock, as a plain one would be given back as
-soon as any part of this process closes the same file.
+a shared one: it keeps both out, and lets us read. It is of the kind that belongs to an open file, as Linux and macOS
+have it: a plain one would be given back as soon as any part of this process closes the same file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -21,9 +22,12 @@ from statestore.errors import DirectoryInUseError, DirectoryNotAccessibleError
 from upgrade_tools.migration.publishing import write_errors
 from upgrade_tools.states.task import APPLICATION_LOCK
 
-_FLOCK: Final = struct.Struct("hhqqi4x")
-"""`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
-_SET_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
+_FLOCKS: Final[dict[str, Callable[[int], bytes]]] = {
+    "linux": lambda kind: struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0),
+    "darwin": lambda kind: struct.pack("qqihh", 0, 0, 0, kind, os.SEEK_SET),
+}
+"""`struct flock` on 64 bits for a lock of a whole file: type, whence, start, length, process; macOS has them turned."""
+_SET_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform in _FLOCKS else None
 _ALONE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 _HELD_ELSEWHERE: Final = (BlockingIOError, PermissionError)
 """EAGAIN and EACCES: POSIX lets systems say either of a lock that is held."""
@@ -106,7 +110,7 @@ def _lock_file(path: Path, where: Path, held: ExitStack, flags: int, take: Calla
 
 def _set_lock(descriptor: int, kind: int) -> None:
     assert _SET_LOCK is not None  # who has none does not come here
-    fcntl.fcntl(descriptor, _SET_LOCK, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0))
+    fcntl.fcntl(descriptor, _SET_LOCK, _FLOCKS[sys.platform](kind))
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
