@@ -10,12 +10,12 @@ recovery; bytestore; connect and kip82; headers; format; errors. `docs/architect
 A module with `__all__` is public and promises what it lists; one without is private.
 """
 
-import sys
+import sys as _sys
 
-from statestore.errors import OperatingSystemError  # isort: split
+from statestore.errors import OperatingSystemError as _OperatingSystemError  # isort: split
 
-if sys.platform == "win32":
-    raise OperatingSystemError(system="Windows")
+if _sys.platform == "win32":
+    raise _OperatingSystemError(system="Windows")
 
 from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.bytestore.kafka_streams.task_directory import TaskDirectory

@@ -25,7 +25,7 @@ Imports all layers below; nothing imports it. Start at `shard_call`, then `state
 """
 
 # Before all that asks Spark for what an older one does not have.
-import statestore.spark.spark_versions  # noqa: F401  # isort: split
+import statestore.spark.spark_versions as _spark_versions  # noqa: F401  # isort: split
 from statestore.recovery.commit.figures import (
     DeltaFigures,
     RestoreFigures,
