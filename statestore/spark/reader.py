@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from statestore.format.serde import Serde
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.rescale import committed_pointers
 from statestore.spark.checkpoint_pointers import recorded_pointers
 from statestore.spark.datasource.committed import state_in
-from statestore.spark.datasource.store_scan import STORE_SCHEMA, StoreScan
+from statestore.spark.datasource.read_as import ReadAs
+from statestore.spark.datasource.store_scan import StoreScan
 from statestore.spark.query_failure import sentence_first
 
 if TYPE_CHECKING:
@@ -33,14 +35,17 @@ def read_store(
     state_location: str | Path | DurableLocation,
     header_converter: AnyConverter = None,
     live_at_ms: int | None = None,
+    key_serde: str | Serde[Any] | None = None,
+    value_serde: str | Serde[Any] | None = None,
 ) -> DataFrame:
-    """Return the committed entries of `store`, one row each, in no set order; columns as in STORE_SCHEMA.
+    """Return the committed entries of `store`, one row each, in no set order; columns as `headerstate` has them.
 
     What is committed is found when this is called. `version` is the number of batches that have changed the shard. Keys
-    and values are the serialized bytes. `start_ms` and `end_ms` are those of a window or session, or from when and
-    until when a version of a versioned store is valid; null for key-value stores, and for the end of the latest
-    version. Timestamp and headers are null if the store's format has none. Of a global store, of which every shard
-    holds all, each row is there once.
+    and values are the serialized bytes, or what `key_serde` and `value_serde` read of them: standard serdes or their
+    names, as `Serdes.string()` or "int64"; "json" is its text. Bytes that are not so end the query. `start_ms` and
+    `end_ms` are those of a window or session, or from when and until when a version of a versioned store is valid; null
+    for key-value stores, and for the end of the latest version. Timestamp and headers are null if the store's format
+    has none. Of a global store, of which every shard holds all, each row is there once.
 
     With a `header_converter` (one, its name, or properties of Kafka Connect) there is one column more, `typed_headers`:
     what each header is, as `header_functions.typed_headers` says it. `headers` stay bytes, for `header_typed`.
@@ -49,7 +54,7 @@ def read_store(
     since the epoch, on the store's own clock; None shows all that is stored, also what waits to be deleted.
 
     Raises RecoveryError or StatePointersError if there is no state, and ValueError if it has no such store, or one in
-    which nothing expires.
+    which nothing expires, and for a serde of your own.
     """
     location = DurableLocation.of(state_location)
     metadata = state_in(location)
@@ -58,7 +63,8 @@ def read_store(
         raise ValueError(f"the state has no store {store!r}, only {sorted(specs)}")
     recorded = map(CommitPointer.from_json, recorded_pointers(spark, checkpoint_location))
     pointers = committed_pointers(location, metadata, recorded, complete=True)
-    scan = StoreScan(location, metadata, specs[store], live_at_ms=live_at_ms)
+    read_as = ReadAs.of(key_serde, value_serde)
+    scan = StoreScan(location, metadata, specs[store], read_as=read_as, live_at_ms=live_at_ms)
     rows = [(pointers[shard].to_json(),) for shard in scan.shards]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,7 +73,7 @@ def read_store(
                 for pointer in batch.column("pointer").to_pylist():
                     yield from scan.read(CommitPointer.from_json(pointer))
 
-    entries = spark.createDataFrame(rows, "pointer string").repartition(len(rows)).mapInArrow(read, STORE_SCHEMA)
+    entries = spark.createDataFrame(rows, "pointer string").repartition(len(rows)).mapInArrow(read, scan.schema)
     if header_converter is None:
         return entries
     # Every Python worker of a query imports this module, and few queries have typed headers.

@@ -29,6 +29,8 @@ _SPARK_TYPES: Final = {
     pa.int64(): "bigint",
     pa.string(): "string",
     pa.binary(): "binary",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
     HEADERS_TYPE: HEADERS,
 }
 

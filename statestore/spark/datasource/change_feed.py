@@ -24,9 +24,8 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.from_deltas import open_delta
 from statestore.spark.datasource.options import work_directory
 from statestore.spark.datasource.store_scan import StoreToRead
-from statestore.spark.schema import spark_schema
 
-_WITH_HEADERS: Final = pa.schema(
+CHANGE_FIELDS: Final = pa.schema(
     [
         pa.field("shard", pa.int32()),
         pa.field("version", pa.int64()),
@@ -36,9 +35,6 @@ _WITH_HEADERS: Final = pa.schema(
         *ENTRY_FIELDS,
     ]
 )
-_WITHOUT_HEADERS: Final = pa.schema([field for field in _WITH_HEADERS if field.name != "headers"])
-CHANGE_SCHEMA: Final = spark_schema(_WITH_HEADERS)
-CHANGE_SCHEMA_WITHOUT_HEADERS: Final = spark_schema(_WITHOUT_HEADERS)
 
 
 class ShardChanges(NamedTuple):
@@ -80,8 +76,10 @@ def shard_changes(
 class ChangeScan(StoreToRead):
     """What to read of a store's changes."""
 
+    fields = CHANGE_FIELDS
+
     def read(self, changes: ShardChanges) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a shard in order, with the columns of CHANGE_SCHEMA."""
+        """Yield the changes of a shard in order."""
         with work_directory("statestore-changes-", self.work_dir) as directory:
             space_of = LocalDirectory(directory).spill_space
             for number, file in enumerate(changes.deltas):
@@ -119,5 +117,4 @@ class ChangeScan(StoreToRead):
         }
         if self.with_headers:
             columns["headers"] = decode_header_column(records.column("header_bytes"))
-        schema = _WITH_HEADERS if self.with_headers else _WITHOUT_HEADERS
-        return pa.record_batch([columns[field.name].cast(field.type) for field in schema], schema=schema)
+        return self.rows(columns)

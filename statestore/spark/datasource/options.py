@@ -13,8 +13,10 @@ from typing import Final, TypeVar
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.errors import DataSourceOptionError
+from statestore.format.serde import STANDARD_SERDES
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
 from statestore.recovery.metadata.state_metadata import ShardBy
+from statestore.spark.datasource.read_as import BYTES, ReadAs
 from statestore.stores.supplier import default_segment_interval_ms
 
 T = TypeVar("T")
@@ -30,6 +32,8 @@ _READ: Final = (
     "trustKeys",
     "workDir",
     "liveAtMs",
+    "keyAs",
+    "valueAs",
     "readChangeFeed",
     "changeStartBatchId",
     "changeEndBatchId",
@@ -61,6 +65,7 @@ class ReadOptions:
     trust_keys: bool
     work_dir: str | None
     live_at_ms: int | None
+    read_as: ReadAs
     change_start_batch_id: int | None
     """The first batch of the change feed; None if the store itself is to be read."""
     change_end_batch_id: int | None
@@ -82,6 +87,7 @@ class ReadOptions:
             options.flag("trustKeys", False),
             options.text("workDir"),
             options.number("liveAtMs"),
+            ReadAs(options.encoding("keyAs"), options.encoding("valueAs")),
             start,
             end,
         )
@@ -187,6 +193,10 @@ class _Options:
     def flag(self, name: str, default: bool) -> bool:
         value = self._parsed(name, lambda text: {"true": True, "false": False}[text.lower()], "true or false")
         return default if value is None else value
+
+    def encoding(self, name: str) -> str:
+        wanted = f"one of {', '.join(STANDARD_SERDES)}"
+        return self._parsed(name, lambda text: STANDARD_SERDES[text.lower()].name, wanted) or BYTES
 
     def spec(self) -> StoreSpec:
         kind_name = self.required("kind", f"is missing: say one of {', '.join(kind.value for kind in StoreType)}")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.bytestore.kinds.entry_scan import ALL_TIMES, EntryBounds
+from statestore.spark.datasource.read_as import AS_BYTES, ReadAs
 from statestore.spark.spark_versions import filters
 
 _INTEGERS: Final = ("shard", "start_ms", "end_ms", "timestamp_ms")
@@ -61,10 +62,10 @@ class Condition:
         return _COMPARISONS[self.filter](column, pa.scalar(self.value, column.type))
 
 
-def condition_of(asked: filters.Filter) -> Condition | None:
-    """Return the condition that a filter is, None if it is none that is known here."""
+def condition_of(asked: filters.Filter, read_as: ReadAs = AS_BYTES) -> Condition | None:
+    """Return the condition that a filter is, None if it is none that is known here. Keys are compared as bytes."""
     if isinstance(asked, filters.Not):
-        inner = condition_of(asked.child)
+        inner = condition_of(asked.child, read_as)
         return None if inner is None else replace(inner, negated=not inner.negated)
     kind = type(asked)
     attribute: tuple[str, ...] = getattr(asked, "attribute", ())
@@ -73,19 +74,18 @@ def condition_of(asked: filters.Filter) -> Condition | None:
     column = attribute[0]
     if kind in (filters.IsNull, filters.IsNotNull):
         return Condition(column, kind)
-    if kind is filters.In:
-        values = list(getattr(asked, "value", ()))
-        return Condition(column, kind, values) if all(_is_of(column, value) for value in values) else None
+    if kind not in (filters.In, filters.EqualNullSafe, *_COMPARISONS):
+        return None
     value = getattr(asked, "value", None)
-    if kind is filters.EqualNullSafe or kind in _COMPARISONS:
-        return Condition(column, kind, value) if _is_of(column, value) else None
-    return None
+    values = list(value or ()) if kind is filters.In else [value]
+    known = read_as.key_bytes(kind, values) if column in _BYTES else _integers(values)
+    if known is None:
+        return None
+    return Condition(column, kind, known if kind is filters.In else known[0])
 
 
-def _is_of(column: str, value: Any) -> bool:
-    if value is None:
-        return True
-    return isinstance(value, bytes) if column in _BYTES else type(value) is int
+def _integers(values: list[Any]) -> list[int | None] | None:
+    return values if all(each is None or type(each) is int for each in values) else None
 
 
 @dataclass(frozen=True)

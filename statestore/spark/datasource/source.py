@@ -21,8 +21,7 @@ from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.checkpoint_pointers import recorded_pointers
 from statestore.spark.datasource.change_feed import (
-    CHANGE_SCHEMA,
-    CHANGE_SCHEMA_WITHOUT_HEADERS,
+    CHANGE_FIELDS,
     ChangeScan,
     ShardChanges,
 )
@@ -30,7 +29,7 @@ from statestore.spark.datasource.checkpoint_service import CheckpointService, Dr
 from statestore.spark.datasource.committed import asked_changes, asked_pointers, asked_store, shards_of_keys, state_in
 from statestore.spark.datasource.options import ReadOptions
 from statestore.spark.datasource.row_filter import RowFilter, condition_of
-from statestore.spark.datasource.store_scan import STORE_SCHEMA, STORE_SCHEMA_WITHOUT_HEADERS, StoreScan
+from statestore.spark.datasource.store_scan import STORE_FIELDS, StoreScan, rows_schema
 from statestore.spark.datasource.writer import StateWriter
 from statestore.spark.source_offsets import read_source_offsets
 from statestore.spark.spark_versions import filters, refuse_pushed_filters
@@ -85,9 +84,8 @@ class HeaderStateDataSource(DataSource):
         options = ReadOptions.of(self.options)
         if options.push_filters:
             refuse_pushed_filters()
-        if options.change_start_batch_id is not None:
-            return CHANGE_SCHEMA if options.include_headers else CHANGE_SCHEMA_WITHOUT_HEADERS
-        return STORE_SCHEMA if options.include_headers else STORE_SCHEMA_WITHOUT_HEADERS
+        fields = STORE_FIELDS if options.change_start_batch_id is None else CHANGE_FIELDS
+        return rows_schema(fields, options.include_headers, options.read_as)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads; whatever there is to ask the driver for was asked then."""
@@ -99,11 +97,17 @@ class HeaderStateDataSource(DataSource):
         metadata = state_in(location)
         spec = asked_store(metadata, options.store)
         if options.change_start_batch_id is not None:
-            changes = ChangeScan(location, metadata, spec, options.include_headers, options.work_dir)
+            changes = ChangeScan(location, metadata, spec, options.include_headers, options.work_dir, options.read_as)
             return ChangeReader(changes, asked_changes(location, metadata, options, driver, dataframe))
         try:
             scan = StoreScan(
-                location, metadata, spec, options.include_headers, options.work_dir, live_at_ms=options.live_at_ms
+                location,
+                metadata,
+                spec,
+                options.include_headers,
+                options.work_dir,
+                options.read_as,
+                live_at_ms=options.live_at_ms,
             )
         except ValueError as cause:
             raise DataSourceOptionError("liveAtMs", f"can't be told ({cause})") from cause
@@ -183,7 +187,7 @@ class FilteringStoreReader(StoreReader):
         Raises DataFrameReusedError if the DataFrame was read with other filters before: Spark 4.2 keeps one read
         function for all that is derived from one `load`.
         """
-        conditions = {id(each): condition_of(each) for each in pushed}
+        conditions = {id(each): condition_of(each, self.scan.read_as) for each in pushed}
         known = tuple(condition for condition in conditions.values() if condition is not None)
         if self._driver is not None:
             described = [

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -18,16 +18,14 @@ from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.recovery.restore.delta_columns import columns_of_deltas
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark.datasource.options import work_directory
+from statestore.spark.datasource.read_as import AS_BYTES, ReadAs
 from statestore.spark.datasource.row_filter import EVERY_ROW, RowFilter
 from statestore.spark.datasource.store_columns import asked_columns, entry_columns
 from statestore.spark.schema import spark_schema
 from statestore.stores.expiring import live_at
 
 _SHARD_FIELDS: Final = (pa.field("shard", pa.int32()), pa.field("version", pa.int64()))
-_WITH_HEADERS: Final = pa.schema([*_SHARD_FIELDS, *ENTRY_FIELDS])
-_WITHOUT_HEADERS: Final = pa.schema([field for field in _WITH_HEADERS if field.name != "headers"])
-STORE_SCHEMA: Final = spark_schema(_WITH_HEADERS)
-STORE_SCHEMA_WITHOUT_HEADERS: Final = spark_schema(_WITHOUT_HEADERS)
+STORE_FIELDS: Final = pa.schema([*_SHARD_FIELDS, *ENTRY_FIELDS])
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,36 @@ class StoreToRead:
     with_headers: bool = True
     work_dir: str | None = None
     """Has room for one shard, or one delta, in a temporary directory; None means that of the machine."""
+    read_as: ReadAs = AS_BYTES
+    """What keys and values are shown as."""
+
+    fields: ClassVar[pa.Schema] = STORE_FIELDS
+    """The columns with headers, and with bytes."""
 
     @property
     def is_global(self) -> bool:
         """Whether each shard has all of it."""
         return self.spec.name in self.metadata.global_stores
+
+    @property
+    def schema(self) -> str:
+        """The columns of the rows, in Spark's words."""
+        return rows_schema(self.fields, self.with_headers, self.read_as)
+
+    def rows(self, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Return rows of these columns. Raises DataSourceOptionError for bytes that are not what they are read as."""
+        fields = _asked(self.fields, self.with_headers)
+        rows = pa.record_batch([columns[field.name].cast(field.type) for field in fields], schema=fields)
+        return self.read_as.read(rows, self.spec.name)
+
+
+def rows_schema(fields: pa.Schema, with_headers: bool, read_as: ReadAs) -> str:
+    """Return the columns of rows in Spark's words; `fields` are those with headers, and with bytes."""
+    return spark_schema(read_as.schema(_asked(fields, with_headers)))
+
+
+def _asked(fields: pa.Schema, with_headers: bool) -> pa.Schema:
+    return fields if with_headers else pa.schema([field for field in fields if field.name != "headers"])
 
 
 @dataclass(frozen=True)
@@ -71,9 +94,8 @@ class StoreScan(StoreToRead):
         return self.row_filter.shards(whole)
 
     def read(self, pointer: CommitPointer) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a shard at the version of its pointer, with the columns of STORE_SCHEMA."""
+        """Yield the rows of a shard at the version of its pointer."""
         metadata = self.metadata
-        schema = _WITH_HEADERS if self.with_headers else _WITHOUT_HEADERS
         with work_directory("statestore-read-", self.work_dir) as directory:
             # A local copy of its own: a reader must not touch those of a running query. And all on disk, also what a
             # query keeps in memory: it need not fit here.
@@ -82,7 +104,7 @@ class StoreScan(StoreToRead):
                 rows = len(columns["key"])
                 columns["shard"] = pa.repeat(pa.scalar(pointer.shard, pa.int32()), rows)
                 columns["version"] = pa.repeat(pa.scalar(pointer.version, pa.int64()), rows)
-                yield pa.record_batch([columns[field.name] for field in schema], schema=schema)
+                yield self.rows(columns)
 
     def _columns(self, state: ShardedState, pointer: CommitPointer) -> Iterator[dict[str, pa.Array]]:
         if self.live_at_ms is None:
