@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from statestore import Headers, ValueTimestampHeaders
+from statestore import Headers, Serdes, ValueTimestampHeaders
 from statestore.format.header_bytes import encode_headers, parse_count
 from statestore.recovery.metadata.state_metadata import StateMetadata, agree_on_metadata
 from tests.support.golden.kafka_streams import FIXTURES, load_fixture
 from tests.support.recovery.rescaling import States
 from tests.support.recovery.shards import TOTALS, Shard, stored
 from tests.support.tools.runs import Tools, document_in, everything_below, kind_options
+from upgrade_tools.rows.entry_encoding import bytes_in, in_document, shown
 
 Entry = dict[str, Any]
 
@@ -260,3 +261,43 @@ def test_the_document_is_one_however_many_parts_there_are(rated_states: States, 
     document = document_in(tools("scan", "--json", "--store", "rates", *location).out)
     assert document == {"kind": "kv", "store": "rates", "entries": document["entries"]}
     assert {entry["key"] for entry in document["entries"]} == {b"rate".hex()}
+
+
+def test_keys_and_values_are_what_they_are_said_to_be(tmp_path: Path, tools: Tools) -> None:
+    shard = Shard(tmp_path / "shard")
+    numbers = [-(2**40), -1, 7]
+    writes = {Serdes.int64().serialize(n): stored(b'{"n":%d}' % n, 5) for n in numbers}
+    shard.batch(shard.batch(shard.start(), writes), {})
+    lines = tools("scan", "--key-as", "int64", "--value-as", "json", shard.copy).lines
+    assert [line.split()[0] for line in lines] == ["7", str(-(2**40)), "-1"]
+    assert lines[0].split()[2] == '{"n":7}'
+    found = tools("get", "--json", "--key-as", "int64", "--value-as", "json", shard.copy, "--", "-1").document
+    assert [(entry["key"], entry["value"]) for entry in found["entries"]] == [(-1, {"n": -1})]
+    assert "(no int32)" in tools("scan", "--value-as", "int32", shard.copy).lines[0]
+    ended = tools("scan", "--json", "--value-as", "int32", shard.copy)
+    assert (ended.code, "leave out the option that says int32" in ended.err) == (5, True)
+    assert tools("scan", "--key-as", "long", shard.copy).code == 2
+    assert tools("get", "--key-as", "int32", shard.copy, "9999999999").code == 2
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "value"),
+    [
+        ("string", "0x41", b"0x41"),
+        ("bytes", "0x41", b"A"),
+        ("int32", "-2", b"\xff\xff\xff\xfe"),
+        ("double", "-0.0", b"\x80" + bytes(7)),
+        ("boolean", "true", b"\x01"),
+        ("json", '{ "a": 1 }', b'{"a":1}'),
+    ],
+)
+def test_what_is_asked_for_is_shown_as_it_was_given(encoding: str, text: str, value: bytes) -> None:
+    assert bytes_in(text, encoding) == value
+    assert shown(value, encoding) in (text, '{"a":1}')
+    assert json.dumps(in_document(value, encoding)) == json.dumps(
+        {"string": "0x41", "bytes": "41", "int32": -2, "double": -0.0, "boolean": True, "json": {"a": 1}}[encoding]
+    )
+
+
+def test_numbers_that_json_has_not_are_their_names() -> None:
+    assert in_document(Serdes.double().serialize(float("nan")), "double") == "nan"

@@ -9,7 +9,7 @@
 
 `timestamp` and `headers` are there if the kind has them; headers are [[key, value | null], ...] in their order. `end`
 of a window is exclusive, that of a session inclusive. Versions are oldest first, `latest` is among them, its `validTo`
-is null.
+is null. With `--key-as` and `--value-as`, keys and values are what they are read as.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.format.header_bytes import decode_headers
+from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding, in_document
 from upgrade_tools.rows.selection import EVERYTHING, Found, Selection, select_entries
 from upgrade_tools.states.state import OpenStore
 
@@ -37,25 +38,34 @@ def entry_documents(
     return (document_of(store.spec, found, with_headers=with_headers) for found in select_entries(store, selection))
 
 
-def document_of(spec: StoreSpec, found: Found, *, with_headers: bool = True) -> Document:
-    """Return what was found of a key, as an entry of the list. Raises FormatError for its headers."""
-    documents = [entry_fields(spec, entry, with_headers=with_headers) for entry in found.entries]
+def document_of(
+    spec: StoreSpec, found: Found, *, with_headers: bool = True, encoding: EntryEncoding = AS_FOUND
+) -> Document:
+    """Return what was found of a key, as an entry of the list.
+
+    Raises FormatError for its headers, DeserializationError for what is not as `encoding` says.
+    """
+    documents = [entry_fields(spec, entry, with_headers=with_headers, encoding=encoding) for entry in found.entries]
     if not LAYOUTS[spec.kind].keeps_versions:
         return documents[0]
     has_latest = bool(found.entries) and found.entries[-1].end_ms is None
-    return {"key": found.key.hex(), "latest": documents[-1] if has_latest else None, "versions": documents}
+    key = in_document(found.key, encoding.key)
+    return {"key": key, "latest": documents[-1] if has_latest else None, "versions": documents}
 
 
-def entry_fields(spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True) -> Document:
-    """Return one entry, or one version without its key. Raises FormatError for its headers."""
+def entry_fields(
+    spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True, encoding: EntryEncoding = AS_FOUND
+) -> Document:
+    """Return one entry, or one version without its key. Raises FormatError, DeserializationError."""
     document: Document = {}
+    value = in_document(entry.value, encoding.value)
     if LAYOUTS[spec.kind].keeps_versions:
-        document.update(value=entry.value.hex(), timestamp=entry.start_ms, validTo=entry.end_ms)
+        document.update(value=value, timestamp=entry.start_ms, validTo=entry.end_ms)
     else:
-        document["key"] = entry.key.hex()
+        document["key"] = in_document(entry.key, encoding.key)
         if entry.start_ms is not None:
             document.update(start=entry.start_ms, end=entry.end_ms)
-        document["value"] = entry.value.hex()
+        document["value"] = value
     if entry.timestamp_ms is not None:
         document["timestamp"] = entry.timestamp_ms
     if with_headers and entry.header_bytes is not None:

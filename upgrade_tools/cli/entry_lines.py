@@ -9,6 +9,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.format.byte_text import text_of
 from statestore.format.header_bytes import decode_headers
 from upgrade_tools.cli.output import printable
+from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding, shown
 
 _TIMES: Final = {
     StoreKind.KEY_VALUE: "",
@@ -18,9 +19,11 @@ _TIMES: Final = {
 }
 
 
-def entry_line(spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True) -> str:
+def entry_line(
+    spec: StoreSpec, entry: StoredEntry, *, with_headers: bool = True, encoding: EntryEncoding = AS_FOUND
+) -> str:
     """Return an entry of a store, or one version, on a line. Raises FormatError for its headers."""
-    parts = [text_of(entry.key), times_text(spec, entry), f"-> {text_of(entry.value)}"]
+    parts = [shown(entry.key, encoding.key), times_text(spec, entry), f"-> {shown(entry.value, encoding.value)}"]
     if entry.timestamp_ms is not None:
         parts.append(f"timestamp {entry.timestamp_ms}")
     if with_headers and entry.header_bytes is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from statestore.bytestore.kinds.contents import StoredEntry
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from upgrade_tools.cli.entry_documents import Document, document_of
@@ -12,18 +13,27 @@ from upgrade_tools.cli.entry_lines import entry_line
 from upgrade_tools.cli.output import json_text
 from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.cli.selecting import checked_selection
+from upgrade_tools.rows.entry_encoding import AS_FOUND, EntryEncoding
 from upgrade_tools.rows.selection import Found, Selection, select_entries
 from upgrade_tools.states.state import OpenStore, State
 
 
-def print_entries(state: State, asked: Selection, parts: Sequence[int], *, with_headers: bool, as_json: bool) -> int:
+def print_entries(
+    state: State,
+    asked: Selection,
+    parts: Sequence[int],
+    *,
+    with_headers: bool,
+    as_json: bool,
+    encoding: EntryEncoding = AS_FOUND,
+) -> int:
     """Print what is asked for of the state's one store in these parts; return how many entries or versions that were.
 
     All of it need not fit into memory. The limit is one for all parts.
     """
     spec = state.the_spec()
     asked = checked_selection(asked, spec)
-    output = (_Document if as_json else _Lines)(spec, with_headers)
+    output = (_Document if as_json else _Lines)(spec, with_headers, encoding)
     left, entries = asked.limit, 0
     # On a terminal the entries themselves show that it goes on.
     read = [state] if asked.reads_all_of(spec) else []
@@ -45,9 +55,10 @@ def print_entries(state: State, asked: Selection, parts: Sequence[int], *, with_
 class _Lines:
     """Lines for people."""
 
-    def __init__(self, spec: StoreSpec, with_headers: bool) -> None:
+    def __init__(self, spec: StoreSpec, with_headers: bool, encoding: EntryEncoding) -> None:
         self._spec = spec
         self._with_headers = with_headers
+        self._encoding = encoding
         self._write = sys.stdout.write
 
     def begin(self, store: OpenStore | None) -> None:
@@ -56,7 +67,10 @@ class _Lines:
     def add(self, found: Found) -> None:
         """Print an entry, or the versions of a key."""
         for entry in found.entries:
-            self._write(f"{entry_line(self._spec, entry, with_headers=self._with_headers)}\n")
+            self._write(f"{self._line(entry)}\n")
+
+    def _line(self, entry: StoredEntry) -> str:
+        return entry_line(self._spec, entry, with_headers=self._with_headers, encoding=self._encoding)
 
     def end(self) -> None:
         """Print what follows the last entry."""
@@ -74,7 +88,7 @@ class _Document(_Lines):
         self._write(json_text(head).removesuffix("}") + ', "entries": [')
 
     def add(self, found: Found) -> None:
-        document = document_of(self._spec, found, with_headers=self._with_headers)
+        document = document_of(self._spec, found, with_headers=self._with_headers, encoding=self._encoding)
         self._write(self._separator + json_text(document))
         self._separator = ",\n"
 

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Final
 
 from statestore.errors import (
+    DeserializationError,
     DirectoryDamagedError,
     DirectoryInUseError,
     DirectoryNotAccessibleError,
@@ -85,6 +86,7 @@ _CODES: Final[dict[type[Exception], ExitCode]] = {
     LocalStateCorruptedError: ExitCode.DAMAGED,
     RecoveryError: ExitCode.DAMAGED,
     FormatError: ExitCode.DAMAGED,
+    DeserializationError: ExitCode.DAMAGED,
     StateCheckError: ExitCode.DAMAGED,
     MigrationCheckError: ExitCode.DAMAGED,
     RowFileError: ExitCode.DAMAGED,

@@ -21,6 +21,7 @@ from upgrade_tools.cli.option_groups import add_command
 from upgrade_tools.cli.output import errors, print_json, results, say
 from upgrade_tools.cli.progress import entry_bar
 from upgrade_tools.location.deltas import read_delta
+from upgrade_tools.rows.entry_encoding import EntryEncoding
 from upgrade_tools.rows.selection import Selection
 from upgrade_tools.states.state import State
 
@@ -34,6 +35,8 @@ class EntriesGroup(o.CommittedGroup, o.TaskGroup, o.StoreGroup):
     live_at: sel.LiveAtOption = None
     work_dir: o.WorkDirOption = None
     headers: sel.HeadersOption = True
+    key_as: sel.KeyAsOption = None
+    value_as: sel.ValueAsOption = None
     as_json: o.JsonOption = False
 
     def state(self, where: str) -> State:
@@ -43,7 +46,10 @@ class EntriesGroup(o.CommittedGroup, o.TaskGroup, o.StoreGroup):
 
     def print(self, state: State, selection: Selection, parts: Sequence[int]) -> int:
         """Print the entries of these parts that are selected; return how many that were."""
-        return print_entries(state, selection, parts, with_headers=self.headers, as_json=self.as_json)
+        encoding = EntryEncoding(self.key_as, self.value_as)
+        return print_entries(
+            state, selection, parts, with_headers=self.headers, as_json=self.as_json, encoding=encoding
+        )
 
 
 def register(app: typer.Typer) -> None:
@@ -101,11 +107,11 @@ def scan(
 ) -> None:
     """Print the entries of a store, all or those that are asked for.
 
-    With --json it is one document: kind, store, and entries with keys, values and header values in hex.
+    With --json it is one document: kind, store, and entries with keys, values and header values in hex, or as said.
     """
     state = of_entries.state(where)
     selection = Selection(
-        sel.key_of(key, "--key"),
+        sel.key_of(key, "--key", of_entries.key_as),
         sel.key_of(prefix, "--prefix"),
         time_from,
         time_to,
@@ -128,7 +134,7 @@ def get(
 ) -> int:
     """Print what a store holds of a key: its value, or its windows, sessions or versions. Ends with 1 if nothing."""
     state = of_entries.state(where)
-    selection = Selection(sel.key_of(key, "KEY"))
+    selection = Selection(sel.key_of(key, "KEY", of_entries.key_as))
     parts = state.parts if every_part else sel.parts_with(state, selection)
     if of_entries.print(state, selection, parts):
         return ExitCode.OK

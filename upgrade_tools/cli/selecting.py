@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.format.byte_text import bytes_of
+from statestore.errors import SerializationError
+from statestore.format.serde import STANDARD_SERDES
 from statestore.format.window_key import MAX_TIME_MS
+from upgrade_tools.rows.entry_encoding import bytes_in, checked_encoding
 from upgrade_tools.rows.selection import HeaderCondition, Selection
 from upgrade_tools.states.state import State
 
@@ -77,16 +79,38 @@ LiveAtOption = Annotated[
         rich_help_panel=_WHICH,
     ),
 ]
+
+
+def encoding(name: str | None) -> str | None:
+    """Return the name of an encoding; exits with a usage error if it is none."""
+    try:
+        return checked_encoding(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+KeyAsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-as",
+        metavar="ENCODING",
+        help=f"Keys, also those that are asked for, are {', '.join(STANDARD_SERDES)} (default: text where it is text).",
+        callback=encoding,
+    ),
+]
+ValueAsOption = Annotated[
+    str | None, typer.Option("--value-as", metavar="ENCODING", help="Values likewise.", callback=encoding)
+]
 HeadersOption = Annotated[bool, typer.Option("--headers/--no-headers", help="Show headers.")]
 
 
-def key_of(text: str | None, option: str) -> bytes | None:
+def key_of(text: str | None, option: str, key_as: str | None = None) -> bytes | None:
     """Return the bytes that an option or argument says; exits with a usage error if it says none."""
     if text is None:
         return None
     try:
-        return bytes_of(text)
-    except ValueError as error:
+        return bytes_in(text, key_as)
+    except (ValueError, SerializationError) as error:
         raise typer.BadParameter(str(error), param_hint=option) from error
 
 

@@ -1,0 +1,78 @@
+"""What keys and values are, as `--key-as` and `--value-as` say: read by standard serdes for people and for scripts."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from statestore.errors import DeserializationError
+from statestore.format.byte_text import bytes_of, text_of
+from statestore.format.serde import STANDARD_SERDES, standard_serde
+
+_WRITTEN: Final = ("string", "json")
+"""Encodings whose bytes are what people write."""
+_SHOWN_BYTES: Final = 1_000
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+class EntryEncoding(NamedTuple):
+    """Names of standard serdes of keys and values; None is not said: text where it is text, and hex in documents."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+AS_FOUND: Final = EntryEncoding()
+
+
+def shown(content: bytes, encoding: str | None) -> str:
+    """Return bytes for people, as what the serde reads of them. Bytes that it did not write are there, and said so."""
+    if encoding is None:
+        return text_of(content)
+    if encoding == "bytes":
+        return f"0x{content[:_SHOWN_BYTES].hex()}"
+    try:
+        value = STANDARD_SERDES[encoding].deserialize(content)
+    except DeserializationError:
+        return f"{text_of(content)} (no {encoding})"
+    if encoding not in _WRITTEN:
+        return json.dumps(value)
+    text = content[:_SHOWN_BYTES].decode(errors="ignore")
+    more = "" if len(content) <= _SHOWN_BYTES else f"...({len(content)} bytes)"
+    return (text if text.isprintable() else json.dumps(text)) + more
+
+
+def in_document(content: bytes, encoding: str | None) -> Any:
+    """Return bytes for JSON: as hex, or as what the serde reads of them. Raises DeserializationError.
+
+    Numbers that JSON does not have are their names.
+    """
+    if encoding in (None, "bytes"):
+        return content.hex()
+    try:
+        value = STANDARD_SERDES[encoding].deserialize(content)
+    except DeserializationError as cause:
+        raise DeserializationError(
+            f"{cause}: leave out the option that says {encoding}, or read without --json"
+        ) from cause
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
+
+
+def bytes_in(text: str, encoding: str | None) -> bytes:
+    """Return the bytes that a command's argument stands for. Raises ValueError, SerializationError."""
+    if encoding in (None, "bytes"):
+        return bytes_of(text)
+    if encoding == "string":
+        return text.encode()
+    if encoding == "boolean":
+        if text not in _BOOLEANS:
+            raise ValueError(f"{text!r} is neither true nor false")
+        return STANDARD_SERDES[encoding].serialize(_BOOLEANS[text])
+    value = json.loads(text) if encoding == "json" else float(text) if encoding == "double" else int(text)
+    return STANDARD_SERDES[encoding].serialize(value)
+
+
+def checked_encoding(name: str | None) -> str | None:
+    """Return the name of a standard serde. Raises ValueError for any other."""
+    return None if name is None else standard_serde(name).name
