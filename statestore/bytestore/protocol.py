@@ -57,6 +57,10 @@ class ByteStore(Protocol):
         """Return about how many keys have a value, never negative."""
         ...
 
+    def approximate_size_bytes(self) -> int:
+        """Return about how much room the entries take where they are held, never negative."""
+        ...
+
     def close(self) -> None:
         """Close the store and every iterator that it handed out. Closing twice is harmless."""
         ...

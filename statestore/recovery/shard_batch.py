@@ -29,7 +29,14 @@ from statestore.recovery.commit.batch_delta import BatchDelta, FinishedDelta
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import BatchChangelog, ChangelogObserver, batch_changelog
 from statestore.recovery.commit.delta import DeltaInfo
-from statestore.recovery.commit.figures import CommitFigures, DeltaFigures, RestoreFigures, UpgradeFigures
+from statestore.recovery.commit.figures import (
+    CommitFigures,
+    DeltaFigures,
+    RestoreFigures,
+    SizeFigures,
+    StoreFigures,
+    UpgradeFigures,
+)
 from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.fences.run_fences import RunFences
@@ -183,7 +190,8 @@ class ShardBatch:
         """
         written = self.delta.finish()
         if written is None:
-            return CommittedBatch(self.pointer.advance(None, end).read_back(), CommitFigures(self._restore_figures))
+            figures = CommitFigures(self._restore_figures, sizes=self._sizes({}))
+            return CommittedBatch(self.pointer.advance(None, end).read_back(), figures)
         if on_changelog is not None:
             self.delta.show(on_changelog)
         state = self.state
@@ -195,7 +203,8 @@ class ShardBatch:
         step = SnapshotStep(state.location, state.local, shard_dir, state.recovery, self.pointer, epoch)
         committed, snapshot = step.take(committed, self.copy)
         delta = DeltaFigures(1, written.size_bytes)
-        figures = CommitFigures(self._restore_figures, written.stores, delta, self.delta.spill_figures, snapshot)
+        spill, sizes = self.delta.spill_figures, self._sizes(written.stores)
+        figures = CommitFigures(self._restore_figures, written.stores, sizes, delta, spill, snapshot)
         return CommittedBatch(committed.read_back(), figures)
 
     def finish_upgrades(self, budget_ms: float) -> UpgradeFigures:
@@ -218,6 +227,16 @@ class ShardBatch:
             all_progress.append(progress)
         upgrade = sum_of(all_progress)
         return UpgradeFigures(upgrade.entries_moved, upgrade.entries_left)
+
+    def _sizes(self, written: Mapping[str, StoreFigures]) -> dict[str, SizeFigures]:
+        """Return what the stores that hold anything do with what was written to them."""
+        sizes = {}
+        for name, store in self.stores.items():
+            # Write buffers take room also if they are empty.
+            if entries := store.bytes.approximate_num_entries():
+                committed_bytes = store.bytes.approximate_size_bytes()
+                sizes[name] = SizeFigures.of(entries, committed_bytes, written.get(name, StoreFigures()))
+        return sizes
 
     @property
     def _restore_figures(self) -> RestoreFigures:

@@ -29,6 +29,7 @@ import statestore.spark.spark_versions as _spark_versions  # noqa: F401  # isort
 from statestore.recovery.commit.figures import (
     DeltaFigures,
     RestoreFigures,
+    SizeFigures,
     SnapshotFigures,
     SpillFigures,
     StoreFigures,
@@ -72,6 +73,7 @@ __all__ = [
     "Setting",
     "SettingGroup",
     "ShardFigures",
+    "SizeFigures",
     "SnapshotFigures",
     "SourceOffsets",
     "SpillFigures",

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from html import escape
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from statestore.recovery.commit.figures import CommitFigures, StoreFigures, total
+from statestore.recovery.commit.figures import CommitFigures, F, SizeFigures, StoreFigures, total
 
 FIGURES: Final = "figures"
 """The column that has the figures of a shard as JSON, once for each shard call, else null."""
@@ -70,8 +71,10 @@ class CallFigures(CommitFigures):
     """Of the records that were left out, how many failed with each class of error."""
 
 
+_BY_STORE: Final[Mapping[str, Any]] = {"stores": StoreFigures, "sizes": SizeFigures}
+"""The figures of a call that are of each store."""
 _TOPICS: Final[Mapping[str, Any]] = {
-    topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name not in ("stores", "failures")
+    topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name not in (*_BY_STORE, "failures")
 }
 """The figures of a call by the names that they have there, without those by names of a query's own."""
 
@@ -92,10 +95,10 @@ class ShardFigures(CallFigures):
         records: RecordFigures,
         times: TimeFigures,
         commit: CommitFigures,
-        failures: Mapping[str, int],
+        failures: Mapping[str, int] | None = None,
     ) -> ShardFigures:
         """Return what was counted of a shard's batch at its different places, together."""
-        return cls(shard=shard, version=version, records=records, times=times, failures=failures, **vars(commit))
+        return cls(shard=shard, version=version, records=records, times=times, failures=failures or {}, **vars(commit))
 
     @property
     def elapsed_ms(self) -> float:
@@ -109,6 +112,8 @@ class ShardFigures(CallFigures):
         if self.failures:
             found["failures"] = dict(self.failures)
         found["stores"] = {name: _not_zero(store) for name, store in self.stores.items() if any(store)}
+        if self.sizes:
+            found["sizes"] = {name: _not_zero(store) for name, store in self.sizes.items()}
         return json.dumps(found, separators=(",", ":"))
 
     @classmethod
@@ -116,9 +121,9 @@ class ShardFigures(CallFigures):
         """Return the figures that `to_json` gave."""
         found = json.loads(text)
         topics = {name: kind(**found.get(name, {})) for name, kind in _TOPICS.items()}
-        stores = {name: StoreFigures(**store) for name, store in found["stores"].items()}
-        failures = found.get("failures", {})
-        return cls(shard=found["shard"], version=found["version"], **topics, stores=stores, failures=failures)
+        for topic, kind in _BY_STORE.items():
+            topics[topic] = {name: kind(**store) for name, store in found.get(topic, {}).items()}
+        return cls(shard=found["shard"], version=found["version"], **topics, failures=found.get("failures", {}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +146,43 @@ class BatchFigures(CallFigures):
     def __post_init__(self) -> None:
         # The class is frozen for who has one; whatever else it was given, its sums are those of its shards.
         vars(self).update(_sums(self.shards))
+
+    def __str__(self) -> str:
+        """One line that says what the batch did."""
+        query = f"query {self.query_name or self.query_id}, batch {self.batch_id}"
+        records, slowest, changed = self.records, self.slowest, total(StoreFigures, self.stores.values())
+        if slowest is None:
+            return f"{query}: no shard was called"
+        parts = [
+            f"{query}: {records.process_total} records in, {records.records_produced_total} out",
+            f"{changed.entries_put} entries put, {changed.entries_deleted} deleted, "
+            f"{size_text(changed.header_bytes)} of headers, {size_text(self.delta.size_bytes)} of deltas",
+            f"shards: {len(self.shards)}, version {self.version}, the slowest {slowest.shard} "
+            f"({slowest.elapsed_ms:.0f} ms)",
+        ]
+        restore, snapshot, upgrade = self.restore, self.snapshot, self.upgrade
+        if self.sizes:
+            held = total(SizeFigures, self.sizes.values())
+            parts.append(f"in these shards about {held.entries} entries, {size_text(held.size_bytes)}")
+        if restore.shards:
+            restored = f"{restore.restore_total} entries, {size_text(restore.size_bytes)}, {restore.elapsed_ms:.0f} ms"
+            parts.append(f"shards restored: {restore.shards} ({restored})")
+        if snapshot.finished:
+            parts.append(f"snapshots finished: {snapshot.finished} ({size_text(snapshot.uploaded_bytes)} uploaded)")
+        if any(upgrade):
+            parts.append(f"entries upgraded: {upgrade.entries_moved} (about {upgrade.entries_left} left)")
+        return "; ".join(parts)
+
+    def _repr_html_(self) -> str:
+        """Return the line and a table of stores, for notebooks."""
+        head = "store", "entries, about", "size, about", "headers, about", "put", "deleted", "headers put"
+        rows = []
+        for name in sorted({*self.stores, *self.sizes}):
+            held, put = self.sizes.get(name, SizeFigures()), self.stores.get(name, StoreFigures())
+            sizes = map(size_text, (held.size_bytes, held.header_bytes))
+            changed = put.entries_put, put.entries_deleted, size_text(put.header_bytes)
+            rows.append((name, held.entries, *sizes, *changed))
+        return f"<p>{escape(str(self))}</p>{_html_table(head, rows)}"
 
     @property
     def version(self) -> int:
@@ -191,21 +233,42 @@ def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Row
     )
 
 
-def _sums(calls: Collection[CallFigures]) -> dict[str, Any]:
+def _sums(calls: Collection[ShardFigures]) -> dict[str, Any]:
     """Return the fields of the CallFigures of all; stores that nothing was written to are left out."""
-    stores: dict[str, list[StoreFigures]] = {}
-    for call in calls:
-        for name, written in call.stores.items():
-            stores.setdefault(name, []).append(written)
     failures: Counter[str] = Counter()
     for call in calls:
         failures.update(call.failures)
     sums = {name: total(kind, (getattr(call, name) for call in calls)) for name, kind in _TOPICS.items()}
-    return {
-        **sums,
-        "failures": dict(failures),
-        "stores": {name: total(StoreFigures, written) for name, written in sorted(stores.items())},
-    }
+    # A shard may have been called twice, and holds what it does once.
+    once = {call.shard: call for call in calls}.values()
+    sums["stores"] = sums_by_store(StoreFigures, (call.stores for call in calls))
+    sums["sizes"] = sums_by_store(SizeFigures, (call.sizes for call in once))
+    return {**sums, "failures": dict(failures)}
+
+
+def sums_by_store(kind: Callable[..., F], calls: Iterable[Mapping[str, F]]) -> dict[str, F]:
+    """Return the sum of the figures of each store that any of the calls has."""
+    found: dict[str, list[F]] = {}
+    for call in calls:
+        for name, figures in call.items():
+            found.setdefault(name, []).append(figures)
+    return {name: total(kind, figures) for name, figures in sorted(found.items())}
+
+
+def size_text(size_bytes: float) -> str:
+    """Return a size in three digits and its unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 999.5:  # what would be rounded to 1,000 is one of the next unit
+            return f"{size_bytes:.3g} {unit}"
+        size_bytes /= 1_000
+    return f"{size_bytes:.3g} TB"
+
+
+def _html_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    def row(cells: Sequence[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    return f"<table>{row(head, 'th')}{''.join(row(cells, 'td') for cells in rows)}</table>"
 
 
 def _not_zero(figures: Any) -> dict[str, int | float]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from statestore.recovery.commit.figures import StoreFigures, total
-from statestore.spark.figures import BatchFigures, batch_figures
+from statestore.recovery.commit.figures import SizeFigures
+from statestore.spark.figures import BatchFigures, batch_figures, size_text, sums_by_store
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -45,12 +45,23 @@ class StateStoreListener(StreamingQueryListener):
         self._history: deque[BatchFigures] = deque(maxlen=history)
         self._called: dict[str, set[tuple[str, int]]] = {}
         """By run, the shards that were called, with their states."""
+        self._sizes: dict[str, dict[int, Mapping[str, SizeFigures]]] = {}
+        """By state and shard, what the stores hold."""
 
     def batches(self, query_id: str | None = None) -> list[BatchFigures]:
         """Return the figures that are kept, oldest first; of one query, or of all if that is None."""
         with self._lock:
             kept = list(self._history)
         return [figures for figures in kept if query_id in (None, figures.query_id)]
+
+    def sizes(self, state_id: str) -> dict[str, SizeFigures]:
+        """Return what each store of a state holds, as far as its shards were called since the listener was added.
+
+        Figures of a batch know only of the shards that it called. Of a global store each shard's copy counts.
+        """
+        with self._lock:
+            shards = list(self._sizes.get(state_id, {}).values())
+        return sums_by_store(SizeFigures, shards)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing: there are no figures yet."""
@@ -74,41 +85,17 @@ class StateStoreListener(StreamingQueryListener):
     def _take(self, figures: BatchFigures, called: set[tuple[str, int]]) -> None:
         with self._lock:
             self._history.append(figures)
+            self._sizes.setdefault(figures.state_id, {}).update((each.shard, each.sizes) for each in figures.shards)
         restored = {(figures.state_id, shard.shard) for shard in figures.shards if shard.restore.shards}
         troubles = troubles_of(figures, restored_again=len(restored & called))
         called.update((figures.state_id, shard.shard) for shard in figures.shards)
-        _LOG.log(logging.WARNING if troubles else logging.INFO, "%s", "; ".join([summary_of(figures), *troubles]))
+        _LOG.log(logging.WARNING if troubles else logging.INFO, "%s", "; ".join([str(figures), *troubles]))
         if self._on_batch is None:
             return
         try:
             self._on_batch(figures)
         except Exception:
             _LOG.exception("on_batch failed on batch %d of query %s", figures.batch_id, figures.query_id)
-
-
-def summary_of(figures: BatchFigures) -> str:
-    """Return one line that says what the batch did."""
-    query = f"query {figures.query_name or figures.query_id}, batch {figures.batch_id}"
-    records, slowest = figures.records, figures.slowest
-    if slowest is None:
-        return f"{query}: no shard was called"
-    changed = total(StoreFigures, figures.stores.values())
-    parts = [
-        f"{query}: {records.process_total} records in, {records.records_produced_total} out",
-        f"{changed.entries_put} entries put, {changed.entries_deleted} deleted, {_size(changed.header_bytes)} of "
-        f"headers, {_size(figures.delta.size_bytes)} of deltas",
-        f"shards: {len(figures.shards)}, version {figures.version}, the slowest {slowest.shard} "
-        f"({slowest.elapsed_ms:.0f} ms)",
-    ]
-    restore, snapshot, upgrade = figures.restore, figures.snapshot, figures.upgrade
-    if restore.shards:
-        restored = f"{restore.restore_total} entries, {_size(restore.size_bytes)}, {restore.elapsed_ms:.0f} ms"
-        parts.append(f"shards restored: {restore.shards} ({restored})")
-    if snapshot.finished:
-        parts.append(f"snapshots finished: {snapshot.finished} ({_size(snapshot.uploaded_bytes)} uploaded)")
-    if any(upgrade):
-        parts.append(f"entries upgraded: {upgrade.entries_moved} (about {upgrade.entries_left} left)")
-    return "; ".join(parts)
 
 
 def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
@@ -122,7 +109,9 @@ def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
     if figures.records.dropped_records_total:
         troubles.append(f"records dropped that no serde could read: {figures.records.dropped_records_total}")
     if figures.spill.spills:
-        troubles.append(f"spilled {_size(figures.spill.size_bytes)} to local disk: more memory_bytes would be faster")
+        troubles.append(
+            f"spilled {size_text(figures.spill.size_bytes)} to local disk: more memory_bytes would be faster"
+        )
     if figures.snapshot.failed:
         troubles.append(f"snapshots failed: {figures.snapshot.failed}; the logs of the executors say why")
     if figures.snapshot.overdue:
@@ -130,11 +119,3 @@ def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
             f"shards without a snapshot for too long: {figures.snapshot.overdue}; in the end the query stops"
         )
     return troubles
-
-
-def _size(size_bytes: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size_bytes < 999.5:  # what would be rounded to 1,000 is one of the next unit
-            return f"{size_bytes:.3g} {unit}"
-        size_bytes /= 1_000
-    return f"{size_bytes:.3g} TB"

@@ -52,6 +52,10 @@ class ByteStoreLayer:
         """Return about how many keys have a value."""
         return self.inner.approximate_num_entries()
 
+    def approximate_size_bytes(self) -> int:
+        """Return about how much room the entries take where they are held."""
+        return self.inner.approximate_size_bytes()
+
     def close(self) -> None:
         """Close the store below."""
         self.inner.close()

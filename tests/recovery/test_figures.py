@@ -71,13 +71,27 @@ def test_what_was_put_and_deleted_is_counted_with_its_bytes(shard: Shard) -> Non
     assert figures.stores == {"totals": StoreFigures(2, 1, 1 + 2 + 3, 4 + 1, 2 * len(TRACE_BYTES))}
     assert figures.delta == DeltaFigures(1, pointer.deltas[-1].size_bytes)
     assert figures.delta.size_bytes == shard.delta_file(pointer).stat().st_size
-    nothing_else = CommitFigures(stores=figures.stores, delta=figures.delta)
+    nothing_else = CommitFigures(stores=figures.stores, sizes=figures.sizes, delta=figures.delta)
     assert figures == nothing_else, "no restore, spill, snapshot or upgrade"
 
 
 def test_a_batch_that_writes_nothing_has_no_figures(shard: Shard) -> None:
     pointer, _ = run(shard, shard.start(), numbered(1))
-    assert run(shard, pointer, {}) == (pointer, CommitFigures())
+    after, figures = run(shard, pointer, {})
+    assert (after, replace(figures, sizes={})) == (pointer, CommitFigures())
+
+
+def test_what_the_state_takes_is_about_what_was_put(shard: Shard) -> None:
+    value, pointer = b"v" * 400, shard.start()
+    for part in range(4):
+        written = {b"%06d" % number: stored(value, 5, TRACE_BYTES) for number in range(part * 500, (part + 1) * 500)}
+        pointer, figures = run(shard, pointer, written)
+        size, entry_bytes = figures.sizes["totals"], 6 + len(value) + len(TRACE_BYTES)
+        assert size.entries == 500 * (part + 1)
+        assert 0 <= size.size_bytes - size.entries * entry_bytes < 3 << 19, "a block of a write buffer is a MiB"
+        assert size.header_bytes == pytest.approx(size.size_bytes * len(TRACE_BYTES) / entry_bytes, rel=0.01)
+    _, figures = run(shard, pointer, {b"000000": None})
+    assert figures.sizes["totals"].entries == 1_999
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import logging
 import uuid
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
@@ -17,6 +18,7 @@ from statestore.spark import (
     RecordFigures,
     RestoreFigures,
     ShardFigures,
+    SizeFigures,
     SnapshotFigures,
     SpillFigures,
     StateStoreListener,
@@ -77,6 +79,8 @@ def test_figures_go_to_json_and_back() -> None:
         upgrade=UpgradeFigures(1, 2),
     )
     assert ShardFigures.from_json(figures.to_json()) == figures
+    sized = replace(figures, sizes={"a": SizeFigures(1, 2, 3)})
+    assert ShardFigures.from_json(sized.to_json()) == sized
     nothing = ShardFigures.of(0, 0, RecordFigures(), TimeFigures(), CommitFigures())
     assert nothing.to_json() == '{"shard":0,"version":0,"stores":{}}', "there may be a thousand shards"
     assert ShardFigures.from_json(nothing.to_json()) == nothing
@@ -144,6 +148,32 @@ def test_a_batch_is_one_line(logged: pytest.LogCaptureFixture) -> None:
         "entries upgraded: 4 (about 5 left)"
     )
     assert lines(logged) == [("INFO", first), ("INFO", second)]
+
+
+def held(number: int, entries: int) -> ShardFigures:
+    return shard(number, sizes={"<totals>": SizeFigures(entries, 1_000 * entries, 10)})
+
+
+def test_the_size_of_a_state_is_that_of_all_its_shards_when_they_were_last_called() -> None:
+    listener = StateStoreListener()
+    listener.onQueryProgress(progress(held(0, 3), held(1, 4), held(1, 4)))
+    (figures,) = listener.batches()
+    assert figures.sizes == {"<totals>": SizeFigures(7, 7_000, 20)}, "a shard that was called twice counts once"
+    listener.onQueryProgress(progress(held(1, 9), batch_id=4))
+    assert listener.sizes("state-1") == {"<totals>": SizeFigures(12, 12_000, 20)}
+    assert listener.sizes("unknown") == {}
+
+
+def test_figures_are_a_line_and_a_table_in_a_notebook() -> None:
+    (figures,) = batch_figures(progress(held(0, 3)).progress)
+    assert str(figures).endswith("; in these shards about 3 entries, 3 kB")
+    page = ElementTree.fromstring(f"<div>{figures._repr_html_()}</div>")
+    assert page.findtext("p") == str(figures)
+    rows = [[cell.text for cell in row] for row in page.iter("tr")]
+    assert rows[1:] == [
+        ["<totals>", "3", "3 kB", "10 B", "0", "0", "0 B"],
+        ["totals", "0", "0 B", "0 B", "5", "1", "1.23 kB"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,11 @@ class MemoryByteStore(ScannedStore):
         self._require_open()
         return len(self._pairs)
 
+    def approximate_size_bytes(self) -> int:
+        """Return about how much memory the entries take."""
+        self._require_open()
+        return self.held_bytes
+
     def close(self) -> None:
         """Close the store and its iterators, and let go of the content."""
         super().close()

@@ -433,9 +433,17 @@ class RocksDBByteStore:
 
     def approximate_num_entries(self) -> int:
         """Return RocksDB's estimate of the number of keys."""
+        return self._numbers("rocksdb.estimate-num-keys")
+
+    def approximate_size_bytes(self) -> int:
+        """Return RocksDB's estimate of live data in tables, as they are compressed, and the size of write buffers."""
+        return self._numbers("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
+
+    def _numbers(self, *properties: str) -> int:
+        """Return the sum of what RocksDB says of itself."""
         self._require_open()
         with engine_errors(self.name, self._path):
-            return int(self._family.property_int_value("rocksdb.estimate-num-keys") or 0)
+            return sum(int(self._family.property_int_value(name) or 0) for name in properties)
 
     def has_compaction_due(self) -> bool:
         """Return whether RocksDB would compact the family by itself."""

@@ -121,6 +121,11 @@ class SegmentDirectories:
         self._require_open()
         return sum(segment.approximate_num_entries() for segment in self._segments.values())
 
+    def approximate_size_bytes(self) -> int:
+        """Return the sum of the segments' sizes."""
+        self._require_open()
+        return sum(segment.approximate_size_bytes() for segment in self._segments.values())
+
     def upgrade_progress(self) -> UpgradeProgress:
         """Return how many entries were moved since the segments were opened, and about how many are left, in all."""
         return sum_of(segment.upgrade_progress() for segment in self._upgradable_segments())

@@ -167,6 +167,10 @@ class UpgradingByteStore:
         """Return the sum of both families' estimates."""
         return self._newer.approximate_num_entries() + (self._older.approximate_num_entries() if self._older else 0)
 
+    def approximate_size_bytes(self) -> int:
+        """Return the sum of both families' sizes."""
+        return self._newer.approximate_size_bytes() + (self._older.approximate_size_bytes() if self._older else 0)
+
     def upgrade_progress(self) -> UpgradeProgress:
         """Return how many entries were moved since the store was opened, and about how many are left."""
         left = 0 if self._older is None else max(1, self._older.approximate_num_entries())

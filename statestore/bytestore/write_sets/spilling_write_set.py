@@ -197,6 +197,10 @@ class SpilledWrites:
         written = self._disk.approximate_num_entries()
         return max(0, self.inner.approximate_num_entries() + written - 2 * self._deletes)
 
+    def approximate_size_bytes(self) -> int:
+        """Return what is committed takes."""
+        return self.inner.approximate_size_bytes()
+
     def close(self) -> None:
         """Close the store and its iterators; what it stands on is its owner's to close."""
         for scan in list(self._scans):

@@ -146,6 +146,12 @@ class WriteSet(ScannedStore):
         deletes = sum(value.__class__ is Deleted for value in self.changes.values())
         return max(0, self.inner.approximate_num_entries() + len(self.changes) - 2 * deletes)
 
+    def approximate_size_bytes(self) -> int:
+        """Return what is committed takes; what this batch writes is not counted."""
+        if self._closed:
+            raise StoreClosedError(self.name)
+        return self.inner.approximate_size_bytes()
+
     def _delete(self) -> Deleted:
         """Return what stands for a value that is deleted now."""
         record = self.deleted_for

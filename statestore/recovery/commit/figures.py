@@ -78,6 +78,27 @@ class UpgradeFigures(NamedTuple):
     """RocksDB's estimate; 0 if, and only if, the upgrade is finished."""
 
 
+class SizeFigures(NamedTuple):
+    """What a store of a shard holds after the batch; all are estimates that cost no reading.
+
+    Entries that are overwritten count twice until RocksDB compacts them.
+    """
+
+    entries: int = 0
+    size_bytes: int = 0
+    """Of compressed tables, and of write buffers, which take a MiB at a time; of stores in memory what they take."""
+    header_bytes: int = 0
+    """Of `size_bytes` the share that headers have of what this batch wrote; 0 if it wrote nothing."""
+
+    @classmethod
+    def of(cls, entries: int, committed_bytes: int, written: StoreFigures) -> SizeFigures:
+        """Return the size of a store that held so much before a batch that wrote `written`."""
+        written_bytes = written.key_bytes + written.value_bytes + written.header_bytes
+        size_bytes = committed_bytes + written_bytes
+        share = written.header_bytes / written_bytes if written_bytes else 0
+        return cls(entries, size_bytes, round(size_bytes * share))
+
+
 def total(kind: Callable[..., F], figures: Iterable[F]) -> F:
     """Return the sum of figures of one kind, that of none with zeros."""
     return kind(*map(sum, zip(kind(), *figures, strict=True)))
@@ -90,6 +111,8 @@ class CommitFigures:
     restore: RestoreFigures = field(default_factory=RestoreFigures)
     stores: Mapping[str, StoreFigures] = field(default_factory=dict)
     """Of the stores that were written to."""
+    sizes: Mapping[str, SizeFigures] = field(default_factory=dict)
+    """Of all stores, after the batch."""
     delta: DeltaFigures = field(default_factory=DeltaFigures)
     spill: SpillFigures = field(default_factory=SpillFigures)
     snapshot: SnapshotFigures = field(default_factory=SnapshotFigures)
