@@ -157,3 +157,14 @@ def _is_there(page: Path, target: str) -> bool:
 def _anchor(heading: str) -> str:
     """Return the anchor that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def _write_program(page: str, program: str, output: str) -> None:
+    blocks = [block for block in blocks_of(ROOT / page) if not (block.not_run or block.file)]
+    for path, languages in ((program, ("python",)), (output, _SHOWN)):
+        text = "".join(block.text for block in blocks if block.language in languages)
+        Path(path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":  # PAGE PROGRAM OUTPUT: write a page's code as one program, and what that has to print
+    _write_program(*sys.argv[1:])

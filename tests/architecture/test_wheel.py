@@ -1,0 +1,58 @@
+"""What a user gets: the wheel has both packages, their data and metadata, and nothing else of the repository."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+import statestore
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("statestore", "upgrade_tools")
+METADATA = f"statestore-{statestore.__version__}.dist-info"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The wheel's files, built by what is installed."""
+    directory = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (path,) = directory.iterdir()
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: dict[str, bytes]) -> Message:
+    return message_from_bytes(wheel[f"{METADATA}/METADATA"])
+
+
+def test_it_has_the_packages_and_nothing_else(wheel: dict[str, bytes]) -> None:
+    files = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
+    there = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+    packed = {name for name in wheel if not name.startswith(f"{METADATA}/")}
+    assert packed == there
+    assert {f"{package}/py.typed" for package in PACKAGES} <= packed
+
+
+def test_it_brings_its_commands_and_its_licence(wheel: dict[str, bytes], metadata: Message) -> None:
+    entry_points = wheel[f"{METADATA}/entry_points.txt"].decode()
+    assert "[console_scripts]\nupgrade-tools = upgrade_tools.__main__:run\n" in entry_points
+    assert "[pytest11]\nstatestore = statestore.testing.pytest_plugin\n" in entry_points
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert wheel[f"{METADATA}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
+
+
+def test_its_page_in_a_registry_is_the_readme(metadata: Message) -> None:
+    assert metadata["Version"] == statestore.__version__
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    description = metadata.get_payload(decode=True)
+    assert isinstance(description, bytes)
+    assert description.decode() == (ROOT / "README.md").read_text(encoding="utf-8")
