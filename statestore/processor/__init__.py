@@ -9,7 +9,7 @@ ingest, emission, interceptors
                 records on their way in and out through middleware, and what else it has; failures: records that fail
 chain_client    the same around a plain client of Kafka
 rehearsal       a topology tried out before it runs
-describe, description
+describe, description, drawing
                 what a topology looks like
 
 Imports `stores`, and of `recovery` what a commit consists of; `operators`, `spark` and `testing` import it. Start at

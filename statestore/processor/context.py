@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_origin, overload
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from statestore.connect.converters.base import HeaderConverter
     from statestore.connect.typed_headers import TypedHeaders
 
+S = TypeVar("S")
 Receiver = Callable[[Record[Any, Any]], None]
 BatchReceiver = Callable[[RecordColumns], None]
 
@@ -241,15 +242,32 @@ class ProcessorContext(ShardClock):
             for receive in self._batch_children.values() if child is None else (self._batch_children[child],):
                 receive(records)
 
-    def state_store(self, name: str) -> Any:
-        """Return the state store `name`, of a global store a read-only view. Raises TopologyError if not attached."""
+    @overload
+    def state_store(self, name: str) -> Any: ...
+
+    @overload
+    def state_store(self, name: str, kind: type[S]) -> S: ...
+
+    def state_store(self, name: str, kind: type[Any] | None = None) -> Any:
+        """Return the state store `name`, of a global store a read-only view. Raises TopologyError if not attached.
+
+        `kind` is the class that it is of, as `KeyValueStore[str, int]`: type checkers know it then, and another one
+        raises TopologyError. That keys and values are what the brackets say is taken on trust.
+        """
         try:
-            return self._stores[name]
+            store = self._stores[name]
         except KeyError:
             raise TopologyError(
                 f"processor {self.node!r} asked for the state store {name!r}, which is not attached to it (attached: "
                 f"{sorted(self._stores)}). Name the processor in add_state_store(builder, {self.node!r})"
             ) from None
+        wanted = get_origin(kind) or kind
+        if wanted is not None and not isinstance(store, wanted):
+            raise TopologyError(
+                f"processor {self.node!r} asked for the state store {name!r} as {wanted.__name__}, and it is "
+                f"{type(store).__name__}. Ask for what its builder makes, for a global store as read-only"
+            )
+        return store
 
     def schedule(
         self,

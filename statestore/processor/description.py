@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from statestore.processor.drawing import draw
+
 
 @dataclass(frozen=True)
 class NodeDescription:
@@ -85,6 +87,10 @@ class TopologyDescription:
             lines += [f"    {name} --> {drawn.node(child)}" for child in node.children]
             lines += [f"    {name} -.- {drawn.store(store)}" for store in node.stores]
         return "\n".join(lines) + "\n"
+
+    def _repr_html_(self) -> str:
+        """Return a drawing, for notebooks."""
+        return draw([*self._nodes()])
 
     def _nodes(self) -> Iterable[NodeDescription]:
         return (node for subtopology in self.subtopologies for node in subtopology.nodes)

@@ -189,6 +189,10 @@ class Topology(NodeGraph):
         """Return what the topology looks like: `str` of it is Kafka's text, `to_mermaid` draws it."""
         return describe(self)
 
+    def _repr_html_(self) -> str:
+        """Return a drawing, for notebooks."""
+        return self.describe()._repr_html_()
+
     def store_specs(self) -> tuple[StoreSpec, ...]:
         """Return what is recorded of each state store, by name."""
         return tuple(self.store_builders[name].spec for name in sorted(self.store_builders))

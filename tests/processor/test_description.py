@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
+from xml.etree import ElementTree
 
-from statestore import Processor, Serdes, StoreBuilder, Stores, Topology
+from statestore import NodeDescription, Processor, Serdes, StoreBuilder, Stores, Topology
+from statestore.processor.drawing import draw
 
 BYTES = Serdes.bytes()
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def store(name: str) -> StoreBuilder[Any]:
@@ -107,3 +111,31 @@ def test_names_can_hold_what_a_drawing_can_not() -> None:
     drawn = made.describe().to_mermaid()
     assert '(["say &quot;hi&quot; &lt;b&gt;&amp;"])' in drawn
     assert drawn.count("subgraph") == drawn.count("    end\n") == 1
+
+
+def test_a_notebook_draws_what_there_is_from_topics_down() -> None:
+    image = ElementTree.fromstring(topology()._repr_html_())
+    assert image.tag == f"{SVG}svg"
+    assert topology()._repr_html_() == topology().describe()._repr_html_()
+    rows = {str(text.text): float(text.attrib["y"]) for text in image.iter(f"{SVG}text")}
+    assert rows.keys() >= {"early", "late", "orders", "total", "audit", "totals", "rates", "every other"}
+    assert rows["early"] == rows["late"] < rows["orders"] < rows["total"] < rows["audit"]
+    assert rows["total"] < rows["totals"], "a store is drawn once, below all that use it"
+    boxes = [{name: float(box.attrib[name]) for name in ("x", "y", "width")} for box in image.iter(f"{SVG}rect")]
+    width = float(image.attrib["width"])
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+    beside = sorted((box["y"], box["x"], box["width"]) for box in boxes)
+    assert all(a[0] < b[0] or a[1] + a[2] < b[1] for a, b in pairwise(beside)), "no box is on another"
+    edges = sum(len(node.parents) + len(node.topics) + len(node.stores) for node in nodes_of(topology()))
+    assert len([*image.iter(f"{SVG}line")]) == edges
+
+
+def nodes_of(made: Topology) -> list[NodeDescription]:
+    return [node for subtopology in made.describe().subtopologies for node in subtopology.nodes]
+
+
+def test_what_is_in_a_node_is_no_markup() -> None:
+    node = NodeDescription("Source", "a", "", (), (), operator="<b>&")
+    image = ElementTree.fromstring(draw([node]))
+    assert [text.text for text in image.iter(f"{SVG}text")] == ["a", "<b>&"]
+    assert ElementTree.fromstring(Topology()._repr_html_()).tag == f"{SVG}svg"
