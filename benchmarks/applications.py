@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import jwt
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
+from statestore import Headers, Serdes
 from statestore.middleware import Interceptor
-from statestore.middleware.compression import Compression
+from statestore.middleware.auth import Authentication, Authorization, TokenKey
+from statestore.middleware.cedar import CedarPolicy
+from statestore.middleware.chargeback import Chargeback
+from statestore.middleware.claim_check import ClaimCheck
+from statestore.middleware.cloud_events import CloudEvents
+from statestore.middleware.compact_headers import CompactHeaders
+from statestore.middleware.compression import Compression, train_dictionary
 from statestore.middleware.encryption import Encryption, HeaderEncryption
 from statestore.middleware.expiry import ExpiryHeader
+from statestore.middleware.header_ids import HeaderRegistry
+from statestore.middleware.header_limits import HeaderLimits
 from statestore.middleware.keys import AesKey, Ed25519PrivateKey, HmacKey, Keyring
+from statestore.middleware.polyglot import json_format, polyglot_serde
+from statestore.middleware.schema_registry import IdPlace, Md5Registry, avro_serde
 from statestore.middleware.signing import Signing
 from statestore.middleware.slicing import Slicing
-from statestore.middleware.tracing import Tracing
+from statestore.middleware.tracing import BatchTracing
 from statestore.middleware.trail import PaperTrail
+
+SECRET = bytes(range(32))
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "order", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "lines", "type": {"type": "array", "items": "string"}},
+    ],
+}
+
+
+def value_of(number: int) -> dict[str, Any]:
+    return {"order": number, "customer": f"customer-{number % 1000}", "lines": ["a line"] * 12}
 
 
 def recording() -> TracerProvider:
@@ -31,18 +61,63 @@ def not_sampled() -> TracerProvider:
     return TracerProvider(sampler=ALWAYS_OFF)
 
 
-def applications(home: Path) -> Mapping[str, Interceptor]:
-    """Return each application by its name; `home` is a directory of their own."""
-    aes = Keyring({"k1": AesKey(bytes(range(32)))}, active="k1")
+def applications(home: Path) -> Mapping[str, Sequence[Interceptor]]:
+    """Return chains of each application by its name; `home` is a directory of their own."""
+    aes = Keyring({"k1": AesKey(SECRET)}, active="k1")
+    samples = [json.dumps(value_of(number)).encode() for number in range(0, 50_000, 100)]
+    dictionary = train_dictionary(samples, size_bytes=8192)
+    token = jwt.encode({"sub": "shop", "exp": 2_000_000_000}, SECRET, algorithm="HS256", headers={"kid": "t1"})
+    tokens = Authentication(Keyring({"t1": TokenKey("HS256", SECRET)}), algorithms=["HS256"], token=token)
+    cedar = CedarPolicy('permit(principal == User::"shop", action, resource);')
+    names = HeaderRegistry().with_range("all", 1, 99).with_ids("all", {"tenant": 1, "content-type": 2, "attempt": 3})
+    trail = PaperTrail("orders", read_from_cluster="eu", produced_into_cluster="eu")
     return {
-        "tracing, sampled": Tracing(recording),
-        "tracing, not sampled": Tracing(not_sampled),
-        "trail": PaperTrail("orders", read_from_cluster="eu", produced_into_cluster="eu"),
-        "signing, HMAC": Signing(Keyring({"k1": HmacKey(bytes(range(32)))}, active="k1"), headers=["tenant"]),
-        "signing, Ed25519": Signing(Keyring({"k1": Ed25519PrivateKey(bytes(range(32)))}, active="k1")),
-        "compression": Compression(),
-        "encryption": Encryption(aes),
-        "encryption of a header": HeaderEncryption(["tenant"], aes),
-        "slicing, nothing to slice": Slicing(),
-        "expiry": ExpiryHeader(3_600_000),
+        "tracing, sampled": [BatchTracing(recording)],
+        "tracing, not sampled": [BatchTracing(not_sampled)],
+        "trail": [trail],
+        "trail and chargeback": [trail, Chargeback()],
+        "signing, HMAC": [Signing(Keyring({"k1": HmacKey(SECRET)}, active="k1"), headers=["tenant"])],
+        "signing, Ed25519": [Signing(Keyring({"k1": Ed25519PrivateKey(SECRET)}, active="k1"), headers=["tenant"])],
+        "encryption of values": [Encryption(aes)],
+        "encryption of a header": [HeaderEncryption(["tenant"], aes)],
+        "tokens": [tokens],
+        "tokens and a function": [Authorization(lambda request: request.principal == "shop"), tokens],
+        "tokens and Cedar": [Authorization(cedar), tokens],
+        "compression, zstd": [Compression()],
+        "compression, a dictionary": [Compression(dictionaries={1: dictionary}, dictionary=1)],
+        "compression, gzip": [Compression("gzip")],
+        "slicing, nothing to slice": [Slicing()],
+        "claim check, nothing to check in": [ClaimCheck(home / "claims")],
+        "CloudEvents": [CloudEvents("/shop", "order.made")],
+        "header ids": [CompactHeaders(names)],
+        "header limits": [HeaderLimits()],
+        "expiry": [ExpiryHeader(3_600_000)],
     }
+
+
+def serdes() -> Mapping[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]]:
+    """Return functions that write and read a value with headers, of each serde by its name, and of plain JSON."""
+    registry = Md5Registry()
+    polyglot = polyglot_serde({"application/json": json_format()}, writes="application/json")
+    found = {
+        "schema registry, MD5": avro_serde(registry, SCHEMA, place=IdPlace.MD5),
+        "polyglot, JSON": polyglot,
+        "JSON by itself": Serdes.json(),
+    }
+    made = {}
+    for name, serde in found.items():
+        on_topic, headers = serde.on_topic("orders"), Headers()
+        on_topic.serialize(value_of(1), headers)
+
+        def write(value: Any, serialize: Any = on_topic.serialize) -> bytes:
+            return bytes(serialize(value, Headers()))
+
+        def read(data: bytes, deserialize: Any = on_topic.deserialize, known: Headers = headers) -> Any:
+            return deserialize(data, known)
+
+        made[name] = (write, read)
+    return made
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from applications import applications
+from applications import applications, now_ms, serdes, value_of
 from statestore import Serdes, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.headers import Headers
@@ -35,7 +35,7 @@ from statestore.processor.topic_columns import SINK_COLUMNS, sink_batch, sink_re
 from turns import best, seconds
 
 RESULTS = Path(__file__).parent / "results" / "middleware.json"
-NOW_MS = 1_700_000_000_000
+NOW_MS = now_ms()
 TARGETS_US = {"five without hooks": 1.0, "five that do nothing": 1.0, "edit of a header": 2.0}
 """What these may cost a record in columns, each side."""
 
@@ -130,7 +130,7 @@ class Sides:
 def records_of(count: int) -> list[SinkRecord]:
     made: list[SinkRecord] = []
     for number in range(count):
-        value = json.dumps({"order": number, "customer": f"customer-{number % 1000}", "lines": ["a line"] * 12})
+        value = json.dumps(value_of(number))
         headers = [("tenant", b"eu"), ("content-type", b"application/json"), ("attempt", b"1"), ("n", b"%d" % number)]
         made.append(("out", NOW_MS + number, b"%08d" % (number % 1000), value.encode(), Headers(headers).to_bytes()))
     return made
@@ -167,16 +167,31 @@ def main() -> None:
             "five without hooks": [Idle(str(number)) for number in range(5)],
             "five that do nothing": [Passing(str(number)) for number in range(5)],
             "edit of a header": [Edit("edit")],
-            **{name: [interceptor] for name, interceptor in applications(Path(home)).items()},
+            **applications(Path(home)),
         }
         found = {"nothing": costs([], records, options.rounds)}
         for name, chain in chains.items():
             if not options.only or options.only in name:
                 found[name] = costs(chain, records, options.rounds)
                 print(line(name, found[name], found["nothing"]), flush=True)
+    written = {name: serde_costs(*functions, options.records, options.rounds) for name, functions in serdes().items()}
+    for name, (write_us, read_us) in written.items():
+        print(f"{name:33} us a record: write {write_us:7.2f}  read {read_us:7.2f}")
     if not options.only:
         RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps({name: vars(each) for name, each in found.items()}, indent=2) + "\n")
+        figures = {"chains": {name: vars(each) for name, each in found.items()}, "serdes": written}
+        RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+def serde_costs(
+    write: Callable[[Any], bytes], read: Callable[[bytes], Any], count: int, rounds: int
+) -> tuple[float, float]:
+    """Return what a serde takes to write and to read a value, in microseconds."""
+    values = [value_of(number) for number in range(count)]
+    data = [write(value) for value in values]
+    ways = {"write": lambda: list(map(write, values)), "read": lambda: list(map(read, data))}
+    taken = best({name: partial(seconds, way) for name, way in ways.items()}, rounds)
+    return taken["write"] * 1e6 / count, taken["read"] * 1e6 / count
 
 
 def line(name: str, cost: Costs, nothing: Costs) -> str:
@@ -184,7 +199,7 @@ def line(name: str, cost: Costs, nothing: Costs) -> str:
     shown = "  ".join(f"{way.replace('_', ' ')} {taken:7.2f}" for way, taken in over.items())
     target = TARGETS_US.get(name)
     verdict = "" if target is None else f"  (target {target:g} in columns)"
-    return f"{name:28} us a record: {shown}{verdict}"
+    return f"{name:33} us a record: {shown}{verdict}"
 
 
 if __name__ == "__main__":
