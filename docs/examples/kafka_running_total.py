@@ -18,11 +18,11 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
 import orders as orders_module
+from demo_session import demo_session
 from orders import PARTITIONS, TOPIC, Order, running_total_topology, seeded_orders
 from show import check_store, show_store, show_totals
 from statestore import Serdes
 from statestore.spark import read_store, recommended_settings, stateful
-from statestore.testing.jars import connector_jars
 from statestore.testing.kafka_broker import KafkaBroker
 
 ORDERS = 200
@@ -45,17 +45,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="statestore-demo-") as directory, KafkaBroker() as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         broker.create_topic("totals", PARTITIONS)
-        spark = (
-            SparkSession.builder.master(f"local[{CORES}]")
-            .appName("statestore Kafka demo")
-            .config(map=SETTINGS.session.as_options())
-            .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-        spark.sparkContext.setLogLevel("ERROR")
+        spark = demo_session("statestore Kafka demo", CORES, SETTINGS.session.as_options())
         right = run(spark, broker.bootstrap_servers, Path(directory))
         spark.stop()
     print(f"\nDone in {time.monotonic() - started:.0f} s.")

@@ -26,24 +26,9 @@ from statestore.middleware.slicing import Slicing
 from statestore.middleware.tracing import TRACEPARENT, Tracing
 
 SLICE_BYTES = 50_000
-ORDER = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "amount", "type": "long"},
-        {"name": "note", "type": "string"},
-        {"name": "scan", "type": "bytes"},
-    ],
-}
-TOTAL = {
-    "type": "record",
-    "name": "Total",
-    "fields": [
-        {"name": "total", "type": "long"},
-        {"name": "note", "type": "string"},
-        {"name": "scan", "type": "bytes"},
-    ],
-}
+_NOTED = [{"name": "note", "type": "string"}, {"name": "scan", "type": "bytes"}]
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "long"}, *_NOTED]}
+TOTAL = {"type": "record", "name": "Total", "fields": [{"name": "total", "type": "long"}, *_NOTED]}
 
 
 class Running(Processor):

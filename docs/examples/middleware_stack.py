@@ -24,6 +24,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import middleware_company
+from demo_session import demo_session
 from middleware_company import ORDER, SLICE_BYTES, TOTAL, Company
 from statestore import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers import ExtendedDeserializer, ExtendedSerializer
@@ -35,7 +36,6 @@ from statestore.middleware.slicing import Slicing
 from statestore.middleware.tracing import TRACEPARENT
 from statestore.processor.chain_client import ChainClient
 from statestore.spark import read_store, recommended_settings, stateful
-from statestore.testing.jars import connector_jars
 from statestore.testing.kafka_broker import KafkaBroker
 
 PARTITIONS = 2
@@ -44,7 +44,8 @@ ORDERS = 30
 SCAN_BYTES = 120_000
 MARKER = "to be read by nobody else"
 TOPICS = {"orders": PARTITIONS, "totals": PARTITIONS, "schemas": 1, "dead": 1, "audit": 1}
-SETTINGS = recommended_settings(cores=2)
+CORES = 2
+SETTINGS = recommended_settings(cores=CORES)
 
 
 class Sent(NamedTuple):
@@ -280,17 +281,7 @@ def main() -> int:
     cloudpickle.register_pickle_by_value(middleware_company)
     print("== Starting Kafka and Spark.", flush=True)
     with tempfile.TemporaryDirectory(prefix="statestore-demo-") as directory, KafkaBroker() as broker:
-        spark = (
-            SparkSession.builder.master("local[2]")
-            .appName("statestore middleware demo")
-            .config(map=SETTINGS.session.as_options())
-            .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-        spark.sparkContext.setLogLevel("ERROR")
+        spark = demo_session("statestore middleware demo", CORES, SETTINGS.session.as_options())
         outcome = run(spark, broker, Path(directory))
         spark.stop()
     found = checks(outcome)

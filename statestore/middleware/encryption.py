@@ -54,9 +54,23 @@ _HEADER_PROPERTIES: Final = ConfigDef(
 
 
 class _Encrypting(Interceptor):
-    """What has a source of keys."""
+    """What has a source of keys, encrypts on one side, and opens on the other."""
 
-    _keys: KeySource
+    _options: ClassVar[ConfigDef]
+
+    def __init__(self, keys: KeyProvider, *, encrypt: bool, opens: bool, required: bool) -> None:
+        self._keys = KeySource(keys, self.kind)
+        self._encrypt: Final = encrypt
+        self._opens: Final = opens
+        self._required: Final = required
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Self:
+        """Make one of `statestore.<its kind>.*`: the arguments, with dots for underscores; `keys` is module:function.
+
+        Raises ConfigException.
+        """
+        return made_of(cls, cls.kind, cls._options, config)
 
     def init(self, context: InterceptorContext) -> None:
         """Get the keys anew if they are provided."""
@@ -81,6 +95,7 @@ class Encryption(_Encrypting):
     """
 
     kind = "encryption"
+    _options = _PROPERTIES
     not_after: ClassVar[Mapping[str, str]] = {
         "claim-check": "what was checked in would lie there unencrypted: encryption has to come first"
     }
@@ -94,19 +109,8 @@ class Encryption(_Encrypting):
         bind_topic: bool = False,
         required: bool = True,
     ) -> None:
-        self._keys = KeySource(keys, self.kind)
-        self._encrypt: Final = encrypt
-        self._decrypt: Final = decrypt
+        super().__init__(keys, encrypt=encrypt, opens=decrypt, required=required)
         self._bind_topic: Final = bind_topic
-        self._required: Final = required
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.encryption.*`: the arguments, with dots for underscores; `keys` is module:function.
-
-        Raises ConfigException.
-        """
-        return made_of(cls, cls.kind, _PROPERTIES, config)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's value. Raises KeyUnusableError."""
@@ -129,7 +133,7 @@ class Encryption(_Encrypting):
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Decrypt a record's value. Raises CiphertextRefusedError and UnknownKeyIdError."""
-        if not self._decrypt:
+        if not self._opens:
             return (record,)
         mark = record.headers.last_header(ENCRYPTION_HEADER)
         if mark is not None:
@@ -139,7 +143,7 @@ class Encryption(_Encrypting):
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Decrypt values."""
-        if not self._decrypt:
+        if not self._opens:
             return records
         marks = records.header(ENCRYPTION_HEADER).is_valid().to_pylist()
         values = [self._decrypted(*row, mark) for row, mark in zip(_rows(records), marks, strict=True)]
@@ -174,6 +178,7 @@ class HeaderEncryption(_Encrypting):
     """
 
     kind = "header-encryption"
+    _options = _HEADER_PROPERTIES
 
     def __init__(
         self, names: Sequence[str], keys: KeyProvider, *, encrypt: bool = True, open: bool = True, required: bool = True
@@ -183,19 +188,8 @@ class HeaderEncryption(_Encrypting):
             raise TypeError("names must be a list of header names, not one text")
         if not names:
             raise ValueError("there must be a header to encrypt")
+        super().__init__(keys, encrypt=encrypt, opens=open, required=required)
         self._names: Final = frozenset(names)
-        self._keys = KeySource(keys, self.kind)
-        self._encrypt: Final = encrypt
-        self._open: Final = open
-        self._required: Final = required
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Self:
-        """Make one of `statestore.header-encryption.*`: the arguments; `keys` is module:function.
-
-        Raises ConfigException.
-        """
-        return made_of(cls, cls.kind, _HEADER_PROPERTIES, config)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's headers. Raises KeyUnusableError."""
@@ -207,11 +201,11 @@ class HeaderEncryption(_Encrypting):
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Decrypt a record's headers, unless they stay encrypted. Raises CiphertextRefusedError, UnknownKeyIdError."""
-        return (self._changed(record, self._opened) if self._open else record,)
+        return (self._changed(record, self._opened) if self._opens else record,)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns:
         """Decrypt headers."""
-        return self._changed_columns(records, self._opened) if self._open else records
+        return self._changed_columns(records, self._opened) if self._opens else records
 
     def _sealed(self, name: str, value: bytes) -> bytes:
         if is_sealed(value):

@@ -108,6 +108,10 @@ def troubles_of(figures: BatchFigures, *, restored_again: int) -> list[str]:
         troubles.append("restored while running: an executor was lost, or shards have moved to another one")
     if figures.records.dropped_records_total:
         troubles.append(f"records dropped that no serde could read: {figures.records.dropped_records_total}")
+    left_out = figures.records.refused_records_total + figures.records.failed_records_total
+    if left_out:
+        classes = ", ".join(f"{error} {count}" for error, count in sorted(figures.failures.items()))
+        troubles.append(f"records refused, or failed on, and left out: {left_out} ({classes})")
     if figures.spill.spills:
         troubles.append(
             f"spilled {size_text(figures.spill.size_bytes)} to local disk: more memory_bytes would be faster"

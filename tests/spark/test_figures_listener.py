@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
@@ -34,9 +35,15 @@ TIMES = TimeFigures(1.5, 2.0, 3.0, 0.5, 1.0)
 STORES = {"totals": StoreFigures(5, 1, 60, 4_000, 1_234)}
 
 
-def shard(number: int = 0, *, records: RecordFigures = RecordFigures(10, 0, 0, 9), **topics: Any) -> ShardFigures:  # noqa: B008
+def shard(
+    number: int = 0,
+    *,
+    records: RecordFigures = RecordFigures(10, 0, 0, 9),  # noqa: B008
+    failures: Mapping[str, int] = {},
+    **topics: Any,
+) -> ShardFigures:
     commit = CommitFigures(stores=STORES, delta=DeltaFigures(1, 2_900), **topics)
-    return ShardFigures.of(number, 7 + number, records, TIMES._replace(open_ms=number * 10.0), commit)
+    return ShardFigures.of(number, 7 + number, records, TIMES._replace(open_ms=number * 10.0), commit, failures)
 
 
 def progress(*shards: ShardFigures, batch_id: int = 3, run: uuid.UUID = RUN, **fields: Any) -> QueryProgressEvent:
@@ -81,7 +88,7 @@ def test_figures_go_to_json_and_back() -> None:
     assert ShardFigures.from_json(figures.to_json()) == figures
     sized = replace(figures, sizes={"a": SizeFigures(1, 2, 3)})
     assert ShardFigures.from_json(sized.to_json()) == sized
-    nothing = ShardFigures.of(0, 0, RecordFigures(), TimeFigures(), CommitFigures())
+    nothing = ShardFigures.of(0, 0, RecordFigures(), TimeFigures(), CommitFigures(), {})
     assert nothing.to_json() == '{"shard":0,"version":0,"stores":{}}', "there may be a thousand shards"
     assert ShardFigures.from_json(nothing.to_json()) == nothing
 
@@ -180,6 +187,10 @@ def test_figures_are_a_line_and_a_table_in_a_notebook() -> None:
     ("figures", "trouble"),
     [
         (shard(records=RecordFigures(3, 2)), "records dropped that no serde could read: 2"),
+        (
+            shard(records=RecordFigures(3, 0, 0, 0, 1, 2), failures={"KeyError": 2, "AccessDeniedError": 1}),
+            "records refused, or failed on, and left out: 3 (AccessDeniedError 1, KeyError 2)",
+        ),
         (shard(spill=SpillFigures(1, 999_600)), "spilled 1 MB to local disk: more memory_bytes would be faster"),
         (shard(spill=SpillFigures(1, 5_000_000)), "spilled 5 MB to local disk: more memory_bytes would be faster"),
         (shard(snapshot=SnapshotFigures(failed=1)), "snapshots failed: 1; the logs of the executors say why"),
