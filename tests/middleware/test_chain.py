@@ -144,13 +144,15 @@ def test_what_goes_out_passes_in_columns_as_it_does_record_by_record(stack: list
         ("out", 5 + number, b"k", value, Headers(headers).to_bytes()) for number, (value, headers) in enumerate(rows)
     ]
 
+    current: list[SourceRecord] = []
+
     def emission(sent: list[SinkRecord], refused: Refused) -> TaskEmission:
         return TaskEmission(
             stack,
             lambda *record: sent.append(record),
             lambda batch: sent.extend(sink_records(batch)),
             refused.note,
-            lambda: None,
+            lambda: current[-1],
             lambda *place: (*place, 0, None, None, b""),
         )
 
@@ -158,7 +160,8 @@ def test_what_goes_out_passes_in_columns_as_it_does_record_by_record(stack: list
     together: list[SinkRecord] = []
     refused_alone, refused_together = Refused(), Refused()
     by_record = emission(alone, refused_alone)
-    for record in records:
+    for number, record in enumerate(records):
+        current.append(("in", 0, number, 0, None, None, b""))
         by_record.send(*record)
     by_record.flush()
     origin = pa.record_batch(
@@ -167,7 +170,30 @@ def test_what_goes_out_passes_in_columns_as_it_does_record_by_record(stack: list
     )
     emission(together, refused_together).send_batch(sink_batch(*zip(*records, strict=True)), origin)
     assert sorted(map(repr, together)) == sorted(map(repr, alone))
-    assert [(name, error) for _, name, error in refused_together] == [(name, error) for _, name, error in refused_alone]
+    assert sorted(refused_together) == sorted(refused_alone), "of the same input records"
+
+
+def test_what_is_held_to_go_out_in_columns_goes_before_columns_that_come_later() -> None:
+    sent: list[SinkRecord] = []
+    emission = TaskEmission(
+        [ColumnStamp("a")], lambda *_: None, lambda batch: sent.extend(sink_records(batch)), Refused().note,
+        lambda: None, lambda *_: None,
+    )  # fmt: skip
+    emission.send("out", 1, b"first", None, b"")
+    emission.send_batch(sink_batch(["out"], [2], [b"second"], [None], [b""]), None)
+    emission.send("out", 3, b"third", None, b"")
+    emission.flush()
+    assert [record[2] for record in sent] == [b"first", b"second", b"third"]
+
+
+def test_the_record_as_it_came_is_known_for_the_one_that_was_passed_last() -> None:
+    rows: list[SourceRecord] = [("in", 0, offset, 5, b"k", b"v", b"") for offset in range(2)]
+    ingest = Ingest([Stamp("a")])
+    assert [made[6] != b"" for made in ingest.records(rows)] == [True, True]
+    assert ingest.original("in", 0, 1) == rows[1]
+    assert ingest.original("in", 0, 0) is None
+    assert len(list(ingest.batches(source_batch(rows)))) == 1
+    assert [ingest.original(*row[:3]) for row in rows] == rows
 
 
 def test_a_hook_that_is_not_defined_costs_nothing_and_nothing_is_parsed_that_nobody_asked_for() -> None:

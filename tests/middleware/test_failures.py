@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from statestore import Processor, ProcessorContext, Record, Serdes, Topology
+from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.errors import (
     DeserializationError,
     ProcessorError,
@@ -21,7 +21,11 @@ from statestore.middleware.dead_letters import DeadLetters
 from statestore.middleware.failed_record import FailedRecord, FailureStage
 from statestore.middleware.failures import FailureHandling
 from statestore.processor.batch_processor import BatchProcessor
+from statestore.processor.context import TaskRecordContext
 from statestore.processor.punctuation import PunctuationType
+from statestore.processor.receivers import SourceRecord
+from statestore.processor.task import Task
+from statestore.processor.topic_columns import source_batch
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.driver_topologies import chain, input_of
 from tests.support.interceptors import ColumnStamp, ForbiddenError, Refusing, Stamp
@@ -87,6 +91,7 @@ def test_a_dead_letter_is_the_record_as_it_came_with_what_was_wrong(how: str, in
         found = said(letter)
         assert (letter.key, letter.value, letter.timestamp_ms) == (b"k", value, 11)
         assert [header for header in letter.headers if not header.key.startswith(dead_letters.PREFIX)] == headers[:1]
+        assert len(list(letter.headers.headers(dead_letters.TOPIC))) == 1, "nobody else says where it came from"
         assert (found["topic"], found["partition"], found["offset"]) == ("in", "0", "1")
         assert (found["stage"], found["class.name"], found["exception.class.name"]) == (stage, node, error)
         assert message in found["exception.message"]
@@ -163,6 +168,28 @@ def test_what_goes_out_and_is_refused_becomes_a_dead_letter_of_the_input_record(
         (letter,) = letters_of(driver)
         assert (letter.value, said(letter)["offset"], said(letter)["class.name"]) == (b"good", "0", "guard")
         assert outputs_of_text(driver) == ["good"]
+
+
+class RefusingColumns(Refusing):
+    """Takes columns on either side."""
+
+    def on_emit_columns(self, records: RecordColumns) -> RecordColumns:
+        if b"bad" in records.value.to_pylist():
+            self._refuse()
+        return records
+
+
+def test_what_is_held_to_go_out_is_refused_while_its_input_is_at_hand() -> None:
+    topology = chain(lambda context, record: context.forward(record.with_value("bad")), value_serde=Serdes.string())
+    around = topology.with_interceptors([ColumnStamp("stamp"), RefusingColumns("guard")])
+    task = Task(around, 0, {}, TaskRecordContext(), handling=FailureHandling(dead_letters=DeadLetters("dead")))
+    came: list[SourceRecord] = [("in", 0, offset, 5, b"k", b"v%d" % offset, b"") for offset in range(4)]
+    for part in (came[:2], came[2:]):
+        for batch in task.ingest_batch(source_batch(part)):
+            task.process_batch(batch)
+    task.finish_batch()
+    assert [(topic, value) for topic, _, _, value, _ in task.outputs] == [("dead", record[5]) for record in came]
+    assert all(Headers.from_bytes(output[4]).last_header("in") is None for output in task.outputs)
 
 
 class SendsInPunctuations(Processor):

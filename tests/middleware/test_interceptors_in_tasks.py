@@ -14,6 +14,7 @@ from statestore.stores.part_store import PartStore
 from statestore.testing import TopologyTestDriver
 from tests.support.driver_topologies import TEXT, chain, input_of, output_of
 from tests.support.interceptors import Named, Stamp, Upper
+from tests.support.processors import Passing
 
 SEEN = PartStore(Stores.key_value_store_builder(Stores.persistent_key_value_store("seen"), TEXT, Serdes.int64()))
 
@@ -112,6 +113,29 @@ def test_a_store_is_recorded_with_its_interceptor_and_others_come_and_go_unrecor
         {"type": "interceptor", "name": "interceptor-counting", "stores": ["seen"]}
     ]
     around.validate()
+
+
+class Later(Named):
+    def on_consume(self, record: Record[str, str]) -> Iterable[Record[str, str]]:
+        return [record.with_timestamp_ms(99).with_headers([("later", b"1")])]
+
+
+def test_what_is_consumed_is_what_the_processor_is_at() -> None:
+    seen: list[Any] = []
+
+    def note(context: Any, record: Record[Any, Any]) -> None:
+        seen.append((context.current_timestamp_ms, list(context.current_headers), record.timestamp_ms))
+
+    with TopologyTestDriver(chain(note), interceptors=[Later("later")]) as driver:
+        input_of(driver).pipe_input("k", "v", timestamp_ms=5)
+    assert seen == [(99, [("later", b"1")], 99)]
+
+
+def test_the_name_of_a_node_can_not_be_an_interceptors() -> None:
+    topology = chain()
+    topology.add_processor("interceptor-a", Passing, ["in"])
+    with pytest.raises(TopologyError, match="there already is a node 'interceptor-a'"):
+        topology.with_interceptors([Stamp("a")])
 
 
 class AsksForAnothers(Named):
