@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from statestore import Record, Serdes, Stores
+from statestore import Record, Serdes, Stores, Topology
 from statestore.errors import ProcessorError, TopologyError
-from statestore.middleware import IngestedRecord, Interceptor, InterceptorContext
+from statestore.middleware import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.stores.part_store import PartStore
 from statestore.testing import TopologyTestDriver
 from tests.support.driver_topologies import TEXT, chain, input_of, output_of
@@ -113,6 +113,38 @@ def test_a_store_is_recorded_with_its_interceptor_and_others_come_and_go_unrecor
         {"type": "interceptor", "name": "interceptor-counting", "stores": ["seen"]}
     ]
     around.validate()
+
+
+def _write(value: str, headers: Any) -> bytes:
+    if headers is not None:
+        headers.add("charset", b"utf-16-be")
+    return value.encode("utf-16-be")
+
+
+def _read(data: bytes, headers: Any) -> str:
+    charset = None if headers is None else headers.last_header("charset")
+    return data.decode("utf-8" if charset is None else charset.value.decode())
+
+
+def test_b7_a_serde_sees_the_headers_that_interceptors_left_and_they_see_those_that_it_added() -> None:
+    seen: list[Any] = []
+
+    class Seeing(Named):
+        def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
+            record.headers.add("charset", b"utf-16-be")
+            return [record]
+
+        def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
+            seen.extend(record.headers.headers("charset"))
+            return [record]
+
+    text = Serdes.of_headers("text", _write, _read)
+    topology = Topology().add_source("in", "in", key_serde=TEXT, value_serde=text)
+    topology.add_processor("p", Passing, ["in"]).add_sink("out", "out", ["p"], key_serde=TEXT, value_serde=text)
+    with TopologyTestDriver(topology, interceptors=[Seeing("seeing")]) as driver:
+        input_of(driver, value_serde=Serdes.bytes()).pipe_input("k", "é".encode("utf-16-be"))
+        assert driver.create_output_topic("out", key_serde=TEXT, value_serde=text).read_value() == "é"
+    assert [header.value for header in seen] == [b"utf-16-be"] * 2
 
 
 class Later(Named):
