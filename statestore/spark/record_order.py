@@ -100,8 +100,9 @@ def _by_offset(partition: list[pa.RecordBatch]) -> Integers:
         return rows
     # A table of the parts: they are not put together.
     records = pa.Table.from_batches([part.select(_ORDER) for part in partition])
-    settled: Integers = pc.sort_indices(records, [(name, "ascending") for name in _ORDER]).to_numpy()
-    return settled
+    # As int64, like all numbers of rows: unsigned ones beside them would become floating-point numbers.
+    in_order: Integers = pc.sort_indices(records, [(name, "ascending") for name in _ORDER]).to_numpy().astype(np.int64)
+    return in_order
 
 
 def _numbers(column: str, parts: list[pa.RecordBatch]) -> Integers:
