@@ -5,8 +5,9 @@ set of jars is one directory below $STATESTORE_JARS (default: statestore/jars in
 by one rename when all of it is there: a directory that exists is complete, and is used without asking anybody. Its jars
 must have the checksums that are recorded in `jars.sha256`, each time that a process first uses it.
 
-`python -m statestore.testing.jars` resolves all sets and prints where they are. With `--record` it records their
-checksums instead of checking them: for who moves a version, with an empty $STATESTORE_JARS, so that all are fetched.
+`python -m statestore.testing.jars` resolves the sets that go with the installed Spark and prints where they are. With
+`--record` it records the checksums of all sets instead of checking them: for who moves a version, with an empty
+$STATESTORE_JARS, so that all are fetched.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 
@@ -39,7 +41,8 @@ __all__ = [
 
 KAFKA_VERSION = "4.3.1"
 """The version of the broker, and of Kafka Streams."""
-_CONNECTOR_VERSION = "4.2.0"
+_CONNECTOR_VERSIONS = {"4.0": "4.0.4", "4.1": "4.1.3", "4.2": "4.2.0"}
+"""Of each Spark the newest connector that the registry has. Spark 4.3 runs with that of 4.2: there is none for it."""
 
 # A first resolve takes about a minute; a registry that hangs must not hold up a test run for ever.
 _RESOLVE_TIMEOUT_S = 900
@@ -102,14 +105,17 @@ _BROKER = _JarSet(
 )
 
 # What is excluded is in pyspark already. The token provider is not in the registry at 4.2.0; 4.0.0 is seen to work.
-_CONNECTOR = _JarSet(
-    f"spark-kafka-connector-{_CONNECTOR_VERSION}",
-    _jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", _CONNECTOR_VERSION)
-    + _without("org.apache.hadoop")
-    + _without("org.scala-lang")
-    + _without("org.apache.spark", "spark-tags_2.13")
-    + '    <override org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"/>\n',
-)
+_CONNECTORS = {
+    spark: _JarSet(
+        f"spark-kafka-connector-{newest}",
+        _jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", newest)
+        + _without("org.apache.hadoop")
+        + _without("org.scala-lang")
+        + _without("org.apache.spark", "spark-tags_2.13")
+        + '    <override org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"/>\n',
+    )
+    for spark, newest in _CONNECTOR_VERSIONS.items()
+}
 
 # Jackson is on it already, as a dependency of kafka-streams. The silent binding keeps the log out of what a program
 # says: the stores throw what matters.
@@ -130,7 +136,7 @@ _CONNECT = _JarSet(
 """,
 )
 
-_ALL = (_BROKER, _CONNECT, _CONNECTOR, _KAFKA_STREAMS)
+_ALL = (_BROKER, _CONNECT, *_CONNECTORS.values(), _KAFKA_STREAMS)
 _checked: set[Path] = set()
 """The directories that this process has checked: to read their jars takes up to half a second."""
 
@@ -144,11 +150,11 @@ def broker_jars() -> Path:
 
 
 def connector_jars() -> list[Path]:
-    """The jars to name in `spark.jars` for Spark's Kafka source and sink, ordered by name.
+    """The jars to name in `spark.jars` for the installed Spark's Kafka source and sink, ordered by name.
 
     Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
     """
-    return sorted(_directory_of(_CONNECTOR).glob("*.jar"))
+    return sorted(_directory_of(_connector()).glob("*.jar"))
 
 
 def kafka_streams_jars() -> Path:
@@ -174,6 +180,11 @@ def java_command() -> str:
     if command is None:
         raise JavaNotFoundError
     return command
+
+
+def _connector() -> _JarSet:
+    spark = ".".join(version("pyspark").split(".")[:2])
+    return _CONNECTORS.get(spark) or [*_CONNECTORS.values()][-1]
 
 
 def _cache_directory() -> Path:
@@ -247,7 +258,7 @@ def _main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="record their checksums anew, instead of checking them")
     asked = parser.parse_args(arguments)
     try:
-        for jar_set in _ALL:
+        for jar_set in _ALL if asked.record else (_BROKER, _CONNECT, _connector(), _KAFKA_STREAMS):
             if not jar_set.directory.is_dir():
                 print(f"fetching the jars of {jar_set.name} (once, a minute or two) ...", flush=True)
             directory = _ensure_directory(jar_set, is_checked=False) if asked.record else _directory_of(jar_set)

@@ -156,6 +156,17 @@ def test_without_java_nothing_is_resolved(jar_cache: Path, tmp_path: Path, monke
     assert list(jar_cache.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("spark", "connector"), [("4.0.5", "4.0.4"), ("4.1.0", "4.1.3"), ("4.2.1", "4.2.0"), ("4.3.0", "4.2.0")]
+)
+def test_the_connector_is_that_of_the_installed_spark(
+    jar_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: str, connector: str
+) -> None:
+    install_java(RESOLVES, tmp_path / "java", monkeypatch)
+    monkeypatch.setattr(jars, "version", {"pyspark": spark}.__getitem__)
+    assert connector_jars()[0].parent.name.startswith(f"spark-kafka-connector-{connector}-")
+
+
 @pytest.mark.usefixtures("kafka")
 def test_the_connector_has_the_pinned_token_provider() -> None:
     names = [jar.name for jar in connector_jars()]
