@@ -23,7 +23,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware test test-fast durations soak simulate check bench bench-check bench-peers docs lock clean java jars
+.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak simulate check bench bench-check bench-peers docs lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ test: java $(INSTALLED) jars ## run all tests, in 2 processes; ARGS="-k name" or
 
 test-fast: $(INSTALLED) ## run, at each save, what needs neither Spark nor Java nor Kafka and is not slow
 	@$(PYTEST) --fast $(ARGS)
+
+test-matrix: java $(INSTALLED) ## run a part of the tests with each Spark from 4.0 to 4.3, and write docs/compatibility.md; ARGS="--only 4.0"
+	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m tests.matrix $(ARGS)
 
 durations: $(INSTALLED) ## show what each folder, file and test took in the last make test; ARGS="--count 100"
 	@$(BIN)/python -m tests.support.durations $(ARGS)

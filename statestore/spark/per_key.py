@@ -30,6 +30,7 @@ from statestore.operators.per_key import (
 )
 from statestore.operators.state_handle import StatefulProcessorHandle
 from statestore.processor.topology import Topology
+from statestore.spark.spark_versions import object_column
 
 _COLUMNS: Final = ("key", "value", "timestamp", "headers", "topic")
 _DEFAULT_TIMER_RESOLUTION_MS: Final = 1_000
@@ -172,10 +173,10 @@ def _frame(key: Any, rows: Sequence[Row]) -> pd.DataFrame:
             "key": _column([key] * len(rows)),
             "value": _column(values),
             "timestamp": np.array(times_ms, dtype="datetime64[ms]"),
-            "topic": _objects(topics),
+            "topic": object_column(topics),
             "partition": np.array(partitions, dtype="int32"),
             "offset": np.array(offsets, dtype="int64"),
-            "headers": _objects(headers),
+            "headers": object_column(headers),
         }
     )
 
@@ -187,11 +188,7 @@ def _column(values: Sequence[Any]) -> Any:
     if dtype is not None:
         with suppress(OverflowError):  # Python's integers have no end
             return np.array(values, dtype=dtype)
-    return _objects(values)
-
-
-def _objects(values: Sequence[Any]) -> Any:
-    return np.fromiter(values, dtype=object, count=len(values))
+    return object_column(values)
 
 
 def _outputs(method: str, key: Any, frames: Any) -> Iterator[Output]:

@@ -1,18 +1,23 @@
-"""What differs between the versions of Spark that are supported, 4.0 to 4.3, and what stands in for what one lacks.
+"""What differs between the versions of Spark and pandas that are supported, and what stands in for what one lacks.
 
     4.0     no filters are pushed down to Python data sources; no repartitionById; no functions of columns of Arrow;
             state in checkpoint format 2 can't be read back
 
-All else is the same in all of them. What nothing can stand in for is refused with SparkVersionError. The import of this
+All else is the same up to Spark 4.3. What nothing can stand in for is refused with SparkVersionError. The import of this
 module refuses an older Spark, before anything asks that for what it does not have.
+
+pandas 3 makes columns of text, with NaN for None, of what pandas 2 leaves as the objects that they are.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import pandas as pd
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -23,6 +28,7 @@ from statestore.recovery.metadata.routing import routing_numbers
 CHECKPOINT_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _OLDEST: Final = (4, 0)
 _WITH_ALL: Final = (4, 1)
+_INFERRING_PANDAS: Final = (3, 0)
 
 
 def require(what: str, needed: tuple[int, int]) -> None:
@@ -38,6 +44,7 @@ def version_of(text: str) -> tuple[int, int]:
 
 
 require("statestore.spark", _OLDEST)
+_INFERS_TEXT: Final = version_of(pd.__version__) >= _INFERRING_PANDAS
 LACKS_SOME: Final = version_of(pyspark.__version__) < _WITH_ALL
 
 if TYPE_CHECKING or not LACKS_SOME:
@@ -65,6 +72,13 @@ def repartition_by_id(rows: DataFrame, partitions: int, column: str) -> DataFram
     # Numbers that Spark's hash sends to each partition, in order, are what groups of shards are found by as well.
     numbers = f.array(*map(f.lit, routing_numbers(partitions, partitions)))
     return rows.repartition(partitions, numbers[f.col(column)])
+
+
+def object_column(values: Sequence[Any]) -> Any:
+    """Return values as what pandas makes a column of them of, as they are: it would make NaN of None beside texts."""
+    array = np.fromiter(values, dtype=object, count=len(values))
+    # pandas 2 takes an array as it is, in a third of the time of a Series; pandas 3 looks at each object in it.
+    return pd.Series(array, dtype=object) if _INFERS_TEXT else array
 
 
 def refuse_checkpoint_format(spark: SparkSession) -> None:

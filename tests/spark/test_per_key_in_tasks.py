@@ -147,6 +147,7 @@ def test_more_bytes_than_may_be_held_are_handed_over_before_the_end(tmp_path: Pa
         ([1, None], "object"),
         ([1, 2**70], "object"),
         (["a", "b"], "object"),
+        (["a", None], "object"),
         ([[1, 2], [3, 4]], "object"),
         ([{"a": 1}, {}], "object"),
     ],

@@ -1,0 +1,118 @@
+"""`python -m tests.matrix`: demos, tests, and one checkpoint that goes through all versions of Spark.
+
+It makes an environment for each Spark, runs the parts in it, one after the other, and writes the table of
+docs/compatibility.md. With `--few`, a small part of it, with the lowest and the highest Spark only, and no table: what
+CI has time for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tests.matrix.environments import ENVIRONMENTS, ROOT, Environment
+from tests.matrix.page import table, write
+from tests.matrix.parts import DEMOS, PARTS
+from tests.matrix.results import in_words, is_right, results_of
+
+T = TypeVar("T")
+_PAGE: Final = ROOT / "docs" / "compatibility.md"
+_TAIL_LINES: Final = 60
+_UP_AND_DOWN: Final = (*ENVIRONMENTS, *reversed(ENVIRONMENTS[:-1]))
+_SECOND_FORMAT: Final = tuple(environment for environment in _UP_AND_DOWN if environment.release != "4.0")
+"""Spark 4.0 can't read back the second format of checkpoints."""
+
+
+def main() -> int:
+    """Run what is asked for; return 0 if all of it is right."""
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
+    parser.add_argument("--few", action="store_true", help="a small part, with the lowest and the highest Spark only")
+    parser.add_argument("--only", nargs="+", metavar="SPARK", help="such as 4.0: these only, and no table")
+    asked = parser.parse_args()
+    chosen = [each for each in ENVIRONMENTS if each.release in (asked.only or [each.release])]
+    chosen = [chosen[0], chosen[-1]] if asked.few else chosen
+    for environment in chosen:
+        _timed(f"Spark {environment.spark}: its environment", environment.install)
+    columns = []
+    is_all_right = True
+    for environment in chosen:
+        column, is_well = _column(environment, few=asked.few)
+        columns.append(column)
+        is_all_right &= is_well
+    ways = [] if asked.only else [_go_through(chosen if asked.few else _UP_AND_DOWN)]
+    if not asked.few and not asked.only:
+        ways.append(_go_through(_SECOND_FORMAT, "--second-format"))
+        said = "\n".join(f"- {way}" for way, _ in ways)
+        write(
+            _PAGE, f"{table(columns)}\n\nOne checkpoint and its state, with both entry points, went through:\n\n{said}"
+        )
+    return 0 if is_all_right and all(is_well for _, is_well in ways) else 1
+
+
+def _column(environment: Environment, *, few: bool) -> tuple[dict[str, str], bool]:
+    """Return what the table says of an environment, and whether all of it is right."""
+    column = {"Spark": environment.spark, **environment.versions()}
+    is_well = True
+    for about, program in {} if few else DEMOS.items():
+        done = _timed(f"Spark {environment.spark}: {about}", partial(environment.run, program))
+        column[about] = "right" if done.returncode == 0 else "FAILED"
+        if done.returncode:
+            is_well = False
+            _print_end(done.stdout + done.stderr)
+    parts = [part for part in PARTS if part.nodes(few=few)]
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory, "report.xml")
+        nodes = [node for part in parts for node in part.nodes(few=few)]
+        warnings = [f"-W{warning}" for warning in environment.warnings]
+        arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *warnings, *nodes]
+        done = _timed(f"Spark {environment.spark}: tests", partial(environment.run, *arguments))
+        found = results_of(report, parts)
+    column |= {about: in_words(counted) for about, counted in found.items()}
+    for about, counted in found.items():
+        print(f"   {about}: {in_words(counted)}", flush=True)
+    if done.returncode or not all(map(is_right, found.values())):
+        is_well = False
+        _print_end(done.stdout)
+    return column, is_well
+
+
+def _go_through(way: Sequence[Environment], *options: str) -> tuple[str, bool]:
+    """Have each Spark go on from where the one before stopped; return how far they came, and whether all did."""
+    home = Path(tempfile.mkdtemp(prefix="statestore-matrix-"))
+    said = "checkpoint format 2: " if options else ""
+    is_well = True
+    for leg, environment in enumerate(way):
+        arguments = ("-m", "tests.matrix.one_checkpoint", str(home), str(leg), *options)
+        done = _timed(f"One checkpoint: Spark {environment.spark} goes on", partial(environment.run, *arguments))
+        said += f"{' -> ' if leg else ''}{environment.spark}"
+        if done.returncode:
+            _print_end(done.stdout + done.stderr)
+            said += " FAILED"
+            is_well = False
+            break
+    shutil.rmtree(home)
+    print(f"   {said}", flush=True)
+    return said, is_well
+
+
+def _timed(what: str, act: Callable[[], T]) -> T:
+    started = time.monotonic()
+    print(f"== {what} ...", flush=True)
+    found = act()
+    print(f"   {time.monotonic() - started:.0f} s", flush=True)
+    return found
+
+
+def _print_end(said: str) -> None:
+    print("\n".join(said.splitlines()[-_TAIL_LINES:]), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

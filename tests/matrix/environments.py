@@ -1,0 +1,134 @@
+"""The environments that the matrix runs in: one for each Spark, each with a Python and a pandas of its own.
+
+They are made below build/matrix by uv, of what pyproject.toml asks for, and kept until that, the lock or what is asked
+for here changes. All but Spark and pandas have the versions of requirements.lock. The Spark of the lock has the tests'
+own environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+_LOCK: Final = ROOT / "requirements.lock"
+_PROJECT: Final = ROOT / "pyproject.toml"
+_CHOSEN: Final = ("pyspark", "pandas")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One Spark, and what it is run with."""
+
+    spark: str
+    python: str
+    """The Python that is asked for; if it is not on this machine, that of the tests is taken."""
+    pandas: str
+    warnings: tuple[str, ...] = ()
+    """What pytest is not to make an error of, beside what the project ignores."""
+
+    @property
+    def release(self) -> str:
+        """Return the first two numbers of the version of Spark."""
+        return self.spark.rpartition(".")[0]
+
+    @property
+    def directory(self) -> Path:
+        """Return where the environment is, or will be."""
+        if self.spark == version("pyspark"):
+            return Path(sys.prefix)
+        return ROOT / "build" / "matrix" / self.release
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Python with these arguments, what it says kept."""
+        return subprocess.run(
+            [str(self._python), *arguments],
+            env=self._variables(),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def install(self) -> None:
+        """Make the environment, if it is not there as it is asked for."""
+        stamp = self.directory / ".installed"
+        wanted = hashlib.sha256(repr(self).encode() + _PROJECT.read_bytes() + _LOCK.read_bytes()).hexdigest()
+        if self.directory == Path(sys.prefix) or (stamp.is_file() and stamp.read_text() == wanted):
+            return
+        shutil.rmtree(self.directory, ignore_errors=True)
+        with tempfile.TemporaryDirectory() as elsewhere:  # in the project, uv would keep to the Spark of its lock
+            asked_for = subprocess.run(
+                [sys.executable, "-m", "uv", "python", "find", "--no-python-downloads", self.python],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=elsewhere,
+            )
+            found = asked_for.stdout.strip() or sys.executable
+            _uv(elsewhere, "venv", "--python", found, str(self.directory))
+            others = Path(elsewhere, "constraints.txt")
+            others.write_text("".join(f"{line}\n" for line in _locked()))
+            _uv(
+                elsewhere,
+                *("pip", "install", "--python", str(self._python), "--constraint", str(others)),
+                *("--editable", f"{ROOT}[dev]", f"pyspark=={self.spark}", f"pandas{self.pandas}"),
+            )
+        stamp.write_text(wanted)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of what is there, as the page names it."""
+        program = (
+            "import platform, pandas, pyarrow; from statestore.testing.jars import connector_jars;"
+            "name = next(jar.name for jar in connector_jars() if jar.name.startswith('spark-sql-kafka'));"
+            "print(platform.python_version(), pandas.__version__, pyarrow.__version__, name[:-4].rpartition('-')[2])"
+        )
+        found = self.run("-c", program)
+        if found.returncode:
+            raise RuntimeError(f"the environment {self.directory} does not work:\n{found.stderr}")
+        return dict(zip(("Python", "pandas", "PyArrow", "Kafka connector"), found.stdout.split(), strict=True))
+
+    @property
+    def _python(self) -> Path:
+        return self.directory / "bin" / "python"
+
+    def _variables(self) -> dict[str, str]:
+        paths = os.pathsep.join((str(ROOT), str(ROOT / "docs" / "examples")))
+        return os.environ | {
+            "PYSPARK_PYTHON": str(self._python),
+            "PYSPARK_DRIVER_PYTHON": str(self._python),
+            "PYTHONPATH": paths,
+        }
+
+
+_LEAKS: Final = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+"""A socket that pyspark leaves open before 4.2."""
+
+ENVIRONMENTS: Final = (
+    Environment("4.0.5", "3.10", "<3", _LEAKS),
+    Environment("4.1.4", "3.12", "<3", _LEAKS),
+    Environment("4.2.0", "3.11", "<3"),
+    # pyspark warns of pandas 3 wherever it meets it.
+    Environment("4.3.0", "3.13", ">=3", ("ignore:PySpark does not yet fully support pandas:FutureWarning",)),
+)
+
+
+def _locked() -> Iterator[str]:
+    """Yield what the lock pins, without hashes, and without what is chosen here."""
+    for line in _LOCK.read_text(encoding="utf-8").splitlines():
+        pinned = line.removesuffix("\\").strip()
+        if "==" in pinned and line[:1].isalnum() and pinned.partition("==")[0] not in _CHOSEN:
+            yield pinned
+
+
+def _uv(directory: str, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "uv", "--quiet", *arguments], cwd=directory, check=True)
