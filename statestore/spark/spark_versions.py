@@ -3,8 +3,8 @@
     4.0     no filters are pushed down to Python data sources; no repartitionById; no functions of columns of Arrow;
             state in checkpoint format 2 can't be read back
 
-All else is the same up to Spark 4.3. What nothing can stand in for is refused with SparkVersionError. The import of this
-module refuses an older Spark, before anything asks that for what it does not have.
+All else is the same up to Spark 4.3. What nothing can stand in for is refused with SparkVersionError. The import of
+this module refuses an older Spark, before anything asks that for what it does not have.
 
 pandas 3 makes columns of text, with NaN for None, of what pandas 2 leaves as the objects that they are.
 """
