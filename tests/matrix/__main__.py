@@ -25,6 +25,7 @@ from tests.matrix.results import in_words, is_right, results_of
 T = TypeVar("T")
 _PAGE: Final = ROOT / "docs" / "compatibility.md"
 _TAIL_LINES: Final = 60
+_UP: Final = tuple(each for each in ENVIRONMENTS if each in (ENVIRONMENTS[0], ENVIRONMENTS[-1]) or each.is_own)
 _UP_AND_DOWN: Final = (*ENVIRONMENTS, *reversed(ENVIRONMENTS[:-1]))
 _SECOND_FORMAT: Final = tuple(environment for environment in _UP_AND_DOWN if environment.release != "4.0")
 """Spark 4.0 can't read back the second format of checkpoints."""
@@ -46,7 +47,7 @@ def main() -> int:
         column, is_well = _column(environment, few=asked.few)
         columns.append(column)
         is_all_right &= is_well
-    ways = [] if asked.only else [_go_through(chosen if asked.few else _UP_AND_DOWN)]
+    ways = [] if asked.only else [_go_through(_UP if asked.few else _UP_AND_DOWN)]
     if not asked.few and not asked.only:
         ways.append(_go_through(_SECOND_FORMAT, "--second-format"))
         said = "\n".join(f"- {way}" for way, _ in ways)

@@ -42,9 +42,14 @@ class Environment:
         return self.spark.rpartition(".")[0]
 
     @property
+    def is_own(self) -> bool:
+        """Return whether it is the environment that this runs in."""
+        return self.spark == version("pyspark")
+
+    @property
     def directory(self) -> Path:
         """Return where the environment is, or will be."""
-        if self.spark == version("pyspark"):
+        if self.is_own:
             return Path(sys.prefix)
         return ROOT / "build" / "matrix" / self.release
 
@@ -63,7 +68,7 @@ class Environment:
         """Make the environment, if it is not there as it is asked for."""
         stamp = self.directory / ".installed"
         wanted = hashlib.sha256(repr(self).encode() + _PROJECT.read_bytes() + _LOCK.read_bytes()).hexdigest()
-        if self.directory == Path(sys.prefix) or (stamp.is_file() and stamp.read_text() == wanted):
+        if self.is_own or (stamp.is_file() and stamp.read_text() == wanted):
             return
         shutil.rmtree(self.directory, ignore_errors=True)
         with tempfile.TemporaryDirectory() as elsewhere:  # in the project, uv would keep to the Spark of its lock

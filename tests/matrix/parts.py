@@ -29,33 +29,33 @@ DEMOS: Final = {
     "`make demo-kafka`: the same from Kafka to Kafka": "docs/examples/kafka_running_total.py",
 }
 
+_HEADERS_IN_STATE: Final = "tests/spark/test_headers_in_state.py"
+_DATA_SOURCE: Final = "tests/spark/test_data_source.py"
 PARTS: Final = (
     Part("What Spark lacks, and what stands in for it", ("tests/spark/test_spark_versions.py",)),
-    Part("Headers in state, a restart, a lost disk, both entry points", ("tests/spark/test_headers_in_state.py",), ()),
+    Part(
+        "Headers in state, a restart, a lost disk, both entry points",
+        (f"{_HEADERS_IN_STATE}::test_each_record_comes_out_once_and_headers_survive_state_and_a_lost_disk",),
+        (_HEADERS_IN_STATE,),
+    ),
     Part("Recovery", more=("tests/spark/test_recovery.py",)),
     Part("Exactly once", more=("tests/spark/test_exactly_once.py",)),
     Part(
         "State as rows: the data source, `read_store`",
-        ("tests/spark/test_data_source.py::test_a_store_is_rows_with_a_task_for_each_shard",),
-        ("tests/spark/test_data_source.py",),
+        (f"{_DATA_SOURCE}::test_a_store_is_rows_with_a_task_for_each_shard",),
+        (_DATA_SOURCE,),
     ),
-    Part(
-        "A state made of rows",
-        ("tests/spark/test_data_source.py::test_a_query_goes_on_from_rows_as_if_it_had_never_stopped",),
-        ("tests/spark/test_data_source_writes.py",),
-    ),
-    Part("Every kind of store", more=("tests/spark/test_every_store.py",)),
-    Part("Timers, punctuation", ("tests/spark/test_punctuation.py",)),
-    Part("pandas for each key", more=("tests/spark/test_per_key.py",)),
+    Part("A state made of rows", ("tests/spark/test_data_source_writes.py",)),
     Part("Settings of a query alone", ("tests/spark/test_query_settings.py",)),
+    Part("Every kind of store", more=("tests/spark/test_every_store.py",)),
+    Part("Timers, punctuation", more=("tests/spark/test_punctuation.py",)),
+    Part("pandas for each key", more=("tests/spark/test_per_key.py", "tests/spark/test_per_key_in_tasks.py")),
     Part("Figures, listener", more=("tests/spark/test_figures.py", "tests/spark/test_figures_listener.py")),
     Part("Rescaling", more=("tests/spark/test_rescale.py",)),
     Part("Workers of Python", more=("tests/spark/test_python_workers.py",)),
     Part("Interceptors", more=("tests/spark/test_middleware.py",)),
     Part("What a failed query says", more=("tests/spark/test_query_failure.py", "tests/spark/test_bad_input.py")),
-    Part(
-        "Functions of headers, typed headers",
-        more=("tests/spark/test_header_functions.py", "tests/spark/test_header_conversion.py"),
-    ),
+    Part("Functions of headers", more=("tests/spark/test_header_functions.py",)),
+    Part("Typed headers", more=("tests/spark/test_header_conversion.py",)),
     Part("Kafka to Kafka", more=("tests/spark/test_kafka.py",)),
 )

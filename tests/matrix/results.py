@@ -37,4 +37,4 @@ def in_words(counted: Mapping[str, int]) -> str:
 
 def is_right(counted: Mapping[str, int]) -> bool:
     """Return whether there were tests, and none failed."""
-    return bool(counted.get(_PASSED)) and not counted.get(_FAILED)
+    return bool(counted) and not counted.get(_FAILED)

@@ -19,6 +19,7 @@ from statestore.spark import __main__ as command_line
 from statestore.spark import committed_pointers_option, read_store, register_data_source, write_initial_state
 from tests.support.spark.every_kind import STORES, WINDOW_MS, builders, entries, every_kind_topology
 from tests.support.spark.queries import SHARDS, OrderQuery
+from tests.support.spark.versions import not_in_spark_4_0
 
 ORDERS = seeded_orders(150)
 BATCHES = [ORDERS[start : start + 50] for start in range(0, 150, 50)]
@@ -98,6 +99,7 @@ def test_all_that_is_made_of_one_load_is_of_one_batch(ran: Ran) -> None:
     assert ran.load("totals").agg(f.max("timestamp_ms")).first() != before[1]
 
 
+@not_in_spark_4_0
 def test_filters_are_pushed_down_where_that_is_asked_for(ran: Ran) -> None:
     last_window_ms = START_MS + 140_000
     for store, condition in (
@@ -116,6 +118,7 @@ def test_filters_are_pushed_down_where_that_is_asked_for(ran: Ran) -> None:
     assert [bytes(row.key) for row in one_shard.collect()] == [b"ada"]
 
 
+@not_in_spark_4_0
 def test_without_being_asked_nothing_is_pushed_down_because_spark_mixes_up_filters(ran: Ran) -> None:
     # If the second half of this fails, Spark has learned to keep them apart: then pushFilters can be the default.
     rows = ran.load("totals", includeHeaders="false")

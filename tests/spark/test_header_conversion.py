@@ -24,7 +24,9 @@ from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark import header_functions as hf
 from statestore.spark.header_functions.conversion import _Reader, _schema_and_type, _Viewer
 from statestore.spark.schema import HEADERS
+from tests.support.spark.versions import not_in_spark_4_0
 
+pytestmark = not_in_spark_4_0
 ORDER = schemas.struct_schema({"id": schemas.INT64_SCHEMA, "tags": schemas.array_schema(schemas.STRING_SCHEMA)})
 DAY_AND_PRICE = (date(2017, 5, 21), Decimal("1.50"))
 READ: list[tuple[str, bytes | None, str | Schema, Any]] = [

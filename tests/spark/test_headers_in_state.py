@@ -9,6 +9,7 @@ from statestore import Serdes
 from statestore.errors import RecoveryError
 from statestore.spark import read_pointers
 from tests.support.spark.queries import SECOND_CHECKPOINT_FORMAT, SHARDS, OrderQuery, spark_settings
+from tests.support.spark.versions import not_in_spark_4_0
 
 
 def test_each_record_comes_out_once_and_headers_survive_state_and_a_lost_disk(order_query: OrderQuery) -> None:
@@ -25,6 +26,7 @@ def test_each_record_comes_out_once_and_headers_survive_state_and_a_lost_disk(or
     assert_outputs_are_in_order(order_query, orders)
 
 
+@not_in_spark_4_0
 def test_sparks_second_checkpoint_format_is_gone_on_with_and_read(order_query: OrderQuery) -> None:
     orders = seeded_orders(90)
     checkpoint = order_query.home / "checkpoint"

@@ -97,7 +97,7 @@ def test_stream_time_goes_on_across_batches_and_restarts(order_query: OrderQuery
         (0, 4, 7, START_MS + 41_000),
         (0, 5, 9, START_MS + 50_000),
     ]
-    assert {row.key for row in order_query.outputs} == {b"tick"}
+    assert {bytes(row.key) for row in order_query.outputs} == {b"tick"}
     assert all(row.headers == [] for row in order_query.outputs)
 
 

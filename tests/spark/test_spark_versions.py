@@ -15,8 +15,7 @@ from statestore.spark import read_pointers, spark_versions
 from statestore.spark.datasource.source import HeaderStateDataSource
 from statestore.spark.header_functions import typed_headers
 from tests.support.spark.queries import SECOND_CHECKPOINT_FORMAT, spark_settings
-
-lacks_some = pytest.mark.skipif(not spark_versions.LACKS_SOME, reason="Spark 4.1 and newer lack nothing of it")
+from tests.support.spark.versions import only_in_spark_4_0
 
 
 @pytest.mark.parametrize("version", ["3.5.9", "3.5.2+amzn-1", "4.0.0"])
@@ -48,7 +47,7 @@ def test_a_partition_is_what_a_column_says(spark: SparkSession, monkeypatch: pyt
         assert sorted((row.shard, row.partition) for row in found) == [(shard, shard) for shard in range(5)]
 
 
-@lacks_some
+@only_in_spark_4_0
 def test_what_spark_4_0_lacks_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with (
         spark_settings(spark, SECOND_CHECKPOINT_FORMAT),
