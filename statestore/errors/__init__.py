@@ -58,7 +58,9 @@ StateStoreError
 │   └── DirectoryNotAccessibleError  the operating system refuses access
 ├── TopologyError               a topology is wrong in itself
 │   ├── TopologyChangedError    it is not the one that the state was made with
-│   └── ShardCountChangedError
+│   ├── ShardCountChangedError
+│   ├── NotPicklableError       a part of it can't travel to Spark's workers
+│   └── ModuleNotOnWorkersError  they can't import a module that it is of
 ├── InputError                  the input can't be processed
 │   ├── InputSchemaError        a column is missing, unknown or of the wrong type
 │   ├── RecordColumnsError      columns can't be made records, or records columns
@@ -229,6 +231,8 @@ from statestore.errors.run import (
     InputHeadersError,
     InputSchemaError,
     InvalidTimestampError,
+    ModuleNotOnWorkersError,
+    NotPicklableError,
     NullKeyError,
     OutputFrameError,
     ProcessorError,
@@ -354,9 +358,11 @@ __all__ = [
     "LocationNotWritableError",
     "LossyHeadersError",
     "MiddlewareError",
+    "ModuleNotOnWorkersError",
     "NegativeLengthError",
     "NewStateError",
     "NoRecordError",
+    "NotPicklableError",
     "NullKeyError",
     "NullKeyInMapError",
     "NullValueException",

@@ -12,6 +12,34 @@ class TopologyError(StateStoreError):
     """A topology is wrong in itself."""
 
 
+class NotPicklableError(TopologyError):
+    """A part of the query can't travel to the workers; `attribute` is what of it can't, empty if it is the whole."""
+
+    part: str = field(kw_only=False)
+    attribute: str
+    problem: str
+    message: str = text(
+        "{part} can't travel to the workers: {_what} can't be pickled ({problem}). Make such things in "
+        "the init() of a processor or an interceptor, which runs on the worker"
+    )
+
+    @property
+    def _what(self) -> str:
+        return f"its {self.attribute!r}" if self.attribute else "it"
+
+
+class ModuleNotOnWorkersError(TopologyError):
+    """The workers can't import a module that a part of the query is pickled by the name of."""
+
+    module: str = field(kw_only=False)
+    part: str
+    message: str = text(
+        "{part} is of module {module!r}, which Spark's workers can't import: install it where they run, send it along "
+        "(`spark-submit --py-files`, or addPyFile), or have it pickled whole: import {module}; "
+        "pyspark.cloudpickle.register_pickle_by_value({module})"
+    )
+
+
 class TopologyChangedError(TopologyError):
     """The topology is not the one that the state was made with."""
 

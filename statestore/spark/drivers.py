@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, ValueState
 
-from statestore.errors import StateStoreError
+from statestore.errors import ModuleNotOnWorkersError, StateStoreError
 from statestore.spark.blobs import BLOB
 from statestore.spark.figures import FIGURES
 from statestore.spark.query_failure import sentence_first
@@ -137,13 +137,23 @@ def light_processor(call: ShardCall) -> StatefulProcessor:
 
         def _of_rows(self) -> Any:
             if self._shards is None:
-                from statestore.spark.drivers import StateOfShards
+                from statestore.spark.drivers import StateOfShards, load_call
 
-                self._shards = StateOfShards(cloudpickle.loads(pickled_call), self._handle, self._pointer)
+                self._shards = StateOfShards(load_call(pickled_call), self._handle, self._pointer)
             return self._shards
 
     variable, schema = POINTER_VARIABLE, _POINTER_SCHEMA
     return ShardProcessor()
+
+
+def load_call(pickled: bytes) -> ShardCall:
+    """Return a call that was pickled. Raises ModuleNotOnWorkersError if this worker lacks a module of it."""
+    with sentence_first():
+        try:
+            call: ShardCall = cloudpickle.loads(pickled)
+        except ModuleNotFoundError as missing:
+            raise ModuleNotOnWorkersError(str(missing.name), part="the topology") from missing
+    return call
 
 
 class StateOfShards:

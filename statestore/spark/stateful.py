@@ -18,7 +18,7 @@ from statestore.middleware.configuration import Interceptors, query_chain
 from statestore.middleware.dead_letters import DeadLetters
 from statestore.middleware.failures import FailureHandling, Handler
 from statestore.middleware.ingest_function import IngestHook
-from statestore.processor.rehearsal import uses_wall_clock
+from statestore.processor.rehearsal import refuse_empty_classes, uses_wall_clock
 from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
@@ -27,6 +27,7 @@ from statestore.recovery.metadata.state_metadata import ShardBy, StateMetadata, 
 from statestore.recovery.shard_batch import ShardedState
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS, RecoveryOptions
 from statestore.spark.blobs import BLOB
+from statestore.spark.code_on_workers import check_code_on_workers
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.figures import observe_figures
 from statestore.spark.pack import PACKED_SCHEMA, Pack
@@ -132,6 +133,7 @@ def stateful(
     topology = topology.with_interceptors(query_chain(interceptors, on_ingest, session_properties(spark)))
     _validate(topology)
     _choose_python(spark)
+    check_code_on_workers(topology, handling, spark.sparkContext)
     settings = _settings(spark, shards, via)
     location = DurableLocation.of(state_location)
     asked = _new_metadata(topology, handling, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
@@ -228,6 +230,11 @@ def _check_records(records: DataFrame, shards: int, max_timestamp_ahead_ms: int 
 
 def _validate(topology: Topology) -> None:
     topology.validate()
+    refuse_empty_classes(topology)
+    if not topology.sinks:
+        _LOG.warning(
+            "the topology has no sink, so the query puts out nothing but its state: add one with add_sink() for more"
+        )
     for name, builder in topology.store_builders.items():
         if not builder.logging_enabled:
             raise TopologyError(

@@ -5,16 +5,28 @@ from __future__ import annotations
 import json
 import sysconfig
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from statestore import Headers, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
+from statestore import (
+    BatchProcessor,
+    Headers,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    Serdes,
+    Stores,
+    Topology,
+)
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import DeserializationError, ProcessorError, SerializationError, TopologyError
 from statestore.errors.readable import user_line, utc_text
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.rehearsal import refuse_empty_classes
 from statestore.processor.task import Task
 
 TEXT = Serdes.string()
@@ -283,3 +295,27 @@ def test_the_users_code_may_be_an_installed_package_and_python_never_is() -> Non
     assert user_line(raised(python, shop, numpy, python)) == f"{shop}:2"
     assert user_line(raised(shop, "/home/me/rules.py", numpy)) == "/home/me/rules.py:2"
     assert user_line(raised(python)) == user_line(KeyError()) == ""
+
+
+class Nothing(Processor):
+    pass
+
+
+class NothingInColumns(BatchProcessor):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("supplier", "method"),
+    [
+        (Nothing, r"process\(self, record\)"),
+        (partial(Nothing), r"process\(self, record\)"),
+        (NothingInColumns, r"process_batch\(self, records\)"),
+    ],
+)
+def test_a_class_that_processes_nothing_is_named_before_a_record_comes(supplier: Any, method: str) -> None:
+    made = Topology().add_source("source", "in", key_serde=TEXT, value_serde=Serdes.bytes())
+    made.add_processor("p", supplier, ["source"])
+    with pytest.raises(TopologyError, match=rf"processor 'p' can't process anything: \w+ must define {method}"):
+        refuse_empty_classes(made)
+    refuse_empty_classes(topology())

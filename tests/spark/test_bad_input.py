@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from statestore.errors import (
     InputError,
     InputSchemaError,
     LocationNotWritableError,
+    ModuleNotOnWorkersError,
+    NotPicklableError,
     ShardCountChangedError,
     StateStoreError,
     TopologyChangedError,
@@ -264,3 +268,35 @@ def test_reading_what_is_not_there(order_query: OrderQuery) -> None:
         read_store(order_query.spark, "nothing", **paths)
     with pytest.raises(StateStoreError, match="there is no state"):
         read_store(order_query.spark, "totals", **{**paths, "state_location": order_query.home / "nowhere"})
+
+
+def test_what_the_workers_could_not_run_is_refused_at_the_call(
+    query: OrderQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "orders_of_a_script.py").write_text(
+        "from orders import RunningTotal\nclass Total(RunningTotal): pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("orders_of_a_script")
+    lock = threading.Lock()
+
+    class NoProcess(Processor):
+        pass
+
+    for supplier, error, message in (
+        (module.Total, ModuleNotOnWorkersError, "register_pickle_by_value"),
+        (lambda: (lock, RunningTotal())[1], NotPicklableError, "processor 'total'.*'lock'"),
+        (NoProcess, TopologyError, r"NoProcess must define process\(self, record\)"),
+    ):
+        topology = running_total_topology()
+        topology.processors["total"].supplier = supplier
+        with pytest.raises(error, match=message):
+            stateful(query.records(), topology, shards=1, state_location=query.home / "state")
+    assert not (query.home / "state").exists()
+
+
+def test_a_topology_without_a_sink_is_warned_of(query: OrderQuery, caplog: pytest.LogCaptureFixture) -> None:
+    topology = running_total_topology()
+    del topology.sinks["totals"], topology.nodes["totals"]
+    stateful(query.records(), topology, shards=1, state_location=query.home / "state")
+    assert "has no sink" in caplog.text

@@ -1,0 +1,190 @@
+"""Whether the code of a topology gets to Spark's workers: it is pickled, and modules are imported there by their names.
+
+A class of a module is pickled as its name, so a worker must be able to import that; one of `__main__`, of a notebook or
+within a function travels whole. In local mode workers are children of this process, so they can be asked: an
+interpreter like theirs is. What is installed on the machines of a cluster can't be known here: there it is a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickletools
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from functools import lru_cache, partial
+from itertools import islice
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+from pyspark import SparkContext, SparkFiles, cloudpickle
+
+from statestore.errors import ModuleNotOnWorkersError, NotPicklableError
+from statestore.middleware.failures import FailureHandling
+from statestore.processor.topology import Topology
+
+_LOG = logging.getLogger(__name__)
+_SUBIMPORT: Final = (cloudpickle.subimport.__module__, cloudpickle.subimport.__name__)
+"""What cloudpickle calls for a module that code refers to."""
+_MAX_OPCODES: Final = 200_000
+_MAX_DEPTH: Final = 8
+_MAX_CHILDREN: Final = 200
+_ASK_TIMEOUT_S: Final = 20
+_ASK: Final = (
+    "import sys; from importlib.util import find_spec; print(*(name for name in sys.argv[1:] if not find_spec(name)))"
+)
+_INSTALLED: Final = tuple(
+    f"{sysconfig.get_path(kind)}/"
+    for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+    if sysconfig.get_path(kind)
+)
+
+
+def check_code_on_workers(topology: Topology, handling: FailureHandling, context: SparkContext) -> None:
+    """Raise NotPicklableError or, in local mode, ModuleNotOnWorkersError for what can't travel; on clusters, log it."""
+    modules = own_modules(_pickled_parts(topology, handling))
+    if not modules:
+        return
+    sent = SparkFiles.getRootDirectory()
+    master = context.master or ""
+    if master == "local" or master.startswith("local["):
+        includes = [sent, *(f"{sent}/{name}" for name in context._python_includes or ())]
+        path = [*includes, context.environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH")]
+        for module in sorted(_missing(frozenset(modules), context.pythonExec, os.pathsep.join(filter(None, path)))):
+            raise ModuleNotOnWorkersError(module, part=modules[module])
+        return
+    for module in sorted(modules):
+        if not any(place.startswith(sent) for place in _places(module)):
+            _LOG.warning("%s", ModuleNotOnWorkersError(module, part=modules[module]))
+
+
+def own_modules(pickled: Iterable[tuple[str, bytes]]) -> dict[str, str]:
+    """Return the top modules that pickled parts import, each with one such part; but Python's and installed ones."""
+    found: dict[str, str] = {}
+    for part, data in pickled:
+        for name in imported_modules(data):
+            top = name.partition(".")[0]
+            if top not in found and not _is_installed(top):
+                found[top] = part
+    return found
+
+
+def imported_modules(pickled: bytes) -> set[str]:
+    """Return the modules that loading a pickle imports. Of a very large one, those that its beginning names."""
+    found: set[str] = set()
+    memo: list[Any] = []
+    pushed: list[Any] = [None, None]  # the last two objects: a text as it is, a global as (module, name)
+    for opcode, argument, _ in islice(pickletools.genops(pickled), _MAX_OPCODES):
+        if opcode.name == "MEMOIZE":
+            memo.append(pushed[-1])
+            continue
+        value: Any = None
+        if "UNICODE" in opcode.name:
+            value = argument
+        elif opcode.name in ("BINGET", "LONG_BINGET") and argument is not None:
+            value = memo[argument]
+        elif opcode.name == "STACK_GLOBAL":
+            value = (pushed[-2], pushed[-1])
+            found.add(str(pushed[-2]))
+        if pushed[-1] == _SUBIMPORT and isinstance(value, str):
+            found.add(value)
+        pushed = [pushed[-1], value]
+    return found
+
+
+def _pickled_parts(topology: Topology, handling: FailureHandling) -> Iterator[tuple[str, bytes]]:
+    """Yield the parts of a query that hold a user's code, pickled. Raises NotPicklableError."""
+    for name, part in _parts(topology, handling):
+        try:
+            yield name, cloudpickle.dumps(part)  # type: ignore[no-untyped-call]
+        except Exception as cause:
+            path = _culprit(part)
+            raise NotPicklableError(name, attribute=path, problem=f"{type(cause).__name__}: {cause}") from cause
+
+
+def _parts(topology: Topology, handling: FailureHandling) -> Iterator[tuple[str, Any]]:
+    for name, source in topology.sources.items():
+        yield f"source {name!r}", (source.key_serde, source.value_serde)
+    for name, processor in topology.processors.items():
+        yield f"processor {name!r}", processor.supplier
+    for name, sink in topology.sinks.items():
+        yield f"sink {name!r}", (sink.topic, sink.key_serde, sink.value_serde)
+    for name, builder in topology.store_builders.items():
+        yield f"state store {name!r}", builder
+    for node in topology.interceptors.values():
+        yield f"interceptor {node.interceptor.name!r}", node.interceptor
+    for option in fields(handling):
+        yield f"{option.name}", getattr(handling, option.name)
+
+
+def _is_installed(module: str) -> bool:
+    """Return whether a module is Python's, installed, or this package: what a worker has that has us."""
+    if module in sys.builtin_module_names or module == __name__.partition(".")[0]:
+        return True
+    return any(place.startswith(_INSTALLED) or place in ("built-in", "frozen") for place in _places(module))
+
+
+def _places(module: str) -> list[str]:
+    """Return the file or directories that a module is from; none if that is not known."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
+
+
+@lru_cache(maxsize=64)
+def _missing(modules: frozenset[str], python: str, path: str) -> frozenset[str]:
+    """Return which modules a worker can't import: an interpreter like its own says so, from where workers run."""
+    command = [python, "-c", _ASK, *sorted(modules)]
+    environment = {**os.environ, "PYTHONPATH": path}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, env=environment, timeout=_ASK_TIMEOUT_S
+        )
+    except (OSError, subprocess.SubprocessError) as cause:
+        _LOG.debug("%s can't be asked for modules: %s", python, cause)
+        return frozenset()
+    return frozenset(done.stdout.split())
+
+
+def _culprit(whole: Any) -> str:
+    """Return the way to the innermost thing that can't be pickled, as code writes it; empty if it is the whole."""
+    path = ""
+    for _ in range(_MAX_DEPTH):
+        for step, child in islice(_children(whole), _MAX_CHILDREN):
+            if not _can_be_pickled(child):
+                path, whole = f"{path}{step}", child
+                break
+        else:
+            break
+    return path.removeprefix(".")
+
+
+def _children(whole: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what is in an object that is pickled with it, and how it is reached."""
+    if isinstance(whole, ModuleType):
+        return
+    if isinstance(whole, partial):
+        yield from ((".func", whole.func), (".args", whole.args), (".keywords", whole.keywords))
+    elif isinstance(whole, FunctionType):
+        names = whole.__code__.co_freevars
+        cells = ((f".{name}", cell.cell_contents) for name, cell in zip(names, whole.__closure__ or (), strict=True))
+        used = ((f".{name}", whole.__globals__[name]) for name in whole.__code__.co_names if name in whole.__globals__)
+        yield from (*cells, *used)
+    elif isinstance(whole, Mapping):
+        yield from ((f"[{key!r}]", value) for key, value in whole.items())
+    elif isinstance(whole, tuple | list | set | frozenset):
+        yield from ((f"[{number}]", value) for number, value in enumerate(whole))
+    elif isinstance(whole, MethodType):
+        yield from ((".__self__", whole.__self__), (f".{whole.__name__}", whole.__func__))
+    else:
+        yield from ((f".{name}", value) for name, value in getattr(whole, "__dict__", {}).items() if name[:2] != "__")
+
+
+def _can_be_pickled(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    except Exception:
+        return False
+    return True
