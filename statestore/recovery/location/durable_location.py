@@ -24,6 +24,7 @@ from statestore.recovery.location.object_stores import gcs_files, s3_files
 from statestore.recovery.location.recorded_names import is_relative_name
 from statestore.recovery.location.remedies import remedy
 from statestore.recovery.location.retrying import Retrying
+from statestore.recovery.location.schemes import canonical_uri, refusal_of
 
 
 class DurableLocation:
@@ -39,7 +40,7 @@ class DurableLocation:
         if not text:
             raise ValueError("state_location must not be empty")
         # A Windows drive or a plain path has no scheme of two letters or more.
-        self.uri = text if len(urlsplit(text).scheme) > 1 else Path(text).absolute().as_uri()
+        self.uri = canonical_uri(text) if len(urlsplit(text).scheme) > 1 else Path(text).absolute().as_uri()
         self.disk = disk or LocalDisk()
         self.retrying = retrying or Retrying()
         self._opened_root: tuple[DurableFiles, str] | None = None
@@ -63,8 +64,12 @@ class DurableLocation:
     def open_filesystem(self) -> tuple[Any, str]:
         """Return the pyarrow filesystem, and the path of this location in it.
 
-        Override it for what a URI can't say, such as a role to assume or a proxy. Called once in each process.
+        Override it for what a URI can't say, such as a role to assume or a proxy. Called once in each process. Raises
+        LocationError for a kind of URI that was never tested, before pyarrow is asked.
         """
+        refusal = refusal_of(self.uri)
+        if refusal is not None:
+            raise LocationError(str(self), refusal)
         filesystem, root = fs.FileSystem.from_uri(self.uri)
         return filesystem, root
 
