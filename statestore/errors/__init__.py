@@ -28,6 +28,9 @@ StateStoreError
 ├── LocationError               the durable location can't be used
 │   ├── LocationNotWritableError
 │   ├── LocationInUseError      it belongs to another query
+│   ├── LocationSharedError     two operators of one query have it
+│   ├── CheckpointLocationError  it and the Spark checkpoint lie in each other, or were mixed up
+│   ├── SinkRemembersError      the output directory remembers batches of an older checkpoint
 │   ├── LocationBusyError       somebody else is about to record what is fixed there
 │   ├── StateUnfinishedError    a tool has begun to make a state there, and has not finished
 │   ├── LocationMismatchError   the Spark checkpoint belongs to another location
@@ -58,6 +61,7 @@ StateStoreError
 │   └── DirectoryNotAccessibleError  the operating system refuses access
 ├── TopologyError               a topology is wrong in itself
 │   ├── TopologyChangedError    it is not the one that the state was made with
+│   ├── EntryPointChangedError  the checkpoint was made through Spark's other entry point
 │   ├── ShardCountChangedError
 │   ├── NotPicklableError       a part of it can't travel to Spark's workers
 │   └── ModuleNotOnWorkersError  they can't import a module that it is of
@@ -226,6 +230,7 @@ from statestore.errors.new_state import (
 from statestore.errors.platform import OperatingSystemError, SparkVersionError
 from statestore.errors.root import StateStoreError
 from statestore.errors.run import (
+    EntryPointChangedError,
     FutureTimestampError,
     InputError,
     InputHeadersError,
@@ -265,6 +270,7 @@ from statestore.errors.state import (
     AttemptOutdatedError,
     CheckpointAbandonedError,
     CheckpointBehindError,
+    CheckpointLocationError,
     CommitPointerError,
     DurableFileCorruptedError,
     DurableFileMissingError,
@@ -277,8 +283,10 @@ from statestore.errors.state import (
     LocationInUseError,
     LocationMismatchError,
     LocationNotWritableError,
+    LocationSharedError,
     RecoveryError,
     RunFencedError,
+    SinkRemembersError,
     SnapshotFormatError,
     SnapshotOverdueError,
     SpilledDeltaCorruptedError,
@@ -302,6 +310,7 @@ __all__ = [
     "ChangesUnavailableError",
     "CheckpointAbandonedError",
     "CheckpointBehindError",
+    "CheckpointLocationError",
     "ChecksumError",
     "CiphertextRefusedError",
     "ClaimError",
@@ -326,6 +335,7 @@ __all__ = [
     "DurableFileCorruptedError",
     "DurableFileMissingError",
     "EmptyTopicError",
+    "EntryPointChangedError",
     "ExpiryHeaderError",
     "ExtraMissingError",
     "FormatError",
@@ -356,6 +366,7 @@ __all__ = [
     "LocationInUseError",
     "LocationMismatchError",
     "LocationNotWritableError",
+    "LocationSharedError",
     "LossyHeadersError",
     "MiddlewareError",
     "ModuleNotOnWorkersError",
@@ -390,6 +401,7 @@ __all__ = [
     "ShardCountChangedError",
     "ShardOverlapError",
     "SignatureRefusedError",
+    "SinkRemembersError",
     "SliceError",
     "SlicesIncompleteError",
     "SnapshotFormatError",

@@ -53,6 +53,17 @@ class TopologyChangedError(TopologyError):
         return "; ".join(self.differences)
 
 
+class EntryPointChangedError(TopologyError):
+    """The checkpoint was made through Spark's other entry point. Spark refuses it, and `error_of` says it so."""
+
+    recorded: str
+    asked: str
+    message: str = text(
+        'the checkpoint was made with via="{recorded}", and via="{asked}" was asked for: Spark can\'t read what one '
+        'has written as the other. Start with via="{recorded}", or with a new state_location and a new checkpoint'
+    )
+
+
 class ShardCountChangedError(TopologyError):
     """The shard count is fixed at the first start of a query."""
 

@@ -157,6 +157,37 @@ class StateUnfinishedError(LocationError):
     )
 
 
+class LocationSharedError(LocationError):
+    """Two operators of one query were given the same location."""
+
+    problem: str = text(
+        "is that of two stateful() operators of one query, which would fence each other. Give each a state_location of "
+        "its own"
+    )
+
+
+class CheckpointLocationError(LocationError):
+    """The location and the query's checkpoint lie in each other, or one was given for the other."""
+
+    checkpoint: str
+    relation: str
+    problem: str = text(
+        "{relation} the checkpoint {checkpoint}, and who cleans up one of them would remove what the other needs. Give "
+        "the query a checkpointLocation and a state_location beside each other, neither within the other"
+    )
+
+
+class SinkRemembersError(LocationError):
+    """A file sink's directory remembers batches of another checkpoint, so Spark drops as many of this query's."""
+
+    output: str
+    problem: str = text(
+        "was begun with a new checkpoint while the file sink's directory {output} remembers the batches of an older "
+        "one, in _spark_metadata: Spark skips as many batches without a word, and their records are lost. Stop the "
+        "query, and begin anew with a new checkpoint and another output directory"
+    )
+
+
 class LocationBusyError(LocationError):
     """Others are starting on the location at the same time, or a tool is making its state: `by`, as `file` says."""
 

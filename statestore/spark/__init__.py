@@ -12,6 +12,7 @@ dataframe_middleware
 figures         what a batch came to; listener: whom it is told
 recommended_settings, query_settings, python_daemon
                 how Spark is set up
+start_refusal   what can be known only when a query starts
 code_on_workers whether workers can run the code of a topology
 query_failure   what the driver is told of an error in a worker
 spark_versions  what differs between versions of Spark

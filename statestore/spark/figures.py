@@ -16,15 +16,19 @@ from dataclasses import dataclass, field, fields
 from html import escape
 from typing import Any, Final, NamedTuple
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from statestore.errors import LocationSharedError
 from statestore.recovery.commit.figures import CommitFigures, F, SizeFigures, StoreFigures, total
 
 FIGURES: Final = "figures"
 """The column that has the figures of a shard as JSON, once for each shard call, else null."""
 METRICS_PREFIX: Final = "statestore-"
+_DUPLICATE: Final = "DUPLICATED_METRICS_NAME"
+"""What Spark calls it if a state has two operators in one query."""
 """Behind it, the name of observed metrics has the id of the state."""
 
 
@@ -196,12 +200,20 @@ class BatchFigures(CallFigures):
 
 
 def observe_figures(output: DataFrame, state_id: str, state_location: str) -> DataFrame:
-    """Return what the shard calls put out, with the figures in it observed; a checkpoint knows nothing of that."""
-    return output.observe(
-        METRICS_PREFIX + state_id,
-        f.lit(state_location).alias("state_location"),
-        f.collect_list(FIGURES).alias("shards"),  # without the nulls
-    )
+    """Return what the shard calls put out, with the figures in it observed; a checkpoint knows nothing of that.
+
+    Raises LocationSharedError if the records come from another operator of the same state.
+    """
+    try:
+        return output.observe(
+            METRICS_PREFIX + state_id,
+            f.lit(state_location).alias("state_location"),
+            f.collect_list(FIGURES).alias("shards"),  # without the nulls
+        )
+    except AnalysisException as cause:
+        if cause.getCondition() != _DUPLICATE:
+            raise
+        raise LocationSharedError(state_location) from cause
 
 
 def batch_figures(progress: StreamingQueryProgress) -> list[BatchFigures]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 
 import statestore.errors
-from statestore.errors import StateStoreError
+from statestore.errors import EntryPointChangedError, LocationSharedError, StateStoreError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -36,6 +36,19 @@ _SQL_STATE: Final = re.compile(r"\s*(SQLSTATE: \w+\s*)+$")
 _CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]")
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*(\w+)(?:: (.*))?$")
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_SHARED: Final = re.compile(
+    r"^\[DUPLICATED_METRICS_NAME\].*?CollectMetrics statestore-\w+, \[([^\],]{1,1000}) AS state_location", re.DOTALL
+)
+"""What Spark says, without a chance for us, of two operators of one state that come together behind them."""
+_OTHER_OPERATOR: Final = re.compile(
+    r"STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA\].*?OperatorName: (\w+).*?OperatorName: (\w+)", re.DOTALL
+)
+"""What Spark says, before any task, of a checkpoint with another operator; the recorded one is the first."""
+_ENTRY_POINTS: Final = {
+    "transformWithState": "transform_with_state",
+    "applyInPandasWithState": "apply_in_pandas_with_state",
+}
+"""What the names of Spark's operators begin with, and which entry point makes them."""
 _MAX_MESSAGE: Final = 2000
 _MAX_FIELD: Final = 500
 _MAX_MARK: Final = 8000
@@ -73,7 +86,7 @@ def error_of(failed: StreamingQuery | BaseException) -> QueryFailure | None:
     if error is None:
         return None
     if isinstance(error, StateStoreError):
-        return QueryFailure(type(error).__name__, str(error), _fields(error))
+        return _of_ours(error)
     text = str(error)
     for line in _MARKED_LINE.findall(text):
         found = _parse(line)
@@ -153,6 +166,10 @@ def _parse(line: str) -> QueryFailure | None:
     return None if failure.kind is None else failure
 
 
+def _of_ours(error: StateStoreError) -> QueryFailure:
+    return QueryFailure(type(error).__name__, str(error), _fields(error))
+
+
 def _foreign(name: str, text: str) -> QueryFailure:
     """Return what Spark says of an error that is none of ours: of Python's the last line, which says what it was."""
     text = _SPARKS_PREAMBLE.sub("", text)
@@ -165,9 +182,26 @@ def _foreign(name: str, text: str) -> QueryFailure:
         python_error = _PYTHON_ERROR.match(last)
         if python_error is not None:
             return QueryFailure(python_error[1], (python_error[2] or "")[:_MAX_SHORT])
+    translated = _translated(text)
+    if translated is not None:
+        return _of_ours(translated)
     if condition is not None:
         name, text = condition[1], text[condition.end() :]
     return QueryFailure(name, _one_line(text)[:_MAX_SHORT])
+
+
+def _translated(text: str) -> StateStoreError | None:
+    """Return what we would have said, had Spark asked, where Spark refuses what our options are to blame for."""
+    shared = _SHARED.search(text)
+    if shared is not None:
+        return LocationSharedError(shared[1])
+    other = _OTHER_OPERATOR.search(text)
+    if other is None:
+        return None
+    recorded, asked = (
+        next((via for begins, via in _ENTRY_POINTS.items() if name.startswith(begins)), None) for name in other.groups()
+    )
+    return None if recorded is None or asked is None else EntryPointChangedError(recorded=recorded, asked=asked)
 
 
 def _one_line(text: str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -24,6 +24,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from statestore.errors import StatePartitionsError
+from statestore.spark.start_refusal import REFUSAL, refusal_at_start, to_setting
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ SPARKS_DEFAULTS: Final = {
 
 _OWN_PREFIX: Final = "spark.statestore."
 _ALIAS: Final = "statestore settings "
+_LOCATION: Final = "state_location"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _ALIAS_NODE: Final = "SubqueryAlias"
 
@@ -55,18 +57,17 @@ def session_properties(spark: SparkSession) -> dict[str, str]:
     return {name.removeprefix("spark."): value for name, value in known.items() if name.startswith(_OWN_PREFIX)}
 
 
-def carry(rows: DataFrame, settings: Mapping[str, str]) -> DataFrame:
+def carry(rows: DataFrame, settings: Mapping[str, str], location: str) -> DataFrame:
     """Return `rows`, such that each query of them runs with these settings, unless the session has others by then.
 
+    When it starts, `location`, of a state, is compared with its checkpoint and its sink.
     Of several numbers of partitions in one query, the largest holds.
     """
-    if not settings:
-        return rows
     spark = rows.sparkSession
     if spark not in _watched:
         _add_listener(spark)
         _watched.add(spark)
-    return rows.alias(_ALIAS + json.dumps(dict(settings), sort_keys=True))
+    return rows.alias(_ALIAS + json.dumps({**settings, _LOCATION: location}, sort_keys=True))
 
 
 def check_partitions(planned: int | None) -> None:
@@ -86,8 +87,22 @@ def _add_listener(spark: SparkSession) -> None:
     context: Any = spark.sparkContext
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
     queries = spark._jsparkSession.streams()
-    listener = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_StartListener(queries))
+    listener = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
+        _StartListener(queries, _hadoop_files(spark))
+    )
     queries.addListener(listener)
+
+
+def _hadoop_files(spark: SparkSession) -> Callable[[str], tuple[Any, Any]]:
+    """Return a function that returns Hadoop's path of a text, and the filesystem that has it."""
+    jvm: Any = spark.sparkContext._jvm
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def at(path: str) -> tuple[Any, Any]:
+        found = jvm.org.apache.hadoop.fs.Path(path)
+        return found, found.getFileSystem(configuration)
+
+    return at
 
 
 class _StartListener:
@@ -96,19 +111,25 @@ class _StartListener:
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
-    def __init__(self, queries: Any) -> None:
+    def __init__(self, queries: Any, hadoop: Callable[[str], tuple[Any, Any]]) -> None:
         self._queries = queries
+        self._hadoop = hadoop
 
     def onQueryStarted(self, event: Any) -> None:
         """Set them before the run begins: Spark waits for this."""
         try:
             run = self._queries.get(event.id()).streamingQuery()
-            settings = settings_in(run.analyzedPlan())
+            carried = list(_carried(run.analyzedPlan()))
+            settings = _settings_of(carried)
             conf = run.sparkSessionForStream().conf()
             for name, value in settings.items():
                 if conf.get(name) == SPARKS_DEFAULTS[name]:
                     _LOG.info("query %s: setting %s to %s", event.id().toString(), name, value)
                     conf.set(name, value)
+            refusal = refusal_at_start(run, self._hadoop, [each[_LOCATION] for each in carried])
+            if refusal is not None:
+                _LOG.error("query %s: %s", event.id().toString(), refusal)
+                conf.set(REFUSAL, to_setting(refusal))
         except Exception:
             # Spark would only print it. The first batch checks the setting, and fails without it.
             _LOG.exception("query %s: can't set what its stateful() needs", event.id().toString())
@@ -124,14 +145,24 @@ class _StartListener:
 
 
 def settings_in(plan: Any) -> dict[str, str]:
-    """Return what an analyzed plan of the JVM carries."""
+    """Return the settings that an analyzed plan of the JVM carries."""
+    return _settings_of(_carried(plan))
+
+
+def _settings_of(carried: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     settings: dict[str, str] = {}
+    for each in carried:
+        for name in SPARKS_DEFAULTS.keys() & each.keys():
+            if name != PARTITIONS or int(each[name]) > int(settings.get(name, 0)):
+                settings[name] = each[name]
+    return settings
+
+
+def _carried(plan: Any) -> Iterator[dict[str, Any]]:
+    """Yield what each operator of an analyzed plan of the JVM carries."""
     for node in _nodes(plan):
         if node.nodeName() == _ALIAS_NODE and node.alias().startswith(_ALIAS):
-            for name, value in json.loads(node.alias().removeprefix(_ALIAS)).items():
-                if name != PARTITIONS or int(value) > int(settings.get(name, 0)):
-                    settings[name] = value
-    return settings
+            yield json.loads(node.alias().removeprefix(_ALIAS))
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

@@ -23,6 +23,7 @@ from statestore.spark.blobs import BlobSpool, OutputBlobs, release_buffers
 from statestore.spark.figures import RecordFigures, ShardFigures, TimeFigures
 from statestore.spark.query_settings import check_partitions
 from statestore.spark.record_order import batches_in_order, records_in_order
+from statestore.spark.start_refusal import check_start
 
 _LOG = logging.getLogger(__name__)
 _RECORDS_PER_OUTPUT_BLOB = 20_000
@@ -78,10 +79,12 @@ class ShardCall:
         `recorded` is the pointer that Spark's state holds, None at the first batch of the shard. `now_ms` is the time
         of the batch, in milliseconds since the epoch, the same for each of its attempts.
 
-        Raises before anything is read StatePartitionsError, LocationInUseError if another query has the location, and
-        what `ShardedState.pointer` raises; then what `ShardedState.open`, `Task.process` and `ShardBatch.commit` raise,
-        and TopologyError if a processor schedules punctuation that the query was not started for. Nothing counts then.
+        Raises before anything is read what `check_start` raises, StatePartitionsError, LocationInUseError if another
+        query has the location, and what `ShardedState.pointer` raises; then what `ShardedState.open`, `Task.process`
+        and `ShardBatch.commit` raise, and TopologyError if a processor schedules punctuation that the query was not
+        started for. Nothing counts then.
         """
+        check_start()
         check_partitions(self.planned_partitions)
         shard = self.routing.index(route)
         self._claim(query_id)

@@ -153,7 +153,7 @@ def stateful(
     )
     topics = tuple(topology.global_stores.values())
     pack = Pack(shards, shard_by, metadata.routing, topics, metadata.wall_clock, max_timestamp_ahead_ms)
-    packed = carry(records.mapInArrow(pack.__call__, PACKED_SCHEMA), settings)
+    packed = carry(records.mapInArrow(pack.__call__, PACKED_SCHEMA), settings, str(location))
     output = observe_figures(_DRIVERS[via](packed, call), metadata.state_id, str(location))
     return output.select(BLOB).mapInArrow(unpack, OUTPUT_SCHEMA)
 

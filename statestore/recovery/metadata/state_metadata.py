@@ -27,6 +27,7 @@ from statestore.bytestore.kinds.families import older_formats
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.upgrades.opening import is_downgrade, refuse_skipped_step
 from statestore.errors import (
+    CheckpointLocationError,
     DurableFileCorruptedError,
     FormatError,
     ShardCountChangedError,
@@ -45,6 +46,8 @@ _LOG = logging.getLogger(__name__)
 _FORMAT = 1
 _FORMAT_WITH_INITIAL_STATE = 2
 METADATA_NAME = "statestore.json"
+_CHECKPOINT_DIRECTORIES = frozenset({"offsets", "commits"})
+"""What each checkpoint of Spark has, and no state."""
 UNFINISHED_NAME = "unfinished.json"
 """Marks a location that a tool is filling: see `new_state`."""
 ENTRY_KEYS = "entry_keys"
@@ -195,6 +198,7 @@ def _metadata_to_record(
     """Return what is to be recorded; it is what `recorded` is if nothing is to be changed."""
     if recorded is None:
         _refuse_unfinished(location)
+        _refuse_checkpoint(location)
         return asked
     _check_placement(location, recorded, asked)
     if not recorded.topology:
@@ -255,6 +259,11 @@ def _refuse_unfinished(location: DurableLocation) -> None:
     except MALFORMED:
         made_from = "what can't be read any more"
     raise StateUnfinishedError(str(location), made_from=made_from)
+
+
+def _refuse_checkpoint(location: DurableLocation) -> None:
+    if {*location.directories("")} >= _CHECKPOINT_DIRECTORIES:
+        raise CheckpointLocationError(str(location), checkpoint=str(location), relation="is also")
 
 
 def _check_placement(location: DurableLocation, recorded: StateMetadata, asked: StateMetadata) -> None:

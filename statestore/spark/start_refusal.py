@@ -1,0 +1,84 @@
+"""What can be known only when a query starts, of its checkpoint and its sink: refused by the first task.
+
+    listener, on the driver: refusal_at_start() ── a setting of this run's session ──> task: check_start(), which raises
+
+A listener can't stop a query with an error of its own, nor interrupt the thread that waits for it. It logs the refusal,
+and what it sets in the session of the run, Spark hands to each task. A batch that a file sink skips has none: the log
+alone tells of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pyspark import TaskContext
+
+import statestore.errors
+from statestore.errors import CheckpointLocationError, LocationError, SinkRemembersError
+from statestore.recovery.location.schemes import canonical_uri
+
+REFUSAL: Final = "spark.sql.statestore.refusal"
+_FILE_SINK: Final = re.compile(r"FileSink\[(.*)\]")
+_SINK_LOG: Final = "_spark_metadata"
+
+
+def refusal_at_start(run: Any, hadoop: Any, locations: Iterable[str]) -> LocationError | None:
+    """Return why a run of the JVM, whose operators have these locations, must not go on; None if it may.
+
+    `hadoop` is a function that returns Hadoop's path of a text and the filesystem that has it.
+    """
+    checkpoint = str(run.resolvedCheckpointRoot())
+    for location in locations:
+        relation = relation_of(location, checkpoint)
+        if relation is not None:
+            return CheckpointLocationError(location, checkpoint=checkpoint, relation=relation)
+        output = _FILE_SINK.match(run.sink().toString())
+        if output is not None and run.offsetLog().getLatest().isEmpty() and _has_batches(hadoop, output[1]):
+            return SinkRemembersError(location, output=output[1])
+    return None
+
+
+def relation_of(location: str, checkpoint: str) -> str | None:
+    """Return how a location stands to a checkpoint, if they lie in each other, in words; else None."""
+    state, spark = _place(location), _place(checkpoint)
+    if state == spark:
+        return "is also"
+    if state[:-1] != spark[:-1]:
+        return None
+    if state[-1].startswith(spark[-1]):
+        return "lies within"
+    return "has within it" if spark[-1].startswith(state[-1]) else None
+
+
+def to_setting(refusal: LocationError) -> str:
+    """Return what tells a task of a refusal."""
+    fields = {name: value for name, value in vars(refusal).items() if name not in ("message", "problem", "location")}
+    return json.dumps({"error": type(refusal).__name__, "location": refusal.location, "fields": fields})
+
+
+def check_start() -> None:
+    """In a task, raise what the run was refused for when it started."""
+    context = TaskContext.get()
+    setting = None if context is None else context.getLocalProperty(REFUSAL)
+    if setting:
+        said = json.loads(setting)
+        raise getattr(statestore.errors, said["error"])(said["location"], **said["fields"])
+
+
+def _place(uri: str) -> tuple[str, str, str]:
+    """Return scheme, host and path of a directory, as whoever writes them; the path ends with one slash."""
+    parts = urlsplit(canonical_uri(uri))
+    return parts.scheme or "file", parts.netloc.rpartition("@")[2], re.sub("/+", "/", f"{parts.path}/")
+
+
+def _has_batches(hadoop: Any, output: str) -> bool:
+    path, files = hadoop(f"{output}/{_SINK_LOG}")
+    return bool(files.exists(path)) and any(_names(files, path))
+
+
+def _names(files: Any, directory: Any) -> list[str]:
+    return [status.getPath().getName() for status in files.listStatus(directory)]

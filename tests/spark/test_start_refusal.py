@@ -1,0 +1,108 @@
+"""What only the start of a query shows: where its checkpoint lies, through what it was made, what a sink remembers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from orders import running_total_topology, seeded_orders
+from statestore import DurableLocation
+from statestore.errors import CheckpointLocationError, LocationSharedError
+from statestore.recovery.metadata.state_metadata import agree_on_metadata, metadata_of_stores
+from statestore.spark import error_of, stateful
+from statestore.spark.start_refusal import relation_of
+from tests.support.spark.queries import OrderQuery, run_to_the_end
+
+APPLY, TRANSFORM = "apply_in_pandas_with_state", "transform_with_state"
+
+
+@pytest.mark.parametrize(
+    ("state", "checkpoint", "relation"),
+    [
+        ("file:///a/state", "file:/a/checkpoint", None),
+        ("file:///a/state", "file:/a/state-checkpoint", None),
+        ("file:///a/b/state", "file:/a/b/", "lies within"),
+        ("file:///a/state", "/a//state/checkpoint", "has within it"),
+        ("file:///a/state", "file:/a/state/", "is also"),
+        ("s3://bucket/state", "s3a://bucket/state/cp", "has within it"),
+        ("s3://bucket/state", "s3a://other/state/cp", None),
+        ("s3://key:secret@bucket/state?region=eu", "s3a://bucket/state", "is also"),
+        ("s3://bucket/state", "hdfs://bucket/state", None),
+    ],
+)
+def test_how_a_location_stands_to_a_checkpoint(state: str, checkpoint: str, relation: str | None) -> None:
+    assert relation_of(state, checkpoint) == relation
+
+
+def test_a_checkpoint_is_no_state_location(tmp_path: Path) -> None:
+    for name in ("offsets", "commits", "sources"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(CheckpointLocationError, match=r"is also the checkpoint.*beside each other"):
+        agree_on_metadata(DurableLocation(tmp_path), metadata_of_stores((), 1, "key"))
+    assert not (tmp_path / "statestore.json").exists()
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> OrderQuery:
+    made = OrderQuery(spark, tmp_path, APPLY)
+    made.add(seeded_orders(8))
+    return made
+
+
+def totals(query: OrderQuery, state: str = "state") -> DataFrame:
+    places = {"state_location": query.home / state, "local_dir": str(query.home / "local")}
+    return stateful(query.records(), running_total_topology(), shards=1, **places)
+
+
+def test_a_location_within_the_checkpoint_is_refused_in_the_first_line(query: OrderQuery) -> None:
+    writer = totals(query, "checkpoint/mine").writeStream.format("noop").trigger(availableNow=True)
+    running = writer.option("checkpointLocation", str(query.home / "checkpoint")).start()
+    with pytest.raises(StreamingQueryException) as caught:
+        running.awaitTermination()
+    assert "CheckpointLocationError: state location file:" in str(caught.value).splitlines()[0]
+    failure = error_of(running)
+    assert failure is not None
+    assert failure.kind is CheckpointLocationError
+    assert failure.fields["relation"] == "lies within"
+
+
+def test_another_entry_point_is_said_as_such(query: OrderQuery) -> None:
+    query.run()
+    query.add(seeded_orders(8))
+    with pytest.raises(StreamingQueryException) as caught:
+        query.run(via=TRANSFORM)
+    failure = error_of(caught.value)
+    assert failure is not None
+    assert (failure.error, failure.fields) == ("EntryPointChangedError", {"recorded": APPLY, "asked": TRANSFORM})
+
+
+def test_a_sink_that_remembers_another_checkpoint_is_told_of_before_it_drops_anything(
+    query: OrderQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(state: str) -> None:
+        writer = totals(query, state).writeStream.format("parquet").option("path", str(query.home / "out"))
+        run_to_the_end(writer, query.home / "checkpoint")
+
+    run("state")
+    assert caplog.text == ""
+    shutil.rmtree(query.home / "checkpoint")
+    query.add(seeded_orders(8))
+    with pytest.raises(StreamingQueryException):  # of the batch after the skipped one, which finds no state
+        run("state-2")
+    assert "remembers the batches of an older one" in caplog.text
+
+
+def test_two_operators_of_one_query_need_two_locations(query: OrderQuery) -> None:
+    first = totals(query)
+    again = first.selectExpr("key", "value", "topic", "0 partition", "0L offset", "timestamp", "headers")
+    with pytest.raises(LocationSharedError, match="two stateful\\(\\) operators of one query"):
+        stateful(again, running_total_topology(), shards=1, state_location=query.home / "state")
+    with pytest.raises(AnalysisException) as caught:
+        first.union(totals(query))
+    failure = error_of(caught.value)
+    assert failure is not None
+    assert failure.kind is LocationSharedError
