@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from statestore.connect.converters.base import HeaderConverter
     from statestore.connect.typed_headers import TypedHeaders
 
-S = TypeVar("S")
+StoreClass = TypeVar("StoreClass")
 Receiver = Callable[[Record[Any, Any]], None]
 BatchReceiver = Callable[[RecordColumns], None]
 
@@ -246,7 +246,7 @@ class ProcessorContext(ShardClock):
     def state_store(self, name: str) -> Any: ...
 
     @overload
-    def state_store(self, name: str, kind: type[S]) -> S: ...
+    def state_store(self, name: str, kind: type[StoreClass]) -> StoreClass: ...
 
     def state_store(self, name: str, kind: type[Any] | None = None) -> Any:
         """Return the state store `name`, of a global store a read-only view. Raises TopologyError if not attached.

@@ -167,7 +167,7 @@ class BatchFigures(CallFigures):
         restore, snapshot, upgrade = self.restore, self.snapshot, self.upgrade
         if self.sizes:
             held = total(SizeFigures, self.sizes.values())
-            parts.append(f"in these shards about {held.entries} entries, {size_text(held.size_bytes)}")
+            parts.append(f"about {held.entries} entries held, in {size_text(held.size_bytes)} of disk and memory")
         if restore.shards:
             restored = f"{restore.restore_total} entries, {size_text(restore.size_bytes)}, {restore.elapsed_ms:.0f} ms"
             parts.append(f"shards restored: {restore.shards} ({restored})")

@@ -173,7 +173,7 @@ def test_the_size_of_a_state_is_that_of_all_its_shards_when_they_were_last_calle
 
 def test_figures_are_a_line_and_a_table_in_a_notebook() -> None:
     (figures,) = batch_figures(progress(held(0, 3)).progress)
-    assert str(figures).endswith("; in these shards about 3 entries, 3 kB")
+    assert str(figures).endswith("; about 3 entries held, in 3 kB of disk and memory")
     page = ElementTree.fromstring(f"<div>{figures._repr_html_()}</div>")
     assert page.findtext("p") == str(figures)
     rows = [[cell.text for cell in row] for row in page.iter("tr")]
