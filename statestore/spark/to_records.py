@@ -194,6 +194,8 @@ class _Found:
         """Return one column, or several as a struct."""
         if isinstance(asked, (str, Column)):
             return self._stable(role, asked) if role == "key" else self._column(role, asked)
+        if not isinstance(asked, Sequence):
+            return self._column(role, asked)
         if not asked:
             return self._refused(f"{role}: it names no column"), None
         named = [each for each in asked if not (isinstance(each, str) and each == "*")]
@@ -218,6 +220,10 @@ class _Found:
         """Return a column with its type, None if it is none."""
         if isinstance(asked, str) and not {".", "`"} & set(asked) and asked.lower() not in self._names:
             return self._refused(f"{role}: there is no column {asked!r}; there are {', '.join(self._df.columns)}"), None
+        if not isinstance(asked, str | Column):
+            return self._refused(
+                f"{role}: {asked!r} is neither a column nor the name of one; a value is F.lit(...)"
+            ), None
         column = F.col(asked) if isinstance(asked, str) else asked
         try:
             return column, self._df.select(column.alias("found")).schema["found"].dataType

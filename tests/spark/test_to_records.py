@@ -184,6 +184,15 @@ def test_all_that_is_wrong_is_one_error(spark: SparkSession) -> None:
         (lambda: {"key": F.col("line").cast("decimal(10,2)")}, "no serde is for decimal"),
         (lambda: {"key": "line", "headers": F.create_map(F.lit("a"), F.lit("b"))}, "headers: is map"),
         (lambda: {"key": []}, "names no column"),
+        (lambda: {"key": 5}, "key: 5 is neither a column nor the name of one"),
+        (lambda: {"key": ["customer", "nobody"]}, "there is no column 'nobody'"),
+        (lambda: {"key": "customer", "headers": {"n": 5}}, "header 'n': 5 is neither a column"),
+        (lambda: {"key": "customer", "omit_null_headers": ["x"], "headers": {"n": None}}, "names 'x', which"),
+        (lambda: {"key": F.rand()}, r"key: rand\(\) gives a row something else"),
+        (lambda: {"key": "customer", "partition": -1}, "partition: is -1"),
+        (lambda: {"key": "customer", "topic": F.lit(1)}, "topic: is int, not string"),
+        (lambda: {"key": "customer", "order_by": "customer"}, "order_by: is string; it takes whole numbers"),
+        (lambda: {"key": F.col("customer") + F.array(F.lit(1))}, "key: .*DATATYPE_MISMATCH"),
     ],
 )
 def test_what_would_lose_something_is_refused(
