@@ -28,11 +28,14 @@ PEERS_LOCK := benchmarks/peers/environment.lock
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# What Spark says of itself in demos: as docs/operating.md has it.
+QUIET := SPARK_SUBMIT_OPTS="-Dlog4j2.configurationFile=file:$(CURDIR)/docs/examples/log4j2.properties"
+
 demo: java $(INSTALLED) ## run the running total example, from files
-	@$(WITH_JAVA) $(BIN)/python docs/examples/running_total.py
+	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/running_total.py
 
 demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker of its own
-	@$(WITH_JAVA) $(BIN)/python docs/examples/kafka_running_total.py
+	@$(WITH_JAVA) $(QUIET) $(QUIET) $(BIN)/python docs/examples/kafka_running_total.py
 
 demo-middleware: java $(INSTALLED) jars ## run a stack of middleware around a query, from Kafka to Kafka
 	@$(WITH_JAVA) $(BIN)/python docs/examples/middleware_stack.py

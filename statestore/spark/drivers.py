@@ -130,7 +130,8 @@ def light_processor(call: ShardCall) -> StatefulProcessor:
             yield from self._of_rows().input_rows(key[0], rows)
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-            yield from self._of_rows().expired_timer(key[0], timerValues.getCurrentProcessingTimeInMs())
+            fired_ms = expiredTimerInfo.getExpiryTimeInMs()
+            yield from self._of_rows().expired_timer(key[0], timerValues.getCurrentProcessingTimeInMs(), fired_ms)
 
         def close(self) -> None:
             """Nothing to let go of: what a shard call opens it closes, also after a failure."""
@@ -170,21 +171,26 @@ class StateOfShards:
         now_ms = int(first[_NOW].iloc[0])
         yield from self._run(route, (blob for frame in chain([first], rows) for blob in frame["blob"]), now_ms)
 
-    def expired_timer(self, route: Any, now_ms: int) -> Iterator[pd.DataFrame]:
-        """Yield what the call puts out at a time that it has asked for."""
-        yield from self._run(route, (), now_ms)
+    def expired_timer(self, route: Any, now_ms: int, fired_ms: int) -> Iterator[pd.DataFrame]:
+        """Yield what the call puts out at a time that it has asked for: `fired_ms`, the time of the timer."""
+        yield from self._run(route, (), now_ms, fired_ms)
 
-    def _run(self, route: Any, blobs: Iterable[bytes], now_ms: int) -> Iterator[pd.DataFrame]:
+    def _run(
+        self, route: Any, blobs: Iterable[bytes], now_ms: int, fired_ms: int | None = None
+    ) -> Iterator[pd.DataFrame]:
         recorded = self._pointer.get()
         result = yield from _frames(self._call, route, blobs, recorded[0] if recorded else None, now_ms)
         self._pointer.update((result.pointer,))
         if self._call.wall_clock:
-            self._wake_up_at(result.wake_up_ms)
+            self._wake_up_at(result.wake_up_ms, fired_ms)
 
-    def _wake_up_at(self, time_ms: int | None) -> None:
-        """Leave one timer, at this time. One that is due is deleted, so that a batch calls no shard twice."""
+    def _wake_up_at(self, time_ms: int | None, fired_ms: int | None) -> None:
+        """Leave one timer, at this time. One that is due is deleted, so that a batch calls no shard twice.
+
+        The one that has fired Spark deletes itself, and warns of each that it does not find.
+        """
         waiting = set(self._handle.listTimers())
-        for timer_ms in waiting - {time_ms}:
+        for timer_ms in waiting - {time_ms, fired_ms}:
             self._handle.deleteTimer(timer_ms)
         if time_ms is not None and time_ms not in waiting:
             self._handle.registerTimer(time_ms)
