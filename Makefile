@@ -35,10 +35,10 @@ demo: java $(INSTALLED) ## run the running total example, from files
 	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/running_total.py
 
 demo-kafka: java $(INSTALLED) jars ## run it from Kafka to Kafka, with a broker of its own
-	@$(WITH_JAVA) $(QUIET) $(QUIET) $(BIN)/python docs/examples/kafka_running_total.py
+	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/kafka_running_total.py
 
 demo-middleware: java $(INSTALLED) jars ## run a stack of middleware around a query, from Kafka to Kafka
-	@$(WITH_JAVA) $(BIN)/python docs/examples/middleware_stack.py
+	@$(WITH_JAVA) $(QUIET) $(BIN)/python docs/examples/middleware_stack.py
 
 # Spark's own processes live for seconds in tests: to optimise their code takes longer than to run it as it is.
 SHORT_LIVED_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC

@@ -1,4 +1,4 @@
-"""Timers that Spark calls a shard back by: one at a time, and none is deleted that Spark deletes itself, and warns of."""
+"""Timers that Spark calls a shard back by: one at a time, and Spark warns of one that is deleted twice."""
 
 from __future__ import annotations
 
