@@ -23,7 +23,7 @@ COMPILE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 
 PEERS_LOCK := benchmarks/peers/environment.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak simulate check bench bench-check bench-peers docs lock clean java jars
+.PHONY: help demo demo-kafka demo-middleware test test-fast test-matrix durations soak sink-kills simulate check bench bench-check bench-peers docs lock clean java jars
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ durations: $(INSTALLED) ## show what each folder, file and test took in the last
 soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from SEED=s on; ARGS="--report file" as well
 	@$(WITH_JAVA) PYTHONPATH=docs/examples:. $(BIN)/python -m statestore.testing.soak \
 		--query tests.support.soak.query:queries --runs $(RUNS) --seed $(SEED) --again "make soak RUNS=1 SEED={seed}" $(ARGS)
+
+sink-kills: java $(INSTALLED) jars ## kill driver, executors and workers at each step of the sink of transactions
+	@$(WITH_JAVA) SINK_KILLS=all SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m pytest tests/spark/test_kafka_sink.py $(ARGS)
 
 simulate: $(INSTALLED) ## run the protocol under a seeded scheduler, without Spark: RUNS=n plans, from SEED=s on; ARGS as well
 	@$(BIN)/python -m tests.simulation --runs $(RUNS) --seed $(SEED) $(ARGS)

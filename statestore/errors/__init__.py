@@ -120,6 +120,15 @@ StateStoreError
 ├── ProcessorError              user code raised: names node and record, the cause is chained
 ├── StateHandleError            a stateful processor asked its handle for what it can't have there
 ├── OutputFrameError            a stateful processor handed out something else than frames of output rows
+├── KafkaSinkError              a batch can't be written to Kafka
+│   ├── KafkaRefusedError       Kafka refuses
+│   ├── KafkaTimeoutError       Kafka does not answer in time
+│   ├── TransactionFencedError  another attempt has the transaction
+│   ├── TransactionAbortedError  Kafka does not take a record of it
+│   ├── InputCutOffError        the rows of a task stopped before their end
+│   ├── MarkerTopicError        the topic for markers can't hold them
+│   ├── SinkAheadError          a later batch was written than the checkpoint knows
+│   └── BatchChangedError       a batch that was written in part is not the same now
 ├── HarnessError                what tests and demos run beside Spark can't be had
 │   ├── JavaNotFoundError
 │   ├── JarsUnavailableError    the Java registry did not hand out a set of jars
@@ -139,8 +148,8 @@ StateStoreError
 Errors that only the tools raise, and that name options of the command line, are in `upgrade_tools.errors`.
 
 data, connect, state, run, new_state, directory, data_source, harness, middleware, header_policies, security,
-compression, large_messages, schema_registry and platform declare them by subject, as `root` says. `readable` has times
-and places in words.
+compression, large_messages, schema_registry, kafka_sink and platform declare them by subject, as `root` says.
+`readable` has times and places in words.
 Imports nothing of ours; everything imports from here. Start at `root`.
 
 Programmer mistakes (a negative count, a wrong argument type) raise ValueError or TypeError instead. Messages say what
@@ -207,6 +216,17 @@ from statestore.errors.header_policies import (
     ExpiryHeaderError,
     HeaderLimitError,
     RecordExpiredError,
+)
+from statestore.errors.kafka_sink import (
+    BatchChangedError,
+    InputCutOffError,
+    KafkaRefusedError,
+    KafkaSinkError,
+    KafkaTimeoutError,
+    MarkerTopicError,
+    SinkAheadError,
+    TransactionAbortedError,
+    TransactionFencedError,
 )
 from statestore.errors.large_messages import ClaimError, ClaimMissingError, SliceError, SlicesIncompleteError
 from statestore.errors.middleware import (
@@ -305,6 +325,7 @@ from statestore.errors.trail import TrailRefusedError
 __all__ = [
     "AccessDeniedError",
     "AttemptOutdatedError",
+    "BatchChangedError",
     "ChainIncompleteError",
     "ChainOrderError",
     "ChangesUnavailableError",
@@ -347,6 +368,7 @@ __all__ = [
     "IncompatibleSchemaError",
     "IncompleteChangelogError",
     "InjectedFaultError",
+    "InputCutOffError",
     "InputError",
     "InputHeadersError",
     "InputSchemaError",
@@ -355,6 +377,9 @@ __all__ = [
     "JarsUnavailableError",
     "JavaNotFoundError",
     "KafkaBrokerError",
+    "KafkaRefusedError",
+    "KafkaSinkError",
+    "KafkaTimeoutError",
     "KeyPlacementError",
     "KeyUnusableError",
     "LocalDirectoryError",
@@ -368,6 +393,7 @@ __all__ = [
     "LocationNotWritableError",
     "LocationSharedError",
     "LossyHeadersError",
+    "MarkerTopicError",
     "MiddlewareError",
     "ModuleNotOnWorkersError",
     "NegativeLengthError",
@@ -401,6 +427,7 @@ __all__ = [
     "ShardCountChangedError",
     "ShardOverlapError",
     "SignatureRefusedError",
+    "SinkAheadError",
     "SinkRemembersError",
     "SliceError",
     "SlicesIncompleteError",
@@ -425,6 +452,8 @@ __all__ = [
     "TopologyChangedError",
     "TopologyError",
     "TrailRefusedError",
+    "TransactionAbortedError",
+    "TransactionFencedError",
     "TruncatedError",
     "UninitializedTopicError",
     "UnknownColumnFamilyError",

@@ -19,7 +19,7 @@ spark_versions  what differs between versions of Spark
 checkpoint_pointers, source_offsets, rescale
                 what a checkpoint says, and a state with other shards
 datasource/     state as rows; reader: the same as a call
-compaction      a log as a DataFrame, compacted by a key in a header
+compaction      a log as a DataFrame, compacted by a key in a header; kafka_sink/: exactly once to Kafka
 header_functions/
                 functions of columns of headers, for any DataFrame
 

@@ -10,6 +10,7 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from pyspark.sql import Row, SparkSession
 from statestore import Serdes
 from statestore.recovery.snapshots.options import RecoveryOptions
 from statestore.spark import read_pointers, read_store, stateful
+from statestore.spark.kafka_sink import KafkaTransactions
 from tests.support.clusters.faults import Fault, FaultyLocation, MachineDisk, faulty_topology
+from tests.support.kafka.transactions import MortalCluster
 from tests.support.spark.queries import KAFKA_ROWS, SHARDS, spark_settings
 
 
@@ -32,7 +35,7 @@ def main(master: str, settings: dict[str, Any]) -> None:
         try:
             faults = [Fault(**fields) for fields in job["faults"]]
             with spark_settings(spark, job["settings"]):
-                result = run(spark, home, job["via"], faults, RecoveryOptions(**job["recovery"]))
+                result = run(spark, home, job["via"], faults, RecoveryOptions(**job["recovery"]), job["sink"])
         except Exception:
             result = {"failure": traceback.format_exc()}
         partial = home / "result.partial"
@@ -42,27 +45,33 @@ def main(master: str, settings: dict[str, Any]) -> None:
 
 
 def run(
-    spark: SparkSession, home: Path, via: str, faults: Sequence[Fault], recovery: RecoveryOptions
+    spark: SparkSession,
+    home: Path,
+    via: str,
+    faults: Sequence[Fault],
+    recovery: RecoveryOptions,
+    sink: dict[str, str] | None,
 ) -> dict[str, Any]:
     """Process all files there are, one a batch, and return the committed state and all output."""
     records = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1).parquet(str(home / "input"))
+    topology = faulty_topology(faults)
+    if sink is not None:
+        topology.sinks["totals"] = replace(topology.sinks["totals"], topic=sink["topic"])
     rows = stateful(
         records,
-        faulty_topology(faults),
+        topology,
         shards=SHARDS,
         state_location=FaultyLocation(home / "state", faults),
         local_dir=MachineDisk(home / "placements"),
         via=via,
         recovery=recovery,
     )
-    query = (
-        # The file sink is exactly once: what it says is there is each row that was put out, once.
-        rows.writeStream.format("parquet")
-        .option("path", str(home / "output"))
-        .option("checkpointLocation", str(home / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    # The file sink is exactly once: what it says is there is each row that was put out, once.
+    writer = rows.writeStream.format("parquet").option("path", str(home / "output"))
+    if sink is not None:
+        cluster = MortalCluster(sink["servers"], timeout_s=30, deaths=tuple(faults))
+        writer = rows.writeStream.foreachBatch(KafkaTransactions(cluster, markers=sink["markers"]))
+    query = writer.option("checkpointLocation", str(home / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     store = read_store(
         spark, "totals", checkpoint_location=home / "checkpoint", state_location=home / "state"
@@ -71,7 +80,7 @@ def run(
         "totals": [_entry(row, row.timestamp_ms) for row in store],
         "output": [
             _entry(row, round(row.timestamp.timestamp() * 1000))
-            for row in spark.read.parquet(str(home / "output")).collect()
+            for row in (spark.read.parquet(str(home / "output")).collect() if sink is None else ())
         ],
         "pointers": [json.loads(row.pointer) for row in read_pointers(spark, home / "checkpoint").collect()],
     }

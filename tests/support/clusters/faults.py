@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -26,6 +27,7 @@ from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_files import Content
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk
+from tests.support.clusters.processes import all_processes
 
 DISK_VARIABLE: Final = "CLUSTER_TEST_DISK"
 """Names the disk of a worker's machine; without it, each executor has one of its own, in its working directory."""
@@ -43,8 +45,14 @@ class Fault:
     """What is done at a moment of a batch.
 
     `moment` is PROCESS or a pattern of the names of written files, such as DELTA; `when` is "before", "middle" or
-    "after" it. `action` "kill" ends the whole executor with SIGKILL; "hold" keeps the task there until it is released.
-    What is known of it stands in `directory`, its own.
+    "after" it. What is known of it stands in `directory`, its own. `action` says what is ended with SIGKILL:
+
+        kill                the whole executor
+        kill worker         this Python process of it
+        kill feeder         its JVM, so that this process goes on, and sees the stream of its rows end
+        kill application    the driver and all executors
+
+    "hold" keeps the task there until it is released.
     """
 
     directory: str
@@ -63,8 +71,9 @@ class Fault:
         except FileExistsError:
             return False
         self._tell("struck.json", {"moment": moment, "batch": batch_id(), **asdict(this_executor())})
-        if self.action == "kill":
-            this_executor().kill()
+        if self.action in _KILLS:
+            _KILLS[self.action](this_executor())
+            return True
         while not Path(self.directory, "release").exists():
             time.sleep(_POLL_INTERVAL_S)
         return True
@@ -112,6 +121,31 @@ class Executor:
         os.kill(self.jvm_pid, signal.SIGKILL)
         os.killpg(self.daemon_pid, signal.SIGKILL)  # its workers, this process among them, are of its group
         raise AssertionError("survived SIGKILL")
+
+
+def _kill_worker(executor: Executor) -> None:
+    os.kill(executor.worker_pid, signal.SIGKILL)
+
+
+def _kill_application(executor: Executor) -> None:
+    others = [pid for pid, session, _ in all_processes() if session == os.getsid(0) and pid != executor.worker_pid]
+    for pid in [*others, executor.worker_pid]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _kill_feeder(executor: Executor) -> None:
+    # The daemon says so to its workers when the JVM is gone: what if it comes too late?
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.kill(executor.jvm_pid, signal.SIGKILL)
+
+
+_KILLS: Final = {
+    "kill": Executor.kill,
+    "kill worker": _kill_worker,
+    "kill application": _kill_application,
+    "kill feeder": _kill_feeder,
+}
 
 
 def this_executor() -> Executor:

@@ -22,6 +22,8 @@ class OrderJob:
     """Fields of RecoveryOptions."""
     settings: dict[str, str] = field(default_factory=dict)
     """Of Spark, for this job only."""
+    sink: dict[str, str] | None = None
+    """`servers`, `topic` and `markers` of a sink of transactions; None is files in `output`."""
     faults: list[Fault] = field(default_factory=list)
     files: int = 0
 
@@ -82,12 +84,17 @@ class JobResult:
 
 def expected_contents(orders: Sequence[Order]) -> dict[str, list[Any]]:
     """Return what the contents of a job must be, by a plain fold over the orders: each change and each row once."""
-    output = [
+    output = expected_output(orders)
+    store = [[customer, *_as_json(entry)] for customer, entry in expected_totals(orders).items()]
+    return {"store": _in_order(store), "output": _in_order(output)}
+
+
+def expected_output(orders: Sequence[Order]) -> list[Any]:
+    """Return the rows that a job must put out, in the order of the orders."""
+    return [
         [order.customer, *_as_json(expected_totals(orders[: number + 1])[order.customer])]
         for number, order in enumerate(orders)
     ]
-    store = [[customer, *_as_json(entry)] for customer, entry in expected_totals(orders).items()]
-    return {"store": _in_order(store), "output": _in_order(output)}
 
 
 def _in_order(entries: list[Any]) -> list[Any]:

@@ -64,6 +64,10 @@ class ProcessSession:
             self._process.wait(STOP_TIMEOUT_S)
         self.kill()
 
+    def wait(self) -> None:
+        """Wait until the process has ended, whoever ends it."""
+        wait_until(lambda: not self.runs, "the process does not end")
+
     def kill(self) -> None:
         """End every process of the session with SIGKILL and wait until they are gone."""
         if not self._gone:  # later the kernel may give its number to others
@@ -87,10 +91,10 @@ class ProcessSession:
 
     def pids(self) -> list[int]:
         """Return the processes of the session that are not just waiting to be collected."""
-        return [pid for pid, session, state in _all_processes() if session == self.session and state not in "ZX"]
+        return [pid for pid, session, state in all_processes() if session == self.session and state not in "ZX"]
 
 
-def _all_processes() -> list[tuple[int, int, str]]:
+def all_processes() -> list[tuple[int, int, str]]:
     """Return number, session and state of all processes of the machine."""
     found = []
     for directory in Path("/proc").iterdir():

@@ -1,0 +1,253 @@
+"""A Kafka cluster as the sink needs it: producers of transactions, ends of logs, and committed records."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from statestore.errors import KafkaRefusedError, KafkaTimeoutError, MarkerTopicError
+from statestore.middleware.extras import extra
+
+with extra("kafka"):
+    from confluent_kafka import (
+        OFFSET_BEGINNING,
+        Consumer,
+        IsolationLevel,
+        KafkaError,
+        KafkaException,
+        Message,
+        Producer,
+        TopicPartition,
+    )
+    from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+
+_LOG: Final = logging.getLogger(__name__)
+_OWN: Final = (
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "transactional.id",
+    "transaction.timeout.ms",
+    "partitioner",
+    "on_delivery",
+)
+_QUEUED_KB: Final = 32 << 10
+"""What a producer holds of records that wait to be sent."""
+_MISSING_TOPIC_MS: Final = 10_000
+"""How long a topic may take to show."""
+_CONNECT_MS: Final = 20
+"""Half of it passes before a client connects to the second broker, as each does at its start."""
+_FENCED: Final = (
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+)
+_LEADER_MOVES: Final = (
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+)
+_SILENT: Final = (
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.REQUEST_TIMED_OUT,
+)
+_WAIT_S: Final = 0.2
+_RETRY_S: Final = 0.1
+
+
+OnFailure: TypeAlias = "Callable[[KafkaError | None, Any], None]"
+"""Takes an error and the record."""
+
+
+class KeptRecord(NamedTuple):
+    """A committed record of a log."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class KafkaCluster:
+    """A Kafka cluster that answers at `servers`, host:port separated by commas. Picklable: tasks make their clients.
+
+    Raises ValueError for a property that the sink sets by itself.
+    """
+
+    servers: str
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Further properties of clients, as librdkafka calls them. They travel to the executors, and are shown nowhere."""
+    timeout_s: float = 60.0
+    """How long an answer is waited for."""
+
+    def __post_init__(self) -> None:
+        own = sorted(set(_OWN) & set(self.options))
+        if own:
+            raise ValueError(f"{', '.join(own)}: the sink sets this by itself; take it out of the options")
+
+    def producer(self, transactional_id: str, timeout_ms: int, on_failure: OnFailure, kind: Any = Producer) -> Producer:
+        """Return a producer of transactions, each of at most `timeout_ms`. Raises KafkaRefusedError for wrong options.
+
+        It chooses partitions as Kafka's own producer does, by murmur2 of the key. `on_failure` is told of each record
+        that Kafka does not take.
+        """
+        properties = {
+            "bootstrap.servers": self.servers,
+            "queue.buffering.max.kbytes": _QUEUED_KB,
+            "topic.metadata.propagation.max.ms": _MISSING_TOPIC_MS,
+            "reconnect.backoff.ms": _CONNECT_MS,
+            **self.options,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "partitioner": "murmur2_random",
+            "delivery.report.only.error": True,
+            "on_delivery": on_failure,
+        }
+        with self.errors(f"making the producer {transactional_id!r}"):
+            producer: Producer = kind(properties, logger=_LOG)
+            return producer
+
+    @contextmanager
+    def errors(self, action: str) -> Iterator[None]:
+        """Raise KafkaTimeoutError or KafkaRefusedError for what the client raises while it does what `action` says."""
+        try:
+            yield
+        except KafkaException as cause:
+            error = cause.args[0]
+            if error.code() in _SILENT:
+                raise KafkaTimeoutError(action=action, timeout_s=self.timeout_s, cause=error.str()) from cause
+            raise KafkaRefusedError(action=action, cause=error.str()) from cause
+
+    def partitions(self, topic: str) -> int | None:
+        """Return how many partitions a topic has, None if there is no such topic. Raises as `errors`."""
+        with self.errors("asking for topics"):
+            found = self._admin.list_topics(timeout=self.timeout_s).topics.get(topic)
+        return None if found is None or found.error is not None else len(found.partitions)
+
+    def cleanup_policies(self, topic: str) -> frozenset[str]:
+        """Return what a topic's `cleanup.policy` says. Raises as `errors`."""
+        with self.errors(f"asking for the configuration of {topic}"):
+            resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+            (answer,) = self._admin.describe_configs([resource], request_timeout=self.timeout_s).values()
+            policy = str(answer.result()["cleanup.policy"].value)
+        return frozenset(word.strip() for word in policy.split(","))
+
+    def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Make a topic, if nobody has by then, with the cluster's default replication. Raises as `errors`."""
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
+        with self.errors(f"making the topic {topic}"):
+            (made,) = self._admin.create_topics([new], request_timeout=self.timeout_s).values()
+            try:
+                made.result()
+            except KafkaException as cause:
+                if cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def end_offsets(self, topic: str, partitions: Iterable[int], *, committed: bool) -> dict[int, int]:
+        """Return where the logs of these partitions end; `committed`: before what belongs to open transactions.
+
+        Raises as `errors`.
+        """
+        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        give_up_s = time.monotonic() + self.timeout_s
+        with self.errors(f"asking for the end of {topic}"):
+            while True:
+                answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self.timeout_s)
+                try:
+                    return {place.partition: answer.result().offset for place, answer in answers.items()}
+                except KafkaException as cause:
+                    # Also a topic that has just been made has no leader yet.
+                    if cause.args[0].code() not in _LEADER_MOVES or time.monotonic() > give_up_s:
+                        raise
+                self._admin.poll(_RETRY_S)
+
+    def read(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[KeptRecord]:
+        """Yield the committed records of logs, of each partition from its start to its end, which is exclusive.
+
+        Waits for transactions that are open before an end. Raises as `errors`, and MarkerTopicError if what was to be
+        read is not there.
+        """
+        left = {partition for partition, start in starts.items() if start < ends[partition]}
+        if not left:
+            return
+        consumer = self._consumer()
+        try:
+            # From 0 means from what is left of the log.
+            places = {partition: starts[partition] or OFFSET_BEGINNING for partition in left}
+            consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in places.items()])
+            heard_s = time.monotonic()
+            while left:
+                with self.errors(f"reading {topic}"):
+                    message = consumer.poll(_WAIT_S)
+                if message is None:
+                    if time.monotonic() - heard_s > self.timeout_s:
+                        problem = "a transaction in it may be open"
+                        raise KafkaTimeoutError(action=f"reading {topic}", timeout_s=self.timeout_s, cause=problem)
+                    continue
+                heard_s = time.monotonic()
+                record, next_offset = self._record(topic, message)
+                if record is not None:
+                    yield record
+                if next_offset >= ends[message.partition() or 0]:
+                    left.discard(message.partition() or 0)
+        finally:
+            consumer.close()
+
+    def _record(self, topic: str, message: Message[bytes, bytes]) -> tuple[KeptRecord | None, int]:
+        """Return the record in what a consumer hands out, if it is one, and up to where it has read."""
+        partition, offset, error = message.partition(), message.offset(), message.error()
+        if error is None:
+            assert partition is not None
+            assert offset is not None
+            return KeptRecord(partition, offset, message.key(), message.value()), offset + 1
+        if error.code() == KafkaError._PARTITION_EOF:
+            return None, offset or 0
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise MarkerTopicError(topic, problem="it was made anew. Restore it, or begin a new checkpoint")
+        if not error.retriable() and error.code() not in _SILENT:
+            raise KafkaRefusedError(action=f"reading {topic}", cause=error.str())
+        return None, -1
+
+    @property
+    def _admin(self) -> AdminClient:
+        """A client that the process keeps: to connect takes longer than to ask."""
+        return _admin_client(self.servers, tuple(sorted(self.options.items())))
+
+    def _consumer(self) -> Consumer:
+        properties = {
+            "bootstrap.servers": self.servers,
+            **self.options,
+            "group.id": "statestore",  # nobody joins it
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
+        with self.errors("making a consumer"):
+            return Consumer(properties, logger=_LOG)
+
+
+@lru_cache(maxsize=4)
+def _admin_client(servers: str, options: tuple[tuple[str, Any], ...]) -> AdminClient:
+    return AdminClient({"bootstrap.servers": servers, **dict(options)}, logger=_LOG)
+
+
+def is_fenced(error: KafkaError) -> bool:
+    """Return whether a producer may do nothing any more, as another one has its transactional id."""
+    return error.code() in _FENCED

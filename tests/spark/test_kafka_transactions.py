@@ -1,0 +1,279 @@
+"""What a task of the sink does with Kafka, on a real broker and without Spark's JVM, which test_kafka_sink.py has."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME
+
+from statestore.errors import (
+    BatchChangedError,
+    InputCutOffError,
+    InputError,
+    KafkaTimeoutError,
+    MarkerTopicError,
+    SinkAheadError,
+    TransactionAbortedError,
+    TransactionFencedError,
+)
+from statestore.format.partitioner import partition_column
+from statestore.spark.kafka_sink.cluster import KafkaCluster
+from statestore.spark.kafka_sink.markers import Marker, MarkerKey, MarkerTopic
+from statestore.spark.kafka_sink.tasks import SayEnd, parts_of
+from statestore.spark.kafka_sink.transaction import BatchPlan, PartitionWritten, Transaction, write_partition
+from statestore.testing.faults import FaultJournal
+from statestore.testing.kafka_broker import KafkaBroker, free_ports
+from tests.support.kafka.transactions import (
+    STEPS,
+    Death,
+    MortalCluster,
+    Query,
+    attempt_batch,
+    rows,
+    seen,
+    values,
+    whole,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+_NUMBERS = count()
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> str:
+    name = f"sink-{next(_NUMBERS)}"
+    KafkaCluster(broker.bootstrap_servers).create_topic(name, 1, {})
+    return name
+
+
+@pytest.fixture
+def query(broker: KafkaBroker, topic: str) -> Query:
+    return Query(KafkaCluster(broker.bootstrap_servers, timeout_s=20), f"query-of-{topic}", "sink-markers")
+
+
+def test_a_partition_is_written_with_its_marker_and_not_again(query: Query, topic: str) -> None:
+    batch = rows(topic, b"1", b"2", b"3")
+    written = write_partition(query.plan(0), 1, whole(batch, batch.slice(1)))
+    assert (written.records, written.was_there) == (5, False)
+    again = iter(whole(batch, batch.slice(1)))
+    assert write_partition(query.plan(0), 1, again) == PartitionWritten(1, 5, True, -1)
+    assert next(again, "taken") == "taken"
+    assert values(query.cluster.servers, topic) == [b"1", b"2", b"3", b"2", b"3"]
+    markers, _ = query.plan(0).topic.read_all(query.name, "")
+    assert markers == {1: Marker(0, 2, 5)}
+
+
+def test_the_next_batch_need_not_read_the_log_of_markers(query: Query, topic: str) -> None:
+    first = write_partition(query.plan(0), 0, whole(rows(topic, b"1")))
+    known = query.plan(1, markers={0: Marker(0, 2, 1)}, read_to={0: first.read_to})
+    write_partition(known, 0, whole(rows(topic, b"2")))
+    assert write_partition(known, 0, whole(rows(topic, b"2"))).was_there
+    assert values(query.cluster.servers, topic) == [b"1", b"2"]
+
+
+def test_records_are_written_as_they_are(query: Query, broker: KafkaBroker) -> None:
+    topic = "sink-records"
+    broker.create_topic(topic, 5)
+    keys = [None, b"", *(f"key-{number}".encode() for number in range(40))]
+    headers = [("tenant", b"eu"), ("tenant", None), ("größe", b"")]
+    records = [(key, None if number % 3 == 0 else b"v", 1_000 + number) for number, key in enumerate(keys)]
+    batch = rows(topic, *records, (b"placed", b"v", 7, 3, headers), (b"now", b"v"))
+    write_partition(query.plan(0), 0, whole(batch))
+    found = {message.key(): message for message in chain(*seen(query.cluster.servers, topic, 5))}
+    assert [(found[key].value(), found[key].timestamp()) for key, *_ in records] == [
+        (value, (TIMESTAMP_CREATE_TIME, timestamp_ms)) for _, value, timestamp_ms in records
+    ]
+    placed = partition_column(pa.array(keys[1:], pa.binary()), 5).tolist()
+    assert [found[key].partition() for key in keys[1:]] == placed
+    assert found[b"placed"].partition() == 3
+    assert found[b"placed"].headers() == headers
+    assert found[b"now"].timestamp()[1] > 1_600_000_000_000
+
+
+def test_partitions_that_have_no_rows_write_nothing(query: Query, topic: str) -> None:
+    assert write_partition(query.plan(0), 0, whole(rows(topic))) == PartitionWritten(0, 0, False, -1)
+    assert query.plan(0).topic.read_all(query.name, "")[0] == {}
+
+
+def test_rows_without_an_end_are_not_committed(query: Query, topic: str) -> None:
+    with pytest.raises(InputCutOffError, match="partition 1"):
+        write_partition(query.plan(0), 1, iter([rows(topic, b"1")]))
+    assert values(query.cluster.servers, topic) == []
+    write_partition(query.plan(0), 1, whole(rows(topic, b"1", b"2")))
+    assert values(query.cluster.servers, topic) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 4])
+def test_the_end_is_there_if_it_was_said_twice(kept: int) -> None:
+    batch = rows("t", b"1", b"2")
+    said = [*SayEnd(max_rows=7)(iter([batch, batch]))]
+    parts = [*parts_of(iter(said[:kept]))]
+    assert parts == [batch, batch][:kept] + ([None] if kept == len(said) else [])
+
+
+def test_what_spark_collects_is_bounded() -> None:
+    large = rows("t", bytes(9 << 20))
+    said = [*SayEnd(max_rows=7)(iter([large] * 4))]
+    assert [part.num_rows for part in said] == [1, 1, 7, 1, 1, 7, 1, 1]
+    assert sum(part is not None for part in parts_of(iter(said))) == 4
+
+
+def test_an_attempt_that_is_late_is_fenced(query: Query, topic: str) -> None:
+    late = Transaction(query.plan(0), 0)
+    late.begin()
+    late.add(rows(topic, b"late"))
+    write_partition(query.plan(0), 0, whole(rows(topic, b"1")))
+    with pytest.raises(TransactionFencedError, match=r"query-of-.*-0.*Nothing of it counts"):
+        late.commit(1)
+    late.close()
+    assert values(query.cluster.servers, topic) == [b"1"]
+
+
+def test_an_attempt_that_comes_when_another_one_is_half_way_takes_over(query: Query, topic: str) -> None:
+    def overtaken() -> Iterator[pa.RecordBatch | None]:
+        yield rows(topic, b"1")
+        write_partition(query.plan(0), 0, whole(rows(topic, b"1", b"2")))
+        yield rows(topic, b"2")
+        yield None
+
+    with pytest.raises(TransactionFencedError):
+        write_partition(query.plan(0), 0, overtaken())
+    assert write_partition(query.plan(0), 0, whole(rows(topic, b"1", b"2"))).was_there
+    assert values(query.cluster.servers, topic) == [b"1", b"2"]
+
+
+def test_a_marker_behind_an_open_transaction_is_waited_for(query: Query, topic: str) -> None:
+    shared = replace(query, markers="sink-markers-shared")
+    MarkerTopic.of(query.cluster, shared.markers, 1)
+    held = Transaction(shared.plan(0), 2)
+    held.begin()
+    write_partition(shared.plan(0), 3, whole(rows(topic, b"1")))
+    # As a task that has sent its marker and dies, before another one has.
+    held.add(rows(shared.markers, b"held"))
+    held._producer.flush(30)
+    waiting = replace(shared, cluster=replace(query.cluster, timeout_s=2))
+    plan = waiting.plan(0)
+    with pytest.raises(KafkaTimeoutError, match="may be open"):
+        write_partition(plan, 3, whole(rows(topic, b"1")))
+    held.close()
+    assert write_partition(shared.plan(0), 3, whole(rows(topic, b"1"))).was_there
+    assert values(query.cluster.servers, topic) == [b"1"]
+
+
+def test_a_batch_that_changed_or_is_older_than_what_is_there_is_refused(query: Query, topic: str) -> None:
+    write_partition(query.plan(3), 0, whole(rows(topic, b"1", b"2")))
+    with pytest.raises(BatchChangedError, match="has 1 records, and had 2"):
+        write_partition(query.plan(3), 0, whole(rows(topic, b"1")))
+    with pytest.raises(BatchChangedError, match="has 4 partitions, and had 2"):
+        write_partition(query.plan(3, partitions=4), 0, whole(rows(topic, b"1", b"2")))
+    with pytest.raises(SinkAheadError, match=r"batch 2 of query .* batch 3 is in Kafka already"):
+        write_partition(query.plan(2), 0, whole(rows(topic, b"1", b"2")))
+    assert values(query.cluster.servers, topic) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "error", "words"),
+    [
+        (rows("sink-that-is-missing", b"1"), TransactionAbortedError, "nknown"),
+        (rows("sink-markers", (b"k", bytes(2_000_000))), TransactionAbortedError, "too large"),
+        (rows("sink-markers", (b"k", b"v", -1)), InputError, "before 1970"),
+        (rows(None, b"1"), InputError, "has no topic"),  # type: ignore[arg-type]
+    ],
+    ids=["topic", "size", "timestamp", "no topic"],
+)
+def test_what_kafka_does_not_take_aborts_the_whole_partition(
+    query: Query, topic: str, batch: pa.RecordBatch, error: type[Exception], words: str
+) -> None:
+    hasty = replace(query.cluster, options={"topic.metadata.propagation.max.ms": "1000"})
+    with pytest.raises(error, match=words):
+        write_partition(replace(query, cluster=hasty).plan(0), 0, whole(rows(topic, b"1"), batch))
+    assert values(query.cluster.servers, topic) == []
+    assert not write_partition(query.plan(0), 0, whole(rows(topic, b"2"))).was_there
+    assert values(query.cluster.servers, topic) == [b"2"]
+
+
+def test_a_transaction_that_takes_too_long_says_so(query: Query, topic: str) -> None:
+    slow = Transaction(query.plan(0, transaction_timeout_ms=1_000), 0)
+    slow.begin()
+    slow.add(rows(topic, b"1"))
+    slow._producer.flush(30)
+    # The broker looks for such transactions every few seconds; an attempt that takes over does the same to this one.
+    Transaction(query.plan(0), 0)
+    with pytest.raises(TransactionFencedError, match="transaction_timeout_ms"):
+        slow.commit(1)
+
+
+def test_a_broker_that_does_not_answer_is_an_error_in_time() -> None:
+    (port,) = free_ports(1)
+    cluster = KafkaCluster(f"127.0.0.1:{port}", timeout_s=1)
+    with pytest.raises(KafkaTimeoutError, match="not answered within 1 s"):
+        MarkerTopic.of(cluster, "markers", 1)
+    plan = BatchPlan("q", "", 0, 1, MarkerTopic(cluster, "markers", 1), "statestore", 60_000, {}, {}, {0: 0})
+    with pytest.raises(KafkaTimeoutError, match="statestore-q-0"):
+        write_partition(plan, 0, whole(rows("t", b"1")))
+
+
+def test_a_topic_that_loses_markers_is_refused(query: Query) -> None:
+    query.cluster.create_topic("sink-markers-deleted", 1, {"cleanup.policy": "delete"})
+    with pytest.raises(MarkerTopicError, match=r"cleanup\.policy is delete"):
+        MarkerTopic.of(query.cluster, "sink-markers-deleted", 1)
+    with pytest.raises(MarkerTopicError, match="is gone"):
+        MarkerTopic.of(query.cluster, "sink-markers-new", 1).last_after(MarkerKey("q", "", 0), 10)
+
+
+def test_properties_that_the_sink_sets_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"transactional\.id"):
+        KafkaCluster("localhost:1", {"transactional.id": "mine"})
+
+
+def test_a_process_that_is_killed_at_any_step_leaves_each_record_once(
+    query: Query, broker: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.kafka.transactions"])
+    moments = [(step, when) for step in STEPS for when in ("before", "after")]
+    expected = []
+    for batch_id, (step, when) in enumerate(moments):
+        journal = FaultJournal(tmp_path / f"{step}-{when}")
+        cluster = MortalCluster(broker.bootstrap_servers, timeout_s=20, deaths=(Death(journal, step, when),))
+        batch = [b"%d-%d" % (batch_id, number) for number in range(6)]
+        attempt = context.Process(target=attempt_batch, args=(replace(query, cluster=cluster), topic, batch_id, batch))
+        attempt.start()
+        attempt.join(60)
+        assert attempt.exitcode == -9
+        assert journal.notes("struck") == [[step, when]]
+        attempt_batch(query, topic, batch_id, batch)
+        expected += batch
+    assert values(query.cluster.servers, topic) == expected
+
+
+def test_markers_are_those_of_the_golden_file() -> None:
+    golden = json.loads((GOLDEN / "markers.json").read_text(encoding="utf-8"))
+    keys = [MarkerKey("5f1c58ab-5dd5-4b0c-9bd4-6a9a2f6a4c3e", "", 0), MarkerKey("größe", "alerts", 7)]
+    markers = [Marker(12, 8, 250_000), Marker(0, 8, 1)]
+    written = [(key.to_bytes(), marker.to_bytes()) for key, marker in zip(keys, markers, strict=True)]
+    assert written == [(entry["key"].encode(), entry["value"].encode()) for entry in golden]
+    assert [MarkerKey.from_bytes(key) for key, _ in written] == keys
+    assert [Marker.from_bytes(value) for _, value in written] == markers
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(None, b"", b"{", b"[]", b"7", b"\xff", b'{"version":2,"batch":1,"partitions":1,"records":1}'),
+        *(b'{"version":1}', b'{"version":1,"batch":-1,"partitions":1,"records":1}', b"[" * 100_000),
+        *(b'{"version":1,"batch":"1","partitions":1,"records":1}', b'{"version":1,"batch":1.5,"partitions":1}'),
+    ],
+)
+def test_what_is_no_marker_is_told(data: bytes | None) -> None:
+    assert MarkerKey.from_bytes(data) is None
+    with pytest.raises(ValueError, match="marker"):
+        Marker.from_bytes(data)
+    assert MarkerKey.from_bytes(b'{"query": "q", "writer": "", "partition": 1}') is None
