@@ -7,8 +7,7 @@ to_records, from_records
 shard_call      one call per shard and batch; record_order: the order of its records
 per_key, each_record
                 processors of a key's rows with pandas, and a call for each record
-dataframe_middleware
-                interceptors on a DataFrame without state
+dataframe_middleware  interceptors on a DataFrame without state
 figures         what a batch came to; listener: whom it is told
 recommended_settings, query_settings, python_daemon
                 how Spark is set up
@@ -20,8 +19,7 @@ checkpoint_pointers, source_offsets, rescale
                 what a checkpoint says, and a state with other shards
 datasource/     state as rows; reader: the same as a call
 compaction      a log as a DataFrame, compacted by a key in a header; kafka_sink/: exactly once to Kafka
-header_functions/
-                functions of columns of headers, for any DataFrame
+header_functions/  functions of columns of headers, for any DataFrame
 
 Imports all layers below; nothing imports it. Start at `shard_call`, then `stateful`.
 """
