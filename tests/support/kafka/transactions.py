@@ -158,7 +158,11 @@ def whole(*parts: pa.RecordBatch) -> Iterator[pa.RecordBatch | None]:
 
 
 def seen(servers: str, topic: str, partitions: int = 1) -> list[list[Any]]:
-    """Return what a read_committed consumer sees of a topic up to its last stable offsets, by partition: messages."""
+    """Return what a read_committed consumer sees of a topic in which no transaction is left open, by partition.
+
+    Kafka ends a transaction in its logs a little after it has told the producer.
+    """
+    ends = KafkaCluster(servers).end_offsets(topic, range(partitions), committed=False)
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -182,7 +186,8 @@ def seen(servers: str, topic: str, partitions: int = 1) -> list[list[Any]]:
                 found[message.partition()].append(message)
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error
-                left.discard(message.partition())
+                if message.offset() >= ends[message.partition()]:
+                    left.discard(message.partition())
     finally:
         consumer.close()
     return found
