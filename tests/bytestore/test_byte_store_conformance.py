@@ -263,6 +263,7 @@ def test_a_closed_store_refuses_everything(store: ByteStore) -> None:
         lambda: store.write([(b"k", b"v")]),
         lambda: store.range(None, None),
         store.approximate_num_entries,
+        store.approximate_size_bytes,
     ):
         with pytest.raises(StoreClosedError, match="store"):
             use()

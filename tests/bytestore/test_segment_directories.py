@@ -165,6 +165,7 @@ def test_a_closed_store_refuses_everything(store: SegmentDirectories) -> None:
         lambda: store.range(None, None),
         lambda: store.delete_below(b""),
         store.approximate_num_entries,
+        store.approximate_size_bytes,
     ):
         with pytest.raises(StoreClosedError, match="'store'"):
             use()

@@ -270,6 +270,7 @@ def test_a_closed_store_refuses_everything(upgrade: Upgrade) -> None:
         lambda: upgrade.store.delete_below(b"b"),
         lambda: upgrade.store.range(None, None),
         upgrade.store.approximate_num_entries,
+        upgrade.store.approximate_size_bytes,
         upgrade.store.upgrade_progress,
         upgrade.store.finish_upgrade,
     ):

@@ -198,7 +198,9 @@ class SpilledWrites:
         return max(0, self.inner.approximate_num_entries() + written - 2 * self._deletes)
 
     def approximate_size_bytes(self) -> int:
-        """Return what is committed takes."""
+        """Return how much room what it stands on takes."""
+        if not self.is_open:
+            raise StoreClosedError(self.name)
         return self.inner.approximate_size_bytes()
 
     def close(self) -> None:

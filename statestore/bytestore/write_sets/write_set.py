@@ -147,7 +147,7 @@ class WriteSet(ScannedStore):
         return max(0, self.inner.approximate_num_entries() + len(self.changes) - 2 * deletes)
 
     def approximate_size_bytes(self) -> int:
-        """Return what is committed takes; what this batch writes is not counted."""
+        """Return how much room the committed entries take, without what this batch writes."""
         if self._closed:
             raise StoreClosedError(self.name)
         return self.inner.approximate_size_bytes()
