@@ -9,6 +9,7 @@ from math import inf, isnan, nan
 from typing import Any
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import _parse_datatype_string
@@ -145,6 +146,18 @@ def test_encodings_orders_and_times_are_said(spark: SparkSession) -> None:
     assert by_day is not None
     assert (by_day.key, by_day.offset) == (None, (date(2024, 5, 1) - date(1970, 1, 1)).days)
     assert not isnan(Serdes.double().deserialize(bytes(by_day.value)))
+
+
+def test_a_row_without_a_time_is_for_stateful_to_refuse_and_one_without_an_order_is_refused(
+    spark: SparkSession,
+) -> None:
+    rows = spark.createDataFrame([("ada", None, None)], "customer string, at timestamp, line int")
+    asked: dict[str, Any] = {"key": "customer", "value": "customer", "timestamp": "at", "topic": "t"}
+    record = to_records(rows, **asked).first()
+    assert record is not None
+    assert (record.timestamp, record.offset) == (None, -1), "a null offset would be named instead of the time"
+    with pytest.raises(SparkRuntimeException, match="order_by is null in a row"):
+        to_records(rows, **asked, order_by="line").collect()
 
 
 def test_all_that_is_wrong_is_one_error(spark: SparkSession) -> None:
