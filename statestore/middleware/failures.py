@@ -29,6 +29,7 @@ class OnFailure(Enum):
 Handler: TypeAlias = "OnFailure | str | Callable[[FailedRecord], OnFailure | str]"
 """What to do, by itself or by its word, or a function of the record that says so. It travels to the executors."""
 
+_TOPIC: Final = "topic:"
 _WORDS: Final = {**{each.value: each for each in OnFailure}, "skip": OnFailure.CONTINUE}
 
 
@@ -36,8 +37,10 @@ _WORDS: Final = {**{each.value: each for each in OnFailure}, "skip": OnFailure.C
 class FailureHandling:
     """What a query does about records that fail; by default they end it, and what is refused becomes a dead letter.
 
-    Raises ValueError for unknown words, and for "dead_letter" without a topic for dead letters; TypeError for what is
-    neither a word nor a function.
+    "topic:NAME" says "dead_letter", and that the topic for dead letters is NAME.
+
+    Raises ValueError for unknown words, for "dead_letter" without a topic for dead letters, and for two topics;
+    TypeError for what is neither a word nor a function.
     """
 
     on_deserialization_error: Handler = OnFailure.FAIL
@@ -71,12 +74,25 @@ class FailureHandling:
             if field.name == "dead_letters":
                 object.__setattr__(self, field.name, DeadLetters.of(handler))
             elif isinstance(handler, str):
-                object.__setattr__(self, field.name, _word(field.name, handler))
+                object.__setattr__(self, field.name, self._word_of(field.name, handler))
             elif handler is not None and not isinstance(handler, OnFailure) and not callable(handler):
                 raise TypeError(f"{field.name} must be one of {', '.join(_WORDS)}, or a function, not {handler!r}")
         for field in fields(self):
             if getattr(self, field.name) is OnFailure.DEAD_LETTER and self.dead_letters is None:
                 raise ValueError(f'{field.name}="dead_letter" needs a topic: dead_letters="..."')
+
+    def _word_of(self, parameter: str, word: str) -> OnFailure:
+        """Return what a word says; the topic that it may name is that for dead letters from then on."""
+        topic = word.removeprefix(_TOPIC)
+        if topic in ("", word):
+            return _word(parameter, word)
+        letters = DeadLetters.of(self.dead_letters) or DeadLetters(topic)
+        if letters.topic != topic:
+            raise ValueError(
+                f"{parameter}={word!r}: there is one topic for dead letters, and {letters.topic!r} is named"
+            )
+        object.__setattr__(self, "dead_letters", letters)
+        return OnFailure.DEAD_LETTER
 
     @property
     def letters(self) -> DeadLetters:

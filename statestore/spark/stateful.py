@@ -92,7 +92,8 @@ def stateful(
         dead_letters: the topic, or DeadLetters, to which records that fail are put out as they came.
         on_deserialization_error: "fail" stops the query at a record that the source's serdes can't read; "continue", or
             "skip", leaves it out, counts it in the shard's commit pointer and logs it; "dead_letter" puts it out as
-            well. Or a function of the FailedRecord that returns one of these.
+            well, and so does "topic:NAME", which names the topic for dead letters. Or a function of the FailedRecord
+            that returns one of the words.
         on_processing_error: likewise, of records that a processor raises an error for. What it had written and
             forwarded by then stays, as in Kafka Streams. For processors of single records.
         on_production_error: likewise, of what a sink's serdes can't write.

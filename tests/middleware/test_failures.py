@@ -19,7 +19,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.middleware import Interceptor, dead_letters
 from statestore.middleware.dead_letters import DeadLetters
 from statestore.middleware.failed_record import FailedRecord, FailureStage
-from statestore.middleware.failures import FailureHandling
+from statestore.middleware.failures import FailureHandling, OnFailure
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.punctuation import PunctuationType
@@ -261,3 +261,26 @@ def test_what_is_left_out_is_logged_a_few_times(caplog: pytest.LogCaptureFixture
         input_of(driver, value_serde=Serdes.bytes()).pipe_value_list([json.dumps("boom").encode()] * 12)
     assert len(caplog.records) == 10
     assert "record in-0 at offset 0" in caplog.records[0].getMessage()
+
+
+def test_a_topic_in_the_word_is_that_for_dead_letters() -> None:
+    with TopologyTestDriver(chain(handle, value_serde=JSON), on_deserialization_error="topic:dead") as driver:
+        input_of(driver, value_serde=Serdes.bytes()).pipe_input("k", b"{")
+        (letter,) = letters_of(driver)
+        assert (letter.value, said(letter)["stage"]) == (b"{", "VALUE_CONVERTER")
+    named = FailureHandling(on_processing_error="topic:dead", dead_letters=DeadLetters("dead", name="orders"))
+    assert (named.on_processing_error, named.letters.name) == (OnFailure.DEAD_LETTER, "orders")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"on_processing_error": "topic:a", "on_production_error": "topic:b"},
+        {"on_refusal": "topic:a", "dead_letters": "b"},
+        {"on_deserialization_error": "topic:"},
+        {"on_deserialization_error": "a topic:b"},
+    ],
+)
+def test_words_name_one_topic(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"topic"):
+        FailureHandling(**options)

@@ -54,6 +54,7 @@ _LEADER_MOVES: Final = (
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._NOENT,
     KafkaError._UNKNOWN_PARTITION,
 )
 _SILENT: Final = (

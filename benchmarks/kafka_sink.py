@@ -1,0 +1,114 @@
+"""The sink of transactions beside Spark's own Kafka sink: the same rows to the same broker, in turn in one session.
+
+    python benchmarks/kafka_sink.py --rows 200000 --rounds 5
+
+Both write a batch DataFrame from Parquet, as `foreachBatch` gets one, in as many tasks as there are cores. Printed: the
+best of the rounds, and as a ratio to Spark's sink, for a large batch in rows/s and for a batch of 100 rows in ms.
+"reading" is the same rows to nowhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from statestore.spark import recommended_settings
+from statestore.spark.kafka_sink import KafkaTransactions
+from statestore.testing.jars import connector_jars
+from statestore.testing.kafka_broker import KafkaBroker
+
+SMALL = 100
+KEYS = 100_000
+VALUE_BYTES = 100
+PARTITIONS = 8
+
+
+def main(rows: int, rounds: int) -> None:
+    """Measure and print."""
+    cores = os.cpu_count() or 1
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    with tempfile.TemporaryDirectory() as directory, KafkaBroker(jvm_options=()) as broker:
+        spark = session(cores)
+        broker.create_topic("out", PARTITIONS)
+        for size, unit in ((rows, "rows/s"), (SMALL, "ms a batch")):
+            path = str(Path(directory) / str(size))
+            made_rows(spark, size, cores).write.parquet(path)
+            batch = spark.read.parquet(path).coalesce(cores)
+            best = measured(sinks(broker.bootstrap_servers, cores), batch, rounds)
+            for name, seconds in best.items():
+                figure = size / seconds if unit == "rows/s" else 1_000 * seconds
+                ratio = seconds / best["Spark's sink"]
+                print(
+                    f"{size:>9,} rows  {name:<14} {figure:>12,.0f} {unit:<11} {ratio:5.2f} times the time", flush=True
+                )
+        spark.stop()
+
+
+def session(cores: int) -> SparkSession:
+    """Return a session as one is recommended."""
+    spark = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config(map=recommended_settings(cores=cores).session.as_options())
+        .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def made_rows(spark: SparkSession, rows: int, tasks: int) -> DataFrame:
+    """Return rows of the Kafka sink's shape, with three headers."""
+    number = f.col("id").cast("string")
+    headers = [f.struct(f.lit(name).alias("key"), number.cast("binary").alias("value")) for name in ("a", "b", "c")]
+    return spark.range(0, rows, 1, tasks).select(
+        (f.col("id") % KEYS).cast("string").cast("binary").alias("key"),
+        f.rpad(number, VALUE_BYTES, "x").cast("binary").alias("value"),
+        f.lit("out").alias("topic"),
+        f.array(*headers).alias("headers"),
+    )
+
+
+def sinks(servers: str, cores: int) -> dict[str, Callable[[DataFrame], None]]:
+    """Return what writes a batch, by name."""
+    settings = recommended_settings(cores=cores).sink.as_options()
+    transactions, batch_ids = KafkaTransactions(servers, markers="markers", query_id=str(time.time())), count()
+
+    def to_spark(batch: DataFrame) -> None:
+        batch.write.format("kafka").option("kafka.bootstrap.servers", servers).options(**settings).save()
+
+    return {
+        "reading": lambda batch: batch.write.format("noop").mode("overwrite").save(),
+        "Spark's sink": to_spark,
+        "transactions": lambda batch: transactions(batch, next(batch_ids)),
+    }
+
+
+def measured(writers: dict[str, Callable[[DataFrame], None]], batch: DataFrame, rounds: int) -> dict[str, float]:
+    """Return the shortest of the rounds of each, in seconds, after one that is not counted."""
+    best = dict.fromkeys(writers, float("inf"))
+    for number in range(rounds + 1):
+        for name, write in writers.items():
+            started_s = time.perf_counter()
+            write(batch)
+            if number:
+                best[name] = min(best[name], time.perf_counter() - started_s)
+    return best
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    main(arguments.rows, arguments.rounds)
