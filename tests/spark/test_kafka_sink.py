@@ -97,7 +97,7 @@ def kill_in_turn(application: Application, job: OrderJob, kills: list[tuple[str,
 
 def kill_the_driver(shared: SharedApplication, job: OrderJob, step: str, when: str) -> None:
     fault = job.add_fault(step, when, "kill application")
-    orders = add(job, 3)
+    orders = add(job, 2)
     application = shared.running()
     application.start(job)
     application.processes.wait()
@@ -106,13 +106,7 @@ def kill_the_driver(shared: SharedApplication, job: OrderJob, step: str, when: s
 
 
 def test_workers_and_executors_are_killed(application: Application, job: OrderJob) -> None:
-    kills = [
-        ("kill worker", "produce", "after"),
-        ("kill worker", "commit", "after"),
-        ("kill", "begin", "after"),
-        ("kill", "commit", "after"),
-    ]
-    kill_in_turn(application, job, kills)
+    kill_in_turn(application, job, [("kill worker", "produce", "after"), ("kill", "commit", "after")])
 
 
 def test_the_driver_is_killed_with_all_executors(shared: SharedApplication, job: OrderJob) -> None:
