@@ -1,4 +1,4 @@
-"""What the matrix runs with each Spark: demos, and tests by what they are about."""
+"""What the matrix runs with each Spark: demos, and tests by what they are about, the quickest of each file."""
 
 from __future__ import annotations
 
@@ -29,33 +29,71 @@ DEMOS: Final = {
     "`make demo-kafka`: the same from Kafka to Kafka": "docs/examples/kafka_running_total.py",
 }
 
-_HEADERS_IN_STATE: Final = "tests/spark/test_headers_in_state.py"
-_DATA_SOURCE: Final = "tests/spark/test_data_source.py"
+
+def _of(file: str, *tests: str) -> tuple[str, ...]:
+    """Return tests of a file in tests/spark, all of it if none are named."""
+    path = f"tests/spark/{file}.py"
+    return tuple(f"{path}::test_{test}" for test in tests) or (path,)
+
+
 PARTS: Final = (
-    Part("What Spark lacks, and what stands in for it", ("tests/spark/test_spark_versions.py",)),
+    Part("What Spark lacks, and what stands in for it", _of("test_spark_versions")),
     Part(
         "Headers in state, a restart, a lost disk, both entry points",
-        (f"{_HEADERS_IN_STATE}::test_each_record_comes_out_once_and_headers_survive_state_and_a_lost_disk",),
-        (_HEADERS_IN_STATE,),
+        _of("test_headers_in_state", "each_record_comes_out_once_and_headers_survive_state_and_a_lost_disk"),
     ),
-    Part("Recovery", more=("tests/spark/test_recovery.py",)),
-    Part("Exactly once", more=("tests/spark/test_exactly_once.py",)),
+    Part(
+        "Checkpoint format 2",
+        more=_of("test_headers_in_state", "sparks_second_checkpoint_format_is_gone_on_with_and_read"),
+    ),
+    Part("Recovery", more=_of("test_recovery", "in_memory_stores_are_restored_from_snapshots_too")),
+    Part("Exactly once", more=_of("test_exactly_once", "a_retried_task_after_its_delta_was_written")),
     Part(
         "State as rows: the data source, `read_store`",
-        (f"{_DATA_SOURCE}::test_a_store_is_rows_with_a_task_for_each_shard",),
-        (_DATA_SOURCE,),
+        _of("test_data_source", "a_store_is_rows_with_a_task_for_each_shard"),
+        _of(
+            "test_data_source",
+            "a_retained_version_is_read_as_it_was",
+            "changes_applied_to_a_version_make_the_later_one",
+        ),
     ),
-    Part("A state made of rows", ("tests/spark/test_data_source_writes.py",)),
-    Part("Settings of a query alone", ("tests/spark/test_query_settings.py",)),
-    Part("Every kind of store", more=("tests/spark/test_every_store.py",)),
-    Part("Timers, punctuation", more=("tests/spark/test_punctuation.py",)),
-    Part("pandas for each key", more=("tests/spark/test_per_key.py", "tests/spark/test_per_key_in_tasks.py")),
-    Part("Figures, listener", more=("tests/spark/test_figures.py", "tests/spark/test_figures_listener.py")),
-    Part("Rescaling", more=("tests/spark/test_rescale.py",)),
-    Part("Workers of Python", more=("tests/spark/test_python_workers.py",)),
-    Part("Interceptors", more=("tests/spark/test_middleware.py",)),
-    Part("What a failed query says", more=("tests/spark/test_query_failure.py", "tests/spark/test_bad_input.py")),
-    Part("Functions of headers", more=("tests/spark/test_header_functions.py",)),
-    Part("Typed headers", more=("tests/spark/test_header_conversion.py",)),
-    Part("Kafka to Kafka", more=("tests/spark/test_kafka.py",)),
+    Part(
+        "Filters pushed down to it",
+        more=_of("test_data_source", "filters_are_pushed_down_where_that_is_asked_for"),
+    ),
+    Part(
+        "A state made of rows",
+        _of("test_data_source_writes"),
+        _of("test_data_source", "a_query_goes_on_from_rows_as_if_it_had_never_stopped"),
+    ),
+    Part("Settings of a query alone", _of("test_query_settings")),
+    Part("Every kind of store", more=_of("test_every_store", "every_kind_of_store_holds_what_it_should")),
+    Part("Punctuation", more=_of("test_punctuation", "stream_time_goes_on_across_batches_and_restarts")),
+    Part(
+        "pandas for each key",
+        more=(
+            *_of("test_per_key", "a_moved_processor_puts_out_what_it_did_and_headers_too"),
+            *_of("test_per_key_in_tasks", "a_column_of_values_is_of_numbers_if_all_are"),
+        ),
+    ),
+    Part("Figures, listener", more=(*_of("test_figures"), *_of("test_figures_listener"))),
+    Part("Rescaling", more=_of("test_rescale", "a_dry_run_says_where_to_go_on_and_writes_nothing")),
+    Part(
+        "Workers of Python",
+        more=_of(
+            "test_python_workers",
+            "the_driver_s_python_learns_the_state_variables_without_the_topology",
+            "all_workers_of_a_query_are_forks_of_one_daemon",
+        ),
+    ),
+    Part(
+        "Interceptors",
+        more=_of("test_middleware", "a_chain_around_a_query_with_dead_letters_state_and_figures"),
+    ),
+    Part(
+        "What a failed query says",
+        more=(*_of("test_query_failure"), *_of("test_bad_input", "a_bad_record_stops_the_query_and_loses_nothing")),
+    ),
+    Part("Functions of headers", more=_of("test_header_functions", "values_are_printed_by_their_type")),
+    Part("Typed headers", more=_of("test_header_conversion", "values_become_columns_of_any_type")),
 )
