@@ -1,8 +1,8 @@
 """`python -m tests.matrix`: demos, tests, and one checkpoint that goes through all versions of Spark.
 
 It makes an environment for each Spark, runs the parts in it, one after the other, and writes the table of
-docs/compatibility.md. With `--few`, a small part of it, with the lowest and the highest Spark only, and no table: what
-CI has time for.
+docs/compatibility.md; with `--only`, the columns of some, or the ways of the checkpoint, and the others stay. With
+`--few`, it runs a small part, with the lowest and the highest Spark only, and writes no table: what CI has time for.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tests.matrix.environments import ENVIRONMENTS, ROOT, Environment
-from tests.matrix.page import table, write
+from tests.matrix.page import SPARK, Findings
 from tests.matrix.parts import DEMOS, PARTS
 from tests.matrix.results import in_words, is_right, results_of
 
 T = TypeVar("T")
 _PAGE: Final = ROOT / "docs" / "compatibility.md"
 _TAIL_LINES: Final = 60
+_CHECKPOINT: Final = "checkpoint"
 _UP: Final = tuple(each for each in ENVIRONMENTS if each in (ENVIRONMENTS[0], ENVIRONMENTS[-1]) or each.is_own)
 _UP_AND_DOWN: Final = (*ENVIRONMENTS, *reversed(ENVIRONMENTS[:-1]))
-_SECOND_FORMAT: Final = tuple(environment for environment in _UP_AND_DOWN if environment.release != "4.0")
+_SECOND_FORMAT: Final = (*ENVIRONMENTS[1:], ENVIRONMENTS[1])
 """Spark 4.0 can't read back the second format of checkpoints."""
 
 
@@ -35,31 +36,30 @@ def main() -> int:
     """Run what is asked for; return 0 if all of it is right."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--few", action="store_true", help="a small part, with the lowest and the highest Spark only")
-    parser.add_argument("--only", nargs="+", metavar="SPARK", help="such as 4.0: these only, and no table")
+    choices = (*(environment.release for environment in ENVIRONMENTS), _CHECKPOINT)
+    parser.add_argument("--only", nargs="+", choices=choices, default=choices, help="some of it; the rest stays")
     asked = parser.parse_args()
-    chosen = [each for each in ENVIRONMENTS if each.release in (asked.only or [each.release])]
-    chosen = [chosen[0], chosen[-1]] if asked.few else chosen
-    for environment in chosen:
+    chosen = [each for each in ENVIRONMENTS if each.release in asked.only]
+    if asked.few:
+        chosen = [ENVIRONMENTS[0], ENVIRONMENTS[-1]]
+    for environment in ENVIRONMENTS if _CHECKPOINT in asked.only and not asked.few else chosen:
         _timed(f"Spark {environment.spark}: its environment", environment.install)
-    columns = []
-    is_all_right = True
-    for environment in chosen:
-        column, is_well = _column(environment, few=asked.few)
-        columns.append(column)
-        is_all_right &= is_well
-    ways = [] if asked.only else [_go_through(_UP if asked.few else _UP_AND_DOWN)]
-    if not asked.few and not asked.only:
-        ways.append(_go_through(_SECOND_FORMAT, "--second-format"))
-        said = "\n".join(f"- {way}" for way, _ in ways)
-        write(
-            _PAGE, f"{table(columns)}\n\nOne checkpoint and its state, with both entry points, went through:\n\n{said}"
-        )
-    return 0 if is_all_right and all(is_well for _, is_well in ways) else 1
+    found = [_column(environment, few=asked.few) for environment in chosen]
+    ways = []
+    if _CHECKPOINT in asked.only:
+        ways.append(_go_through(_UP if asked.few else _UP_AND_DOWN))
+        if not asked.few:
+            ways.append(_go_through(_SECOND_FORMAT, "--second-format"))
+    if not asked.few:
+        versions = [environment.spark for environment in ENVIRONMENTS]
+        columns, said = [column for column, _ in found], [way for way, _ in ways]
+        Findings.of_page(_PAGE).updated(columns, said, versions).write(_PAGE)
+    return 0 if all(is_well for _, is_well in (*found, *ways)) else 1
 
 
 def _column(environment: Environment, *, few: bool) -> tuple[dict[str, str], bool]:
     """Return what the table says of an environment, and whether all of it is right."""
-    column = {"Spark": environment.spark, **environment.versions()}
+    column = {SPARK: environment.spark, **environment.versions()}
     is_well = True
     for about, program in {} if few else DEMOS.items():
         done = _timed(f"Spark {environment.spark}: {about}", partial(environment.run, program))

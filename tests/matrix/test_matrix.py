@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.matrix.environments import ENVIRONMENTS, ROOT
-from tests.matrix.page import table, write
+from tests.matrix.page import Findings
 from tests.matrix.parts import DEMOS, PARTS
 from tests.matrix.results import in_words, is_right, results_of
 
@@ -46,21 +45,39 @@ def test_a_report_is_counted_by_part(tmp_path: Path) -> None:
     assert not is_right({})
 
 
-def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+def test_a_column_takes_the_place_of_the_one_before_and_others_stay(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- made by make test-matrix -->\nold\n<!-- end -->\nafter\n")
-    made = table([{"Spark": "4.0.5", "pandas": "2"}, {"Spark": "4.3.0", "pandas": "3"}])
-    assert made.splitlines() == ["|| Spark 4.0.5 | Spark 4.3.0 |", "|---|---|---|", "| pandas | 2 | 3 |"]
-    write(page, made)
-    write(page, made)
-    assert page.read_text() == f"before\n<!-- made by make test-matrix -->\n{made}\n<!-- end -->\nafter\n"
+    versions = ["4.0.5", "4.3.0"]
+    nothing = Findings.of_page(page)
+    assert nothing == Findings([], [])
+    two = [{"Spark": "4.3.0", "pandas": "3", "Demo": "right"}, {"Spark": "4.0.5", "pandas": "1"}]
+    nothing.updated(two, ["4.0.5 -> 4.3.0"], versions).write(page)
+    Findings.of_page(page).updated([{"Spark": "4.0.5", "pandas": "2"}], [], versions).write(page)
+    assert page.read_text().splitlines() == [
+        "before",
+        "<!-- made by make test-matrix -->",
+        "",
+        "|| Spark 4.0.5 | Spark 4.3.0 |",
+        "|---|---|---|",
+        "| pandas | 2 | 3 |",
+        "| Demo | not run | right |",
+        "",
+        "- 4.0.5 -> 4.3.0",
+        "",
+        "<!-- end -->",
+        "after",
+    ]
+    later = Findings.of_page(page).updated([{"Spark": "4.3.1"}], ["4.3.1"], ["4.0.5", "4.3.1"])
+    assert [column["Spark"] for column in later.columns] == ["4.0.5", "4.3.1"]
+    assert later.ways == ["4.3.1"]
 
 
 def test_the_page_is_of_the_environments_that_there_are() -> None:
-    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    assert re.findall(r"Spark (\d+\.\d+\.\d+) ", page.partition("|---")[0].rpartition("\n|")[2]) == [
-        environment.spark for environment in ENVIRONMENTS
-    ]
+    path = ROOT / "docs" / "compatibility.md"
+    page = path.read_text(encoding="utf-8")
+    found = [column["Spark"] for column in Findings.of_page(path).columns]
+    assert found == [environment.spark for environment in ENVIRONMENTS]
     assert "FAILED" not in page
     assert [environment.release for environment in ENVIRONMENTS] == [f"4.{minor}" for minor in range(4)]
     assert '"pyspark>=4.0,<4.4"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
