@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 
 import typer
 from rich.markup import escape
@@ -12,7 +13,7 @@ from rich.markup import escape
 from statestore.errors import StateStoreError
 from upgrade_tools.cli import changelogs, checking, exchange, locations, looking, moving
 from upgrade_tools.cli.exit_codes import ExitCode, exit_code_of
-from upgrade_tools.cli.output import errors, printable
+from upgrade_tools.cli.output import errors, printable, results, say
 
 _HELP = """
 Look into state, check it, and move it: between Kafka Streams and Spark, and from legacy formats to headers.
@@ -42,6 +43,22 @@ app = typer.Typer(
 )
 # Of the click that typer has in it, which is not the click that others import.
 _UsageError: Any = typer.BadParameter.__bases__[0]
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        say(results(), f"upgrade-tools of statestore {version('statestore')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    asked: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take what is said before a command."""
+
 
 for group in (looking, checking, moving, exchange, locations, changelogs):
     group.register(app)

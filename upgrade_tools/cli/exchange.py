@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.making.new_state import refuse_occupied
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import exchange_document, rescale_document
 from upgrade_tools.cli.option_groups import add_command
@@ -16,7 +17,7 @@ from upgrade_tools.cli.progress import entry_bar, phase_bars
 from upgrade_tools.errors import UnknownKindError
 from upgrade_tools.location.rollback import roll_back
 from upgrade_tools.rows.exchange import Exchanged, ImportOptions, export_state, import_state
-from upgrade_tools.rows.files import FileFormat, row_count
+from upgrade_tools.rows.files import FileFormat, refuse_existing, row_count
 
 _GROUP = "Out, in and back"
 FormatOption = Annotated[
@@ -48,9 +49,11 @@ def export(
     A row is an entry; of versioned stores a version, or a tombstone, whose value is null.
     """
     path = Path(file)
+    chosen = _format_of(path, file_format)
+    refuse_existing(path)
     state = o.state_at(where, committed, of_store, spans, subtopology=subtopology, work_dir=work_dir)
     with entry_bar("exporting", state) as advance:
-        done = export_state(state, path, _format_of(path, file_format), advance)
+        done = export_state(state, path, chosen, advance)
     _show(done, "exported to", as_json)
 
 
@@ -74,10 +77,12 @@ def import_(
 ) -> None:
     """Make a state location of an exported file, and check it. A query that starts on it goes on from there."""
     chosen = _format_of(file, file_format)
+    target = DurableLocation(location)
+    refuse_occupied(target)
     expiry_headers = o.expiry_headers(expiry_header)
     options = ImportOptions(shards, spans.retention_ms, spans.segment_interval_ms, work_dir, expiry_headers)
     with phase_bars(row_count(file, chosen)) as advance:
-        done = import_state(file, chosen, DurableLocation(location), options, advance)
+        done = import_state(file, chosen, target, options, advance)
     _show(done, "imported into", as_json)
 
 
@@ -104,6 +109,7 @@ def rollback(
             problem="which version is wanted",
             remedy="say --checkpoint with --batch-id, or --pointers with the pointers of that batch",
         )
+    refuse_occupied(DurableLocation(target))
     if checkpoint is not None:
         recorded = o.pointers_of_checkpoint(source, checkpoint, batch_id)
     else:

@@ -8,6 +8,7 @@ import typer
 
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.making.new_state import refuse_occupied
 from statestore.recovery.snapshots.options import DEFAULT_RETAINED_VERSIONS
 from upgrade_tools.cli import options as o
 from upgrade_tools.cli.documents import garbage_document, rescale_document
@@ -70,6 +71,8 @@ def rescale(
     as_json: o.JsonOption = False,
 ) -> None:
     """Make a state with another number of shards, and check it entry by entry."""
+    if not dry_run:
+        refuse_occupied(DurableLocation(target))
     report = rescale_location(
         source,
         target,

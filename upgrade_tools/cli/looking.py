@@ -109,7 +109,6 @@ def scan(
 
     With --json it is one document: kind, store, and entries with keys, values and header values in hex, or as said.
     """
-    state = of_entries.state(where)
     selection = Selection(
         sel.key_of(key, "--key", of_entries.key_as),
         sel.key_of(prefix, "--prefix"),
@@ -120,6 +119,7 @@ def scan(
         sel.conditions_of(header),
         limit,
     )
+    state = of_entries.state(where)
     of_entries.print(state, selection, sel.parts_of(state, part))
 
 
@@ -133,8 +133,8 @@ def get(
     of_entries: EntriesGroup,
 ) -> int:
     """Print what a store holds of a key: its value, or its windows, sessions or versions. Ends with 1 if nothing."""
-    state = of_entries.state(where)
     selection = Selection(sel.key_of(key, "KEY", of_entries.key_as))
+    state = of_entries.state(where)
     parts = state.parts if every_part else sel.parts_with(state, selection)
     if of_entries.print(state, selection, parts):
         return ExitCode.OK

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -16,9 +18,11 @@ from statestore.errors import StatePointersError
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
+from statestore.recovery.location.durable_location import DurableLocation
 from upgrade_tools.cli.option_groups import OptionGroup
 from upgrade_tools.location.pointers_file import read_pointers_file
 from upgrade_tools.states.detection import open_state
+from upgrade_tools.states.location import metadata_at
 from upgrade_tools.states.state import State, StateOptions
 
 _WHAT = "What to read"
@@ -179,6 +183,7 @@ def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None 
 
     Only Spark can read it, so that is done in a process of its own. Raises StatePointersError.
     """
+    _refuse_missing(location, checkpoint)
     command = [sys.executable, "-m", "statestore.spark", "pointers", checkpoint]
     if batch_id is not None:
         command += ["--batch-id", str(batch_id)]
@@ -188,6 +193,16 @@ def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None 
         said = next((line for line in lines if line.startswith("error: ")), lines[-1] if lines else "no message")
         raise StatePointersError(location, problem=f"Spark can't read the checkpoint {checkpoint} ({said})")
     return parse_pointers(done.stdout)
+
+
+def _refuse_missing(location: str, checkpoint: str) -> None:
+    """Raise UnknownLayoutError or StatePointersError if one of both is not there: Spark takes long to find that out."""
+    metadata_at(DurableLocation(location))
+    parts = urlsplit(checkpoint)
+    if parts.scheme in ("", "file") and not Path(parts.path, "offsets").is_dir():
+        found = "no checkpoint" if Path(parts.path).exists() else "nothing"
+        problem = f"there is {found} at {checkpoint}: name the checkpointLocation of the query"
+        raise StatePointersError(location, problem=problem)
 
 
 def expiry_headers(given: Sequence[str] | None) -> dict[str, str]:

@@ -10,6 +10,7 @@ lines that object is the first line, and every other line a row: keys, values an
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -166,10 +167,17 @@ class _JsonLinesWriter(RowWriter):
         self._file.close()
 
 
-def write_rows(path: Path, file_format: FileFormat, head: RowFileHead) -> RowWriter:
-    """Return what writes the file `path`. Raises RowFileExistsError, OSError."""
+def refuse_existing(path: Path) -> None:
+    """Raise RowFileExistsError if there is something at a path, and FileNotFoundError if its directory is not there."""
     if path.exists():
         raise RowFileExistsError(str(path))
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.absolute().parent))
+
+
+def write_rows(path: Path, file_format: FileFormat, head: RowFileHead) -> RowWriter:
+    """Return what writes the file `path`. Raises RowFileExistsError, OSError."""
+    refuse_existing(path)
     return (_ParquetWriter if file_format is FileFormat.PARQUET else _JsonLinesWriter)(path, head)
 
 

@@ -226,12 +226,12 @@ class NewState:
             self.location.delete(MARKER_NAME)
 
 
-def refuse_occupied(location: DurableLocation, request: str) -> None:
+def refuse_occupied(location: DurableLocation, request: str | None = None) -> None:
     """Raise TargetNotEmptyError if neither `claim` nor, for the same request, `resume` takes a location.
 
     Nothing is changed.
     """
-    if _unfinished_request(location, request) is None:
+    if request is None or _unfinished_request(location, request) is None:
         _refuse_occupied(location, _read_mark(location))
 
 
