@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import reduce
 from pathlib import Path
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -12,8 +13,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from statestore.errors import RecoveryError
+from statestore.recovery.location.checkpoint_path import problem_of_checkpoint
 from statestore.spark.drivers import POINTER_VARIABLE
 from statestore.spark.spark_versions import refuse_checkpoint_format
+
+_DEFAULT_FILESYSTEM: Final = "spark.hadoop.fs.defaultFS"
 
 
 def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch_id: int | None = None) -> DataFrame:
@@ -25,6 +29,9 @@ def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch
     """
     refuse_checkpoint_format(spark)
     checkpoint = str(checkpoint_location)
+    problem = problem_of_checkpoint(checkpoint, default_filesystem=spark.conf.get(_DEFAULT_FILESYSTEM, None))
+    if problem is not None:
+        raise RecoveryError(checkpoint, problem)
     # Spark's reader of RocksDB state asks the coordinator of state stores, which a session only has once it was asked
     # for its streaming queries.
     _ = spark.streams.active

@@ -11,9 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orders import running_total_topology, seeded_orders
 from statestore import DurableLocation
-from statestore.errors import CheckpointLocationError, LocationSharedError
+from statestore.errors import CheckpointLocationError, LocationSharedError, RecoveryError
+from statestore.recovery.location.checkpoint_path import problem_of_checkpoint
 from statestore.recovery.metadata.state_metadata import agree_on_metadata, metadata_of_stores
 from statestore.spark import error_of, stateful
+from statestore.spark.datasource.committed import state_in
 from statestore.spark.start_refusal import relation_of
 from tests.support.spark.queries import OrderQuery, run_to_the_end
 
@@ -44,6 +46,20 @@ def test_a_checkpoint_is_no_state_location(tmp_path: Path) -> None:
     with pytest.raises(CheckpointLocationError, match=r"is also the checkpoint.*beside each other"):
         agree_on_metadata(DurableLocation(tmp_path), metadata_of_stores((), 1, "key"))
     assert not (tmp_path / "statestore.json").exists()
+
+
+def test_paths_where_nothing_is_are_said_as_such(tmp_path: Path) -> None:
+    with pytest.raises(RecoveryError, match="there is no state, nor anything else: is the path right"):
+        state_in(DurableLocation(tmp_path / "nowhere"))
+    (tmp_path / "other").write_text("here")
+    with pytest.raises(RecoveryError, match="there is no state; was the query started"):
+        state_in(DurableLocation(tmp_path))
+    assert "there is nothing at" in (problem_of_checkpoint(tmp_path / "nowhere") or "")
+    assert "there is no checkpoint at" in (problem_of_checkpoint(tmp_path) or "")
+    assert problem_of_checkpoint("/nowhere", default_filesystem="hdfs://node") is None
+    (tmp_path / "offsets").mkdir()
+    assert problem_of_checkpoint(tmp_path) is problem_of_checkpoint(f"file:{tmp_path}") is None
+    assert problem_of_checkpoint("s3a://bucket/checkpoint") is None  # which only Spark can see
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -18,6 +16,7 @@ from statestore.errors import StatePointersError
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.expiry_header import EXPIRY_HEADER
 from statestore.recovery.commit.pointer import CommitPointer, parse_pointers
+from statestore.recovery.location.checkpoint_path import problem_of_checkpoint
 from statestore.recovery.location.durable_location import DurableLocation
 from upgrade_tools.cli.option_groups import OptionGroup
 from upgrade_tools.location.pointers_file import read_pointers_file
@@ -198,10 +197,8 @@ def pointers_of_checkpoint(location: str, checkpoint: str, batch_id: int | None 
 def _refuse_missing(location: str, checkpoint: str) -> None:
     """Raise UnknownLayoutError or StatePointersError if one of both is not there: Spark takes long to find that out."""
     metadata_at(DurableLocation(location))
-    parts = urlsplit(checkpoint)
-    if parts.scheme in ("", "file") and not Path(parts.path, "offsets").is_dir():
-        found = "no checkpoint" if Path(parts.path).exists() else "nothing"
-        problem = f"there is {found} at {checkpoint}: name the checkpointLocation of the query"
+    problem = problem_of_checkpoint(checkpoint)
+    if problem is not None:
         raise StatePointersError(location, problem=problem)
 
 

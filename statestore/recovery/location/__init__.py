@@ -4,6 +4,7 @@ durable_location  DurableLocation: a directory or an object store, by URI
 durable_files     how a filesystem is written to so that nothing is half there: object stores, HDFS, local disks
 shard_files       names of a shard's files; recorded_names: what any name that was read may look like
 durable_json, digests  small files that people read too, and the checksums of all
+checkpoint_path   whether a path can be a checkpoint
 schemes           which URIs are taken, and what to use instead of others
 retrying, remedies, object_stores, local_disk
                   requests that fail, what to tell the operator, options by scheme, what is synced when

@@ -24,7 +24,9 @@ def state_in(location: DurableLocation) -> StateMetadata:
     """Return the metadata of the state in `location`. Raises RecoveryError if there is none."""
     metadata = read_metadata(location)
     if metadata is None:
-        raise RecoveryError(location.path(METADATA_NAME), "there is no state; was the query started?")
+        is_empty = not location.entries("") and not location.directories("")
+        nothing = ", nor anything else: is the path right, and mounted on this machine?" if is_empty else ""
+        raise RecoveryError(location.path(METADATA_NAME), f"there is no state{nothing or '; was the query started?'}")
     return metadata
 
 
