@@ -167,6 +167,17 @@ def test_a_marker_behind_an_open_transaction_is_waited_for(query: Query, topic: 
     assert values(query.cluster.servers, topic) == [b"1"]
 
 
+def test_batches_may_have_different_numbers_of_partitions(query: Query, topic: str) -> None:
+    for batch_id, partitions in enumerate((4, 1, 4)):
+        for partition in range(partitions):
+            for was_there in (False, True):
+                plan = query.plan(batch_id, partitions=partitions)
+                text = b"%d-%d" % (batch_id, partition)
+                assert write_partition(plan, partition, whole(rows(topic, text))).was_there is was_there
+    expected = [b"0-0", b"0-1", b"0-2", b"0-3", b"1-0", b"2-0", b"2-1", b"2-2", b"2-3"]
+    assert values(query.cluster.servers, topic) == expected
+
+
 def test_a_batch_that_changed_or_is_older_than_what_is_there_is_refused(query: Query, topic: str) -> None:
     write_partition(query.plan(3), 0, whole(rows(topic, b"1", b"2")))
     with pytest.raises(BatchChangedError, match="has 1 records, and had 2"):
