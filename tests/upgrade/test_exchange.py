@@ -330,7 +330,7 @@ def test_what_the_operating_system_says_of_a_file_is_one_line(
     assert main(["export", str(states.home / "old"), str(file), "--pointers", f"{states.home}/pointers"]) == 6
     said = capsys.readouterr().err
     assert said.startswith("error: [Errno 2] No such file or directory")
-    assert (f"'{file}." in said, said.count("\n")) == (True, 1)
+    assert (f"'{file}'" in said, said.count("\n")) == (True, 1)
 
 
 def test_two_rows_of_one_key_are_no_state(states: States, capsys: pytest.CaptureFixture[str]) -> None:

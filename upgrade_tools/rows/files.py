@@ -172,7 +172,7 @@ def refuse_existing(path: Path) -> None:
     if path.exists():
         raise RowFileExistsError(str(path))
     if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.absolute().parent))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def write_rows(path: Path, file_format: FileFormat, head: RowFileHead) -> RowWriter:
