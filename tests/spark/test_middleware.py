@@ -73,7 +73,7 @@ def test_a_chain_around_a_query_with_dead_letters_state_and_figures(order_query:
     assert all(values(row, "in") == [b"configured", b"a"] for row in totals)
     assert all(values(row, "out") == [b"a", b"configured"] for row in totals)
     assert order_query.totals() == expected_totals(kept)
-    counted = {row.key: row.value for row in order_query.rows_of("seen")}
+    counted = {bytes(row.key): row.value for row in order_query.rows_of("seen")}
     assert sum(int.from_bytes(value, "big") for value in counted.values()) == len(ORDERS)
     batches = [each for progress in query.recentProgress for each in batch_figures(progress)]
     assert sum(each.failures.get("ForbiddenError", 0) for each in batches) == len(refused)
