@@ -32,7 +32,7 @@ class Findings:
     def text(self) -> str:
         """Return them as the page has them."""
         names = list(dict.fromkeys(name for column in reversed(self.columns) for name in column if name != SPARK))
-        lines = ["|".join(("", "", *(f" {SPARK} {column[SPARK]} " for column in self.columns), ""))]
+        lines = ["|".join(("", " ", *(f" {SPARK} {column[SPARK]} " for column in self.columns), ""))]
         lines.append("|".join(("", *("---" for _ in range(len(self.columns) + 1)), "")))
         for name in names:
             lines.append("| " + " | ".join((name, *(column.get(name, NOT_RUN) for column in self.columns))) + " |")

@@ -58,7 +58,7 @@ def test_a_column_takes_the_place_of_the_one_before_and_others_stay(tmp_path: Pa
         "before",
         "<!-- made by make test-matrix -->",
         "",
-        "|| Spark 4.0.5 | Spark 4.3.0 |",
+        "| | Spark 4.0.5 | Spark 4.3.0 |",
         "|---|---|---|",
         "| pandas | 2 | 3 |",
         "| Demo | not run | right |",
