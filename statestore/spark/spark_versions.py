@@ -13,19 +13,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from inspect import signature
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType
 
 from statestore.errors import SparkVersionError
 from statestore.recovery.metadata.routing import routing_numbers
 
 CHECKPOINT_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_ARROW_TYPE_ARGUMENTS: Final = signature(to_arrow_type).parameters
 _OLDEST: Final = (4, 0)
 _WITH_ALL: Final = (4, 1)
 _INFERRING_PANDAS: Final = (3, 0)
@@ -63,6 +68,12 @@ else:
     def arrow_udf(*_: Any) -> Any:
         """Raise SparkVersionError."""
         require("what reads headers in Python, header_typed() and typed_headers(),", _WITH_ALL)
+
+
+def arrow_type_of(spark_type: DataType) -> pa.DataType:
+    """Return Arrow's type of one of Spark's, with times in UTC: Spark 4.1 says that by another argument."""
+    in_utc: dict[str, Any] = {"timezone": "UTC"} if "timezone" in _ARROW_TYPE_ARGUMENTS else {"timestamp_utc": True}
+    return to_arrow_type(spark_type, **in_utc)
 
 
 def repartition_by_id(rows: DataFrame, partitions: int, column: str) -> DataFrame:

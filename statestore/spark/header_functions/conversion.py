@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 
 from statestore.connect.converters.base import HeaderConverter
 from statestore.connect.converters.registry import header_converter
@@ -47,12 +47,11 @@ from statestore.connect.values.values import Values
 from statestore.errors import DataException
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice, checked_key, column_of, last_value
-from statestore.spark.spark_versions import arrow_udf
+from statestore.spark.spark_versions import arrow_type_of, arrow_udf
 
 AnyConverter: TypeAlias = HeaderConverter | str | Mapping[str, Any] | None
 TYPED_HEADERS: Final = "array<struct<key:string,type:string,text:string>>"
 _TYPED: Final = pa.list_(pa.struct([("key", pa.string()), ("type", pa.string()), ("text", pa.string())]))
-_UTC: Final = "UTC"
 _SHOWN_BYTES_MAX: Final = 100
 _PRIMITIVES: Final[dict[Type, T.DataType]] = {
     Type.INT8: T.ByteType(),
@@ -136,7 +135,7 @@ class _Reader:
     def read(self, values: pa.Array) -> pa.Array:
         distinct = values.cast(pa.binary()).dictionary_encode()
         found = [self._convert(value) for value in distinct.dictionary.to_pylist()]
-        arrow_type = to_arrow_type(self.spark_type, timezone=_UTC)
+        arrow_type = arrow_type_of(self.spark_type)
         return pa.array(found, arrow_type).take(distinct.indices)
 
     def _convert(self, value: bytes) -> Any:
@@ -146,7 +145,7 @@ class _Reader:
                 if read is None:
                     return None
                 plain = _plain(self.schema, read.schema, read.value, _conversions_of(self.converter))
-                return _fitting(plain, to_arrow_type(self.spark_type, timezone=_UTC))
+                return _fitting(plain, arrow_type_of(self.spark_type))
         except DataException:
             if self.on_error == "null":
                 return None
