@@ -68,7 +68,11 @@ class SimulatedDisk(LocalDisk):
         self._notes.names.setdefault(path, None)
         self._notes.contents.add(path)
         file = super().create(path)
-        self._after(effect)
+        try:
+            self._after(effect)
+        except BaseException:
+            file.close()  # whoever is killed here can't, and its file would be unclosed in this process
+            raise
         return file
 
     def append(self, file: BinaryIO, data: bytes | pa.Buffer) -> None:

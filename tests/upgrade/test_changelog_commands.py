@@ -163,8 +163,8 @@ def test_a_target_that_is_not_empty(application: Application, refused: Refused) 
     application.topic()
     application.target.mkdir()
     (application.target / "file").touch()
-    assert refused(application.restore("s:kv"), ExitCode.FOUND_PROBLEMS, str(application.target))
-    assert refused(application.to_state("s:kv"), ExitCode.FOUND_PROBLEMS, "'file'")
+    assert refused(application.restore("s:kv"), ExitCode.USAGE, str(application.target))
+    assert refused(application.to_state("s:kv"), ExitCode.USAGE, "'file'")
     assert [path.name for path in application.target.iterdir()] == ["file"]
 
 
