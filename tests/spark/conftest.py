@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.spark import recommended_settings
 from statestore.testing.jars import connector_jars
+from tests.support.clusters.clusters import Application, SharedApplication, make_spark_home
 from tests.support.spark.queries import OrderQuery
 from tests.support.spark.store_rows import seeded_rows, write
 
@@ -57,3 +58,17 @@ def written_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("written")
     write(StoreType.HEADERS_KV, path, seeded_rows(StoreType.HEADERS_KV))
     return path
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedApplication]:
+    """An application with two executors for the tests of a file, as one does a day's queries."""
+    home = tmp_path_factory.mktemp("local-cluster")
+    shared = SharedApplication(home, "local-cluster[2,1,640]", make_spark_home(home / "spark"))
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def application(shared: SharedApplication) -> Application:
+    return shared.running()

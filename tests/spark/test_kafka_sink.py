@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from orders import Order, seeded_orders
 from statestore import Serdes
 from statestore.testing.kafka_broker import KafkaBroker
-from tests.support.clusters.clusters import Application, SharedApplication, make_spark_home
+from tests.support.clusters.clusters import Application, SharedApplication
 from tests.support.clusters.jobs import OrderJob, expected_contents, expected_output
 from tests.support.kafka.transactions import STEPS, seen
 
@@ -28,19 +27,6 @@ PARTITIONS = 2
 ALL_KILLS = os.environ.get("SINK_KILLS") == "all"
 """Each of driver, executor and worker at each step takes minutes."""
 _NUMBERS = count()
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedApplication]:
-    home = tmp_path_factory.mktemp("kafka-sink")
-    shared = SharedApplication(home, "local-cluster[2,1,640]", make_spark_home(home / "spark"))
-    yield shared
-    shared.stop()
-
-
-@pytest.fixture
-def application(shared: SharedApplication) -> Application:
-    return shared.running()
 
 
 @pytest.fixture
@@ -85,44 +71,51 @@ def check(application: Application, job: OrderJob, orders: list[Order]) -> None:
     assert by_customer(output_of(job)) == by_customer(expected_output(orders))
 
 
-def kill_in_turn(application: Application, job: OrderJob, kills: list[tuple[str, str, str]]) -> None:
-    """Run a batch, and then one for each kill: what dies, at which step, and when."""
+def kill_in_turn(application: Application, job: OrderJob, kills: list[tuple[str, str, str]]) -> list[Any]:
+    """Run a batch, and then one for each kill: what dies, at which step, and when. Return the batches that were struck.
+
+    What a consumer sees, and what the store holds, is checked.
+    """
     faults = [
         job.add_fault(step, when, action, first_batch=batch)
         for batch, (action, step, when) in enumerate(kills, start=1)
     ]
     check(application, job, add(job, len(kills) + 1))
-    assert [(fault.struck() or {}).get("batch") for fault in faults] == [*range(1, len(kills) + 1)]
+    return [(fault.struck() or {}).get("batch") for fault in faults]
 
 
-def kill_the_driver(shared: SharedApplication, job: OrderJob, step: str, when: str) -> None:
+def kill_the_driver(shared: SharedApplication, job: OrderJob, step: str, when: str) -> bool:
+    """Kill the driver in a batch and start it again; return whether it was. What comes out is checked as above."""
     fault = job.add_fault(step, when, "kill application")
     orders = add(job, 2)
     application = shared.running()
     application.start(job)
     application.processes.wait()
-    assert fault.struck()
+    was_struck = bool(fault.struck())
     check(shared.running(), job, orders)
+    return was_struck
 
 
 def test_workers_and_executors_are_killed(application: Application, job: OrderJob) -> None:
-    kill_in_turn(application, job, [("kill worker", "produce", "after"), ("kill", "commit", "after")])
+    kills = [("kill worker", "produce", "after"), ("kill", "commit", "after")]
+    assert kill_in_turn(application, job, kills) == [1, 2]
 
 
 def test_the_driver_is_killed_with_all_executors(shared: SharedApplication, job: OrderJob) -> None:
-    kill_the_driver(shared, job, "commit", "after")
+    assert kill_the_driver(shared, job, "commit", "after")
 
 
 @pytest.mark.skipif(not ALL_KILLS, reason="make sink-kills runs it")
 @pytest.mark.parametrize("action", ["kill worker", "kill"])
 def test_workers_and_executors_are_killed_at_each_step(application: Application, job: OrderJob, action: str) -> None:
-    kill_in_turn(application, job, [(action, step, when) for step, when in MOMENTS])
+    struck = kill_in_turn(application, job, [(action, step, when) for step, when in MOMENTS])
+    assert struck == [*range(1, len(MOMENTS) + 1)]
 
 
 @pytest.mark.skipif(not ALL_KILLS, reason="make sink-kills runs it")
 @pytest.mark.parametrize(("step", "when"), MOMENTS)
 def test_the_driver_is_killed_at_each_step(shared: SharedApplication, job: OrderJob, step: str, when: str) -> None:
-    kill_the_driver(shared, job, step, when)
+    assert kill_the_driver(shared, job, step, when)
 
 
 @pytest.mark.skipif(not ALL_KILLS, reason="make sink-kills runs it")

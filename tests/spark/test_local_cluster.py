@@ -5,13 +5,12 @@ One application serves all tests of this file, as one does a day's queries: who 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orders import seeded_orders
-from tests.support.clusters.clusters import Application, SharedApplication, make_spark_home
+from tests.support.clusters.clusters import Application
 from tests.support.clusters.faults import DELTA, PROCESS, SNAPSHOT_FILE, SNAPSHOT_MANIFEST
 from tests.support.clusters.jobs import OrderJob, expected_contents
 
@@ -19,19 +18,6 @@ pytestmark = pytest.mark.slow
 
 ORDERS = seeded_orders(150)
 BATCHES = [ORDERS[start : start + 30] for start in range(0, 150, 30)]
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedApplication]:
-    home = tmp_path_factory.mktemp("local-cluster")
-    shared = SharedApplication(home, "local-cluster[2,1,640]", make_spark_home(home / "spark"))
-    yield shared
-    shared.stop()
-
-
-@pytest.fixture
-def application(shared: SharedApplication) -> Application:
-    return shared.running()
 
 
 @pytest.fixture
