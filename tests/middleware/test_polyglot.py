@@ -237,7 +237,8 @@ def test_any_bytes_are_read_or_refused(content_type: str, data: bytes) -> None:
             return "refused", str(refused)
 
     first = outcome()
-    assert first[1], "a refusal says why"
+    # What is read may well be empty: a message without fields shows as no text.
+    assert first[0] == "read" or first[1], "a refusal says why"
     assert outcome() == first
 
 
