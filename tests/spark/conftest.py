@@ -12,6 +12,8 @@ from statestore.bytestore.kinds.store_types import StoreType
 from statestore.spark import recommended_settings
 from statestore.testing.jars import connector_jars
 from tests.support.clusters.clusters import Application, SharedApplication, make_spark_home
+from tests.support.clusters.connect import ConnectClient, ConnectServer
+from tests.support.recovery.s3_server import S3
 from tests.support.spark.queries import OrderQuery
 from tests.support.spark.store_rows import seeded_rows, write
 
@@ -72,3 +74,17 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedApplicati
 @pytest.fixture
 def application(shared: SharedApplication) -> Application:
     return shared.running()
+
+
+@pytest.fixture(scope="session")
+def connect_server(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A server of Spark Connect for all tests of a process. Only it knows where S3 is, and the keys."""
+    with ConnectServer(tmp_path_factory.mktemp("connect"), s3_server.environment()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def connect_client(connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectClient]:
+    """A client of it, which calls functions with its session."""
+    with ConnectClient(connect_server.remote, tmp_path_factory.mktemp("connect-client")) as client:
+        yield client

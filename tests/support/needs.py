@@ -47,6 +47,7 @@ MARKS_OF_FIXTURES = {
     "broker": ("java", "kafka"),
     "kafka": ("java", "kafka"),
     "java": ("java",),
+    "connect_server": ("spark", "java", "slow"),
 }
 LEFT_OUT = ("spark", "java", "kafka", "slow")
 """The marks of tests that --fast leaves out."""

@@ -156,6 +156,15 @@ class S3:
         options = f"region=us-east-1&scheme=http&endpoint_override={endpoint}"
         return f"s3://{key}@{bucket or self.bucket}/{quote(path)}?{options}"
 
+    def environment(self) -> dict[str, str]:
+        """Return what a process is told by its environment to reach the server, by way of the proxy."""
+        return {
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_ENDPOINT_URL": f"http://{_HOST}:{self._proxy.server_port}",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
     def objects(self) -> dict[str, int]:
         """Return the size in bytes of every object in the bucket, asking the server itself."""
         listed = ElementTree.fromstring(self._ask("GET", f"/{self.bucket}?list-type=2"))
