@@ -77,6 +77,7 @@ StateStoreError
 ├── StatePartitionsError        a query began with another number of state partitions than was planned
 ├── OperatingSystemError        statestore does not run on the operating system
 ├── SparkVersionError           the Spark that is installed is too old, for all or for what was asked
+├── ConnectServerError          the Python workers of a Spark Connect server lack what its client has
 ├── DataSourceOptionError       an option of the Spark data source is missing or wrong
 ├── DataFrameReusedError        Spark would mix up the filters of two uses of a DataFrame
 ├── HeadersFrozenError          read-only headers were to be changed
@@ -247,7 +248,7 @@ from statestore.errors.new_state import (
     TooManyShardsError,
     UnknownRecordKeyError,
 )
-from statestore.errors.platform import OperatingSystemError, SparkVersionError
+from statestore.errors.platform import ConnectServerError, OperatingSystemError, SparkVersionError
 from statestore.errors.root import StateStoreError
 from statestore.errors.run import (
     EntryPointChangedError,
@@ -342,6 +343,7 @@ __all__ = [
     "CompressedValueError",
     "ConfigException",
     "ConnectException",
+    "ConnectServerError",
     "DataException",
     "DataFrameReusedError",
     "DataSourceOptionError",

@@ -1,4 +1,4 @@
-"""Errors of what statestore runs on: the operating system and the version of Spark."""
+"""Errors of what statestore runs on: the operating system, the version of Spark and what its server has."""
 
 from __future__ import annotations
 
@@ -21,3 +21,14 @@ class SparkVersionError(StateStoreError):
     needed: str
     found: str
     message: str = text("{what} needs Spark {needed} or newer, and pyspark {found} is installed: install a newer one")
+
+
+class ConnectServerError(StateStoreError):
+    """The Python workers of a Spark Connect server lack what its client has."""
+
+    lacks: str
+    needed: str
+    message: str = text(
+        "the Python workers of the Spark Connect server lack {lacks}: install statestore {needed}, with its "
+        "dependencies, where the server's executors run, and start the server anew"
+    )

@@ -55,7 +55,7 @@ class StateStoreError(Exception):
         self.args = (self.message,)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (type(self), self.args, self.__dict__)
+        return error_with, (type(self), self.args, self.__dict__)
 
 
 class _Named:
@@ -68,7 +68,7 @@ class _Named:
         return getattr(self._error, name)
 
 
-def _unpickled(kind: type[StateStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> StateStoreError:
+def error_with(kind: type[StateStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> StateStoreError:
     """Make an error as it was: its message is already built, and its __init__ would build it again."""
     error = kind.__new__(kind)
     error.args = args

@@ -13,7 +13,8 @@ recommended_settings, query_settings, python_daemon
                 how Spark is set up
 start_refusal   what can be known only when a query starts
 code_on_workers whether workers can run the code of a topology
-query_failure   what the driver is told of an error in a worker
+sessions        classic ones and those of Spark Connect, whose server touches the state location
+query_failure   what the driver is told of an error in a worker; error_record: an error as JSON, and back
 spark_versions  what differs between versions of Spark
 checkpoint_pointers, source_offsets, rescale
                 what a checkpoint says, and a state with other shards

@@ -10,7 +10,6 @@ environment variable, which the worker looks at when it fails: it is set there, 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import traceback
@@ -21,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 
-import statestore.errors
 from statestore.errors import EntryPointChangedError, LocationSharedError, StateStoreError
+from statestore.errors.root import error_with
+from statestore.spark.error_record import Bounds, kind_of, record_from, record_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -49,9 +49,7 @@ _ENTRY_POINTS: Final = {
     "applyInPandasWithState": "apply_in_pandas_with_state",
 }
 """What the names of Spark's operators begin with, and which entry point makes them."""
-_MAX_MESSAGE: Final = 2000
-_MAX_FIELD: Final = 500
-_MAX_MARK: Final = 8000
+_IN_TEXT: Final = Bounds(message=2000, field=500, items=30, whole=8000)
 _MAX_TRACEBACK_LINES: Final = 30
 _MAX_SHORT: Final = 500
 
@@ -70,8 +68,7 @@ class QueryFailure:
     @property
     def kind(self) -> type[StateStoreError] | None:
         """The class of the error; None if it is none of ours."""
-        found = getattr(statestore.errors, self.error, None)
-        return found if isinstance(found, type) and issubclass(found, StateStoreError) else None
+        return kind_of(self.error)
 
     def __str__(self) -> str:
         return f"{self.error}: {self.message}"
@@ -109,37 +106,10 @@ def sentence_first() -> Iterator[None]:
 
 def _crossing(error: StateStoreError) -> StateStoreError:
     """Return the error with all that is to cross in its text; it stays of its class, which Spark's text begins with."""
-    made = type(error).__new__(type(error))
-    made.__dict__.update(error.__dict__)
-    lines = (_one_line(str(error))[:_MAX_MESSAGE], _marked(error), *(line[:_MAX_FIELD] for line in _traceback(error)))
-    made.args = ("\n".join(lines),)
-    return made
-
-
-def _marked(error: StateStoreError) -> str:
-    said: dict[str, Any] = {"error": type(error).__name__, "message": str(error)[:_MAX_MESSAGE], "fields": {}}
-    for name, value in _fields(error).items():
-        said["fields"][name] = value
-        if len(json.dumps(said)) > _MAX_MARK:
-            del said["fields"][name]
-    return _MARK + json.dumps(said)
-
-
-def _fields(error: StateStoreError) -> dict[str, Any]:
-    fields = {name: _short(value) for name, value in vars(error).items() if name != "message"}
-    return {name: value for name, value in fields.items() if _is_plain(value)}
-
-
-def _short(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_short(item) for item in value[:_MAX_TRACEBACK_LINES]]
-    return value[:_MAX_FIELD] if isinstance(value, str) else value
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(isinstance(item, str) for item in value)
-    return value is None or isinstance(value, str | int | float)
+    marked = _MARK + record_of(error, _IN_TEXT).to_json(_IN_TEXT)
+    behind = (line[: _IN_TEXT.field] for line in _traceback(error))
+    lines = (_one_line(str(error))[: _IN_TEXT.message], marked, *behind)
+    return error_with(type(error), ("\n".join(lines),), error.__dict__)
 
 
 def _traceback(error: StateStoreError) -> list[str]:
@@ -153,21 +123,12 @@ def _traceback(error: StateStoreError) -> list[str]:
 
 def _parse(line: str) -> QueryFailure | None:
     """Return what a marked line says; None if it is none of ours, which may stand in any text."""
-    if len(line) > _MAX_MARK + _MAX_MESSAGE:
-        return None
-    try:
-        said = json.loads(line)
-        error, message, fields = said["error"], said["message"], said["fields"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    if not (isinstance(error, str) and isinstance(message, str) and isinstance(fields, dict)):
-        return None
-    failure = QueryFailure(error, message, {name: value for name, value in fields.items() if _is_plain(value)})
-    return None if failure.kind is None else failure
+    said = None if len(line) > _IN_TEXT.whole + _IN_TEXT.message else record_from(line)
+    return None if said is None or said.kind is None else QueryFailure(said.error, said.message, said.fields)
 
 
 def _of_ours(error: StateStoreError) -> QueryFailure:
-    return QueryFailure(type(error).__name__, str(error), _fields(error))
+    return QueryFailure(**vars(record_of(error, _IN_TEXT)))
 
 
 def _foreign(name: str, text: str) -> QueryFailure:

@@ -9,7 +9,6 @@ alone tells of it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final
@@ -17,9 +16,9 @@ from urllib.parse import urlsplit
 
 from pyspark import TaskContext
 
-import statestore.errors
 from statestore.errors import CheckpointLocationError, LocationError, SinkRemembersError
 from statestore.recovery.location.schemes import canonical_uri
+from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
 
 REFUSAL: Final = "spark.sql.statestore.refusal"
 _FILE_SINK: Final = re.compile(r"FileSink\[(.*)\]")
@@ -56,17 +55,16 @@ def relation_of(location: str, checkpoint: str) -> str | None:
 
 def to_setting(refusal: LocationError) -> str:
     """Return what tells a task of a refusal."""
-    fields = {name: value for name, value in vars(refusal).items() if name not in ("message", "problem", "location")}
-    return json.dumps({"error": type(refusal).__name__, "location": refusal.location, "fields": fields})
+    return record_of(refusal, AS_A_VALUE).to_json(AS_A_VALUE)
 
 
 def check_start() -> None:
     """In a task, raise what the run was refused for when it started."""
     context = TaskContext.get()
     setting = None if context is None else context.getLocalProperty(REFUSAL)
-    if setting:
-        said = json.loads(setting)
-        raise getattr(statestore.errors, said["error"])(said["location"], **said["fields"])
+    said = record_from(setting) if setting else None
+    if said is not None:
+        raise said.to_error()
 
 
 def _place(uri: str) -> tuple[str, str, str]:

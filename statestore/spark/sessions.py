@@ -1,0 +1,106 @@
+"""Whether a session is a classic one or of Spark Connect, and how what only the server reaches is done there.
+
+    classic   on_server(spark, f, x) ── f(x), in the driver
+    Connect   on_server(spark, f, x) ── a job of one task: f(x) ── JSON, of the result or of an error of ours ──> client
+
+A client of Connect may be another machine, with other credentials or none: it never touches a state location. Executors
+must reach it in any case. A function goes to the server pickled, as all code does; what comes back is data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final, ParamSpec, TypeVar
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from statestore import __version__
+from statestore.errors import ConnectServerError, ModuleNotOnWorkersError, StateStoreError
+from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_RESULT: Final = "result"
+_FAILURE: Final = "failure"
+_ILLEGAL: Final = "illegal argument"
+_LACKS: Final = "lacks"
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect, which has neither a JVM nor a `sparkContext` here."""
+    return not isinstance(spark, SparkSession)
+
+
+def on_server(spark: SparkSession, function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Return `function(*args, **kwargs)`, called where the session's executors are; in the driver, if it is classic.
+
+    Under Connect the result has to be what JSON has, and comes as that: a tuple as a list. Raises StateStoreErrors
+    and ValueErrors as the function does, and ConnectServerError or ModuleNotOnWorkersError if the server can't call it.
+    Of any other error Spark makes a PythonException, after it has tried again: what was begun has to bear that.
+    """
+    if not is_connect(spark):
+        return function(*args, **kwargs)
+    pickled: bytes = cloudpickle.dumps((function, args, kwargs))  # type: ignore[no-untyped-call]
+    rows = spark.range(0, 1, 1, 1).mapInArrow(_task(pickled), "said string").collect()
+    result: _R = _result(json.loads(rows[0].said))
+    return result
+
+
+def answer(pickled: bytes) -> str:
+    """In a task, call what was pickled; return its result, or its error, as JSON."""
+    try:
+        function, args, kwargs = cloudpickle.loads(pickled)
+    except ModuleNotFoundError as missing:
+        return _failure(ModuleNotOnWorkersError(str(missing.name), part="what the server is asked to do"))
+    try:
+        return json.dumps({_RESULT: function(*args, **kwargs)})
+    except StateStoreError as error:
+        return _failure(error)
+    except ValueError as error:
+        return json.dumps({_ILLEGAL: str(error)[: AS_A_VALUE.message]})
+
+
+def _task(pickled: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for one task that needs nothing of this package to say that it is not there."""
+    wanted, lacks = __version__, _LACKS
+
+    # What is defined in a function travels as its code, not as the name of a module to import.
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import json
+
+        import pyarrow
+
+        for _ in batches:
+            pass
+        try:
+            from statestore import __version__ as found
+
+            if found == wanted:
+                from statestore.spark.sessions import answer
+
+                said = answer(pickled)
+            else:
+                said = json.dumps({lacks: f"statestore {wanted}, but {found}"})
+        except ModuleNotFoundError as missing:
+            said = json.dumps({lacks: f"the module {missing.name}"})
+        yield pyarrow.record_batch([pyarrow.array([said], pyarrow.string())], names=["said"])
+
+    return run
+
+
+def _failure(error: StateStoreError) -> str:
+    return json.dumps({_FAILURE: record_of(error, AS_A_VALUE).to_json(AS_A_VALUE)})
+
+
+def _result(said: dict[str, Any]) -> Any:
+    if _LACKS in said:
+        raise ConnectServerError(lacks=said[_LACKS], needed=__version__)
+    if _ILLEGAL in said:
+        raise ValueError(said[_ILLEGAL])
+    failure = record_from(said[_FAILURE]) if _FAILURE in said else None
+    if failure is not None:
+        raise failure.to_error()
+    return said[_RESULT]
