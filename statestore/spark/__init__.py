@@ -5,8 +5,7 @@ pack, unpack    rows to blobs before the shuffle, and back; blobs, schema: what 
 to_records, from_records
                 business columns in and out; encodings: serdes as expressions of Spark's engine
 shard_call      one call per shard and batch; record_order: the order of its records
-per_key, each_record
-                processors of a key's rows with pandas, and a call for each record
+per_key         processors of a key's rows with pandas; each_record: a call for each record
 dataframe_middleware  interceptors on a DataFrame without state
 figures         what a batch came to; listener: whom it is told
 recommended_settings, query_settings, python_daemon
