@@ -182,7 +182,8 @@ class _Reading:
             return self._refused(f"{column}: {asked!r} is no schema as Spark writes them, and none of {_ENCODINGS}")
         if isinstance(json_type, StructType | ArrayType | MapType):
             return "json", json_type
-        words = f"{json_type.simpleString()} is no encoding, and no object or list of JSON"
+        named = json_type.simpleString() if isinstance(json_type, DataType) else repr(asked)
+        words = f"{named} is no encoding, and no object or list of JSON"
         return self._refused(f"{column}: {words}: say one of {_ENCODINGS}")
 
     def _refused(self, problem: str) -> tuple[str, None]:

@@ -99,6 +99,7 @@ def test_what_is_malformed_ends_the_query_else(spark: SparkSession) -> None:
     ("schema", "asked", "said"),
     [
         ("int", {}, "value: int is no encoding"),
+        (None, {}, "value: None is no encoding"),
         ("total bigit", {}, "is no schema as Spark writes them"),
         (Serdes.of("own", str.encode, bytes.decode), {}, "serde 'own' of your own"),
         ("key int", {}, "2 columns would be named 'key'"),
