@@ -3,6 +3,7 @@
 A class of a module is pickled as its name, so a worker must be able to import that; one of `__main__`, of a notebook or
 within a function travels whole. In local mode workers are children of this process, so they can be asked: an
 interpreter like theirs is. What is installed on the machines of a cluster can't be known here: there it is a warning.
+A server of Spark Connect is asked, in a task: it need not have what is installed here either.
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ import pickletools
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark import SparkContext, SparkFiles, cloudpickle
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 from statestore.errors import ModuleNotOnWorkersError, NotPicklableError
 from statestore.middleware.failures import FailureHandling
 from statestore.processor.topology import Topology
+from statestore.spark.sessions import is_connect, on_server
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _LOG = logging.getLogger(__name__)
 _SUBIMPORT: Final = (cloudpickle.subimport.__module__, cloudpickle.subimport.__name__)
@@ -36,6 +43,7 @@ _ASK_TIMEOUT_S: Final = 20
 _ASK: Final = (
     "import sys; from importlib.util import find_spec; print(*(name for name in sys.argv[1:] if not find_spec(name)))"
 )
+_OF_EVERY_WORKER: Final = (__name__.partition(".")[0], "pyspark")
 _INSTALLED: Final = tuple(
     f"{sysconfig.get_path(kind)}/"
     for kind in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -43,31 +51,55 @@ _INSTALLED: Final = tuple(
 )
 
 
-def check_code_on_workers(topology: Topology, handling: FailureHandling, context: SparkContext) -> None:
-    """Raise NotPicklableError or, in local mode, ModuleNotOnWorkersError for what can't travel; on clusters, log it."""
-    modules = own_modules(_pickled_parts(topology, handling))
-    if not modules:
+def check_code_on_workers(topology: Topology, handling: FailureHandling, spark: SparkSession) -> None:
+    """Raise NotPicklableError or ModuleNotOnWorkersError for what can't travel; log the latter on classic clusters."""
+    parts = _pickled_parts(topology, handling)
+    if is_connect(spark):
+        modules = own_modules(parts, _is_in_every_python)
+        missing = on_server(spark, modules_missing_here, sorted(modules)) if modules else ()
+        _refuse(missing, modules)
         return
+    modules = own_modules(parts)
+    if modules:
+        _check_classic(modules, spark.sparkContext)
+
+
+def modules_missing_here(modules: Iterable[str]) -> list[str]:
+    """Return which top modules can't be found by this interpreter."""
+    return [name for name in modules if name not in sys.modules and find_spec(name) is None]
+
+
+def _check_classic(modules: Mapping[str, str], context: SparkContext) -> None:
+    from pyspark import SparkFiles
+
     sent = SparkFiles.getRootDirectory()
     master = context.master or ""
     if master == "local" or master.startswith("local["):
         includes = [sent, *(f"{sent}/{name}" for name in context._python_includes or ())]
         path = [*includes, context.environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH")]
-        for module in sorted(_missing(frozenset(modules), context.pythonExec, os.pathsep.join(filter(None, path)))):
-            raise ModuleNotOnWorkersError(module, part=modules[module])
+        _refuse(_missing(frozenset(modules), context.pythonExec, os.pathsep.join(filter(None, path))), modules)
         return
     for module in sorted(modules):
         if not any(place.startswith(sent) for place in _places(module)):
             _LOG.warning("%s", ModuleNotOnWorkersError(module, part=modules[module]))
 
 
-def own_modules(pickled: Iterable[tuple[str, bytes]]) -> dict[str, str]:
-    """Return the top modules that pickled parts import, each with one such part; but Python's and installed ones."""
+def _refuse(missing: Iterable[str], modules: Mapping[str, str]) -> None:
+    for module in sorted(missing):
+        raise ModuleNotOnWorkersError(module, part=modules[module])
+
+
+def own_modules(pickled: Iterable[tuple[str, bytes]], is_there: Callable[[str], bool] | None = None) -> dict[str, str]:
+    """Return the top modules that pickled parts import, each with one such part; but those that are there anyway.
+
+    Without `is_there`, which says so of a module, they are Python's and installed ones.
+    """
+    is_there = is_there or _is_installed
     found: dict[str, str] = {}
     for part, data in pickled:
         for name in imported_modules(data):
             top = name.partition(".")[0]
-            if top not in found and not _is_installed(top):
+            if top not in found and not is_there(top):
                 found[top] = part
     return found
 
@@ -122,9 +154,14 @@ def _parts(topology: Topology, handling: FailureHandling) -> Iterator[tuple[str,
 
 def _is_installed(module: str) -> bool:
     """Return whether a module is Python's, installed, or this package: what a worker has that has us."""
-    if module in sys.builtin_module_names or module == __name__.partition(".")[0]:
+    if module in sys.builtin_module_names or module in _OF_EVERY_WORKER:
         return True
     return any(place.startswith(_INSTALLED) or place in ("built-in", "frozen") for place in _places(module))
+
+
+def _is_in_every_python(module: str) -> bool:
+    """Return whether a module is Python's, wherever that is, or one that any worker has."""
+    return module in sys.stdlib_module_names or module in _OF_EVERY_WORKER
 
 
 def _places(module: str) -> list[str]:

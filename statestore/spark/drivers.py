@@ -22,6 +22,7 @@ from statestore.errors import ModuleNotOnWorkersError, StateStoreError
 from statestore.spark.blobs import BLOB
 from statestore.spark.figures import FIGURES
 from statestore.spark.query_failure import sentence_first
+from statestore.spark.sessions import is_connect
 from statestore.spark.shard_call import ShardCall, ShardResult
 
 _OUTPUT_SCHEMA = f"{BLOB} binary, {FIGURES} string"
@@ -52,8 +53,8 @@ def _environment_of_other_functions(spark: SparkSession) -> Iterator[None]:
     Workers of another environment have a daemon of their own, which imports all once more. Spark 4.2 tells every
     function on Arrow by such a variable to shorten tracebacks, but not transformWithState.
     """
-    environment = spark.sparkContext.environment
-    if spark.conf.get(_SIMPLIFIED) != "true" or _SIMPLIFIED_VARIABLE in environment:
+    environment = None if is_connect(spark) else spark.sparkContext.environment
+    if environment is None or spark.conf.get(_SIMPLIFIED) != "true" or _SIMPLIFIED_VARIABLE in environment:
         yield
         return
     environment[_SIMPLIFIED_VARIABLE] = "1"

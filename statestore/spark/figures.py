@@ -222,13 +222,21 @@ def batch_figures(progress: StreamingQueryProgress) -> list[BatchFigures]:
     Empty for a trigger that ran no batch, and for queries without such an operator.
     """
     return [
-        _batch_figures(progress, name.removeprefix(METRICS_PREFIX), metrics)
+        _batch_figures(progress, name.removeprefix(METRICS_PREFIX), _by_name(metrics))
         for name, metrics in progress.observedMetrics.items()
         if name.startswith(METRICS_PREFIX)
     ]
 
 
-def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Row) -> BatchFigures:
+def _by_name(metrics: Row) -> dict[str, Any]:
+    """Return observed metrics by their names: of a query of Spark Connect they come as `values` and their `schema`."""
+    found = metrics.asDict()
+    if found.keys() != {"values", "schema"}:
+        return found
+    return dict(zip((column["name"] for column in found["schema"]["fields"]), found["values"], strict=True))
+
+
+def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Mapping[str, Any]) -> BatchFigures:
     # Spark runs a task again if its output was lost, and then has its figures twice. They are the same.
     found = (ShardFigures.from_json(shard) for shard in metrics["shards"])
     shards = {(figures.shard, figures.version, figures.records): figures for figures in found}.values()

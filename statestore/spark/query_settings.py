@@ -8,7 +8,7 @@ the settings, as the name of an alias, through whatever is put on top of it. A l
 looks at any setting, finds them there and sets them in the clone. A checkpoint's own settings go before them.
 
 Spark has no public way to the clone: it is asked for by the names of Spark 4.2, and a task of the first batch looks
-whether that worked.
+whether that worked. A client of Spark Connect has no way at all: there the user's session is set.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from pyspark import TaskContext
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from statestore.errors import StatePartitionsError
+from statestore.spark.sessions import is_connect
 from statestore.spark.start_refusal import REFUSAL, refusal_at_start, to_setting
 
 _LOG = logging.getLogger(__name__)
@@ -44,11 +44,13 @@ _ALIAS_NODE: Final = "SubqueryAlias"
 
 _watched: WeakSet[SparkSession] = WeakSet()
 """The sessions that have a listener. One is enough, whatever is started there."""
+_set_here: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
+"""What was set in sessions of Connect."""
 
 
 def is_default(spark: SparkSession, name: str) -> bool:
-    """Return whether a setting of the session is at Spark's default."""
-    return spark.conf.get(name) == SPARKS_DEFAULTS[name]
+    """Return whether a setting of the session is at Spark's default, or at what an earlier query had set there."""
+    return spark.conf.get(name) in (SPARKS_DEFAULTS[name], _set_here.get(spark, {}).get(name))
 
 
 def session_properties(spark: SparkSession) -> dict[str, str]:
@@ -60,14 +62,26 @@ def session_properties(spark: SparkSession) -> dict[str, str]:
 def carry(rows: DataFrame, settings: Mapping[str, str], location: str) -> DataFrame:
     """Return `rows`, such that each query of them runs with these settings, unless the session has others by then.
 
-    When it starts, `location`, of a state, is compared with its checkpoint and its sink.
+    When it starts, `location`, of a state, is compared with its checkpoint and its sink. Under Connect neither is
+    so: the session itself is set, now.
     Of several numbers of partitions in one query, the largest holds.
     """
     spark = rows.sparkSession
+    if is_connect(spark):
+        _set_in_session(spark, settings)
+        return rows
     if spark not in _watched:
         _add_listener(spark)
         _watched.add(spark)
     return rows.alias(_ALIAS + json.dumps({**settings, _LOCATION: location}, sort_keys=True))
+
+
+def _set_in_session(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    for name, value in settings.items():
+        if spark.conf.get(name) != value:
+            _LOG.info("setting %s to %s in this session: what is started in it from now on runs with that", name, value)
+            spark.conf.set(name, value)
+    _set_here.setdefault(spark, {}).update(settings)
 
 
 def check_partitions(planned: int | None) -> None:
@@ -84,6 +98,9 @@ def check_partitions(planned: int | None) -> None:
 
 
 def _add_listener(spark: SparkSession) -> None:
+    # A client of Connect need not have py4j.
+    from pyspark.java_gateway import ensure_callback_server_started
+
     context: Any = spark.sparkContext
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
     queries = spark._jsparkSession.streams()

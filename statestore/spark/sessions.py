@@ -10,15 +10,20 @@ must reach it in any case. A function goes to the server pickled, as all code do
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from statestore import __version__
 from statestore.errors import ConnectServerError, ModuleNotOnWorkersError, StateStoreError
+from statestore.recovery.location.durable_location import DurableLocation
 from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
 
 _P = ParamSpec("_P")
@@ -27,11 +32,36 @@ _RESULT: Final = "result"
 _FAILURE: Final = "failure"
 _ILLEGAL: Final = "illegal argument"
 _LACKS: Final = "lacks"
+_MORE_THAN_CORES: Final = 1 << 16
 
 
 def is_connect(spark: SparkSession) -> bool:
     """Return whether a session is one of Spark Connect, which has neither a JVM nor a `sparkContext` here."""
     return not isinstance(spark, SparkSession)
+
+
+def default_parallelism(spark: SparkSession) -> int:
+    """Return how many tasks Spark runs at once, on all executors together."""
+    if not is_connect(spark):
+        return spark.sparkContext.defaultParallelism
+    # Spark divides a range into as many parts.
+    parts = spark.range(_MORE_THAN_CORES).select(f.spark_partition_id().alias("part"))
+    return int(parts.agg(f.max("part")).collect()[0][0]) + 1
+
+
+def location_in(spark: SparkSession, location: str | Path | DurableLocation) -> DurableLocation:
+    """Return a state's location as whoever runs the session's tasks is to open it.
+
+    Raises ValueError for a relative path under Connect: it would be made absolute here, and opened there.
+    """
+    if is_connect(spark) and not isinstance(location, DurableLocation):
+        text = os.fspath(location)
+        if text and not urlsplit(text).scheme and not text.startswith("/"):
+            raise ValueError(
+                f"the location {text!r} is a relative path, which is another directory on the Spark Connect server: "
+                "give a URI that the server's executors can open, or an absolute path that they share"
+            )
+    return DurableLocation.of(location)
 
 
 def on_server(spark: SparkSession, function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:

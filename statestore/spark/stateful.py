@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from statestore.bytestore.engines.memory_budget import DEFAULT_TASK_BYTES, MemoryBudget
+from statestore.bytestore.engines.memory_budget import MemoryBudget
 from statestore.errors import InputError, TopologyError
 from statestore.middleware.configuration import Interceptors, query_chain
 from statestore.middleware.dead_letters import DeadLetters
@@ -33,6 +33,7 @@ from statestore.spark.figures import observe_figures
 from statestore.spark.pack import PACKED_SCHEMA, Pack
 from statestore.spark.query_settings import PARTITIONS, STATE_PROVIDER, carry, is_default, session_properties
 from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
+from statestore.spark.sessions import default_parallelism, is_connect, location_in, on_server
 from statestore.spark.shard_call import ShardCall
 from statestore.spark.unpack import unpack
 
@@ -42,6 +43,8 @@ _DRIVERS = {
     "apply_in_pandas_with_state": through_apply_in_pandas_with_state,
 }
 _RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
+_EXECUTOR_CORES = "spark.executor.cores"
+_TASK_CPUS = "spark.task.cpus"
 _ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULT_INPUT_MEMORY_BYTES = 256 << 20
 _DEFAULT_UPGRADE_BUDGET_MS = 50
@@ -134,11 +137,11 @@ def stateful(
     topology = topology.with_interceptors(query_chain(interceptors, on_ingest, session_properties(spark)))
     _validate(topology)
     _choose_python(spark)
-    check_code_on_workers(topology, handling, spark.sparkContext)
+    check_code_on_workers(topology, handling, spark)
     settings = _settings(spark, shards, via)
-    location = DurableLocation.of(state_location)
+    location = location_in(spark, state_location)
     asked = _new_metadata(topology, handling, shards, shard_by, settings.get(PARTITIONS) or spark.conf.get(PARTITIONS))
-    metadata = agree_on_metadata(location, asked, accept_topology_change=accept_topology_change)
+    metadata = _agreed(spark, location, asked, accept_topology_change)
     local = LocalDirectory.of(local_dir, _memory_budget(spark, memory_bytes))
     retention = _with_retention(recovery or RecoveryOptions(), spark)
     state = _sharded_state(metadata, location, local, topology, retention, accept_older_checkpoint)
@@ -157,6 +160,18 @@ def stateful(
     packed = carry(records.mapInArrow(pack.__call__, PACKED_SCHEMA), settings, str(location))
     output = observe_figures(_DRIVERS[via](packed, call), metadata.state_id, str(location))
     return output.select(BLOB).mapInArrow(unpack, OUTPUT_SCHEMA)
+
+
+def _agreed(
+    spark: SparkSession, location: DurableLocation, asked: StateMetadata, accept_topology_change: bool
+) -> StateMetadata:
+    """Return the metadata to run with, recorded at the location."""
+    agreed = on_server(spark, _agree_as_json, location, asked, accept_topology_change)
+    return StateMetadata.from_json(agreed.encode(), str(location))
+
+
+def _agree_as_json(location: DurableLocation, asked: StateMetadata, accept_topology_change: bool) -> str:
+    return agree_on_metadata(location, asked, accept_topology_change=accept_topology_change).to_json()
 
 
 def _sharded_state(
@@ -197,19 +212,15 @@ def _new_metadata(
 
 
 def _memory_budget(spark: SparkSession, memory_bytes: int | None) -> MemoryBudget:
-    tasks = _concurrent_tasks(spark)
-    return MemoryBudget(DEFAULT_TASK_BYTES * tasks if memory_bytes is None else memory_bytes, tasks)
+    return MemoryBudget() if memory_bytes is None else MemoryBudget(memory_bytes, _concurrent_tasks(spark))
 
 
 def _concurrent_tasks(spark: SparkSession) -> int:
     """Return how many tasks run at once on an executor, as far as the driver can tell."""
-    context = spark.sparkContext
-    cores = context.getConf().get("spark.executor.cores")
-    if cores is None:
-        # Local mode runs all tasks in one process. A standalone cluster gives an executor all cores of its worker,
-        # which the driver learns as its default parallelism: of all executors together. So this is an upper bound.
-        cores = str(context.defaultParallelism)
-    return max(1, int(cores) // int(context.getConf().get("spark.task.cpus") or 1))
+    # Local mode runs all tasks in one process. A standalone cluster gives an executor all cores of its worker, which
+    # the driver learns as its default parallelism: of all executors together. So this is an upper bound.
+    cores = spark.conf.get(_EXECUTOR_CORES, None) or default_parallelism(spark)
+    return max(1, int(cores) // int(spark.conf.get(_TASK_CPUS, None) or 1))
 
 
 def _with_retention(recovery: RecoveryOptions, spark: SparkSession) -> RecoveryOptions:
@@ -257,6 +268,8 @@ def _settings(spark: SparkSession, shards: int, via: str) -> dict[str, str]:
 
 
 def _choose_python(spark: SparkSession) -> None:
+    if is_connect(spark):
+        return  # its server has chosen one
     context = spark.sparkContext
     if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
         # Spark would take the first python3 on the PATH, which need not be the environment that this runs in.
