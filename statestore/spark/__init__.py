@@ -36,7 +36,7 @@ from statestore.recovery.commit.figures import (
     UpgradeFigures,
 )
 from statestore.recovery.making.rescale_report import RescaleProgress, RescaleReport, StoreReport
-from statestore.spark.checkpoint_pointers import committed_pointers_option, read_pointers
+from statestore.spark.checkpoint_pointers import committed_options, committed_pointers_option, read_pointers
 from statestore.spark.dataframe_middleware import with_middleware
 from statestore.spark.datasource.source import register_data_source
 from statestore.spark.datasource.writer import InitialState, write_initial_state
@@ -83,6 +83,7 @@ __all__ = [
     "TimeFigures",
     "UpgradeFigures",
     "batch_figures",
+    "committed_options",
     "committed_pointers_option",
     "error_of",
     "for_each_record",

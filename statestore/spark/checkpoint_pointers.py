@@ -7,7 +7,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
@@ -15,7 +14,9 @@ from pyspark.sql import functions as f
 from statestore.errors import RecoveryError
 from statestore.recovery.location.checkpoint_path import problem_of_checkpoint
 from statestore.spark.drivers import POINTER_VARIABLE
-from statestore.spark.spark_versions import refuse_checkpoint_format
+from statestore.spark.sessions import is_connect
+from statestore.spark.source_offsets import read_source_offsets
+from statestore.spark.spark_versions import SPARK_FAILURES, refuse_checkpoint_format
 
 _DEFAULT_FILESYSTEM: Final = "spark.hadoop.fs.defaultFS"
 
@@ -29,9 +30,10 @@ def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch
     """
     refuse_checkpoint_format(spark)
     checkpoint = str(checkpoint_location)
-    problem = problem_of_checkpoint(checkpoint, default_filesystem=spark.conf.get(_DEFAULT_FILESYSTEM, None))
-    if problem is not None:
-        raise RecoveryError(checkpoint, problem)
+    if not is_connect(spark):  # a path of the server's machine is none of this one's
+        problem = problem_of_checkpoint(checkpoint, default_filesystem=spark.conf.get(_DEFAULT_FILESYSTEM, None))
+        if problem is not None:
+            raise RecoveryError(checkpoint, problem)
     # Spark's reader of RocksDB state asks the coordinator of state stores, which a session only has once it was asked
     # for its streaming queries.
     _ = spark.streams.active
@@ -49,7 +51,7 @@ def recorded_pointers(spark: SparkSession, checkpoint_location: str | Path, batc
     """Return the commit pointers after a batch as JSON. Raises RecoveryError if there are none to be read."""
     try:
         rows = read_pointers(spark, checkpoint_location, batch_id=batch_id).collect()
-    except (PySparkException, Py4JJavaError) as cause:
+    except SPARK_FAILURES as cause:
         which = "the last committed batch" if batch_id is None else f"batch {batch_id}"
         raise RecoveryError(
             str(checkpoint_location),
@@ -60,7 +62,7 @@ def recorded_pointers(spark: SparkSession, checkpoint_location: str | Path, batc
     return [row.pointer for row in rows]
 
 
-def _condition(failure: PySparkException | Py4JJavaError) -> str:
+def _condition(failure: Exception) -> str:
     """Return Spark's name for what went wrong, which stands in the message only if it went wrong in a task."""
     if isinstance(failure, PySparkException):
         return failure.getCondition() or type(failure).__name__
@@ -71,9 +73,47 @@ def _condition(failure: PySparkException | Py4JJavaError) -> str:
 def committed_pointers_option(spark: SparkSession, checkpoint_location: str | Path, batch_id: int | None = None) -> str:
     """Return the commit pointers after a batch, None for the last one, as the data source's option `pointers` takes it.
 
-    For sessions in which the data source can't read the checkpoint. Raises RecoveryError.
+    For tools, and for sessions that are not there where the checkpoint is; `committed_options` has more of them. Raises
+    RecoveryError.
     """
     return "\n".join(recorded_pointers(spark, checkpoint_location, batch_id))
+
+
+def committed_options(
+    spark: SparkSession,
+    checkpoint_location: str | Path,
+    *,
+    batch_id: int | None = None,
+    change_start_batch_id: int | None = None,
+    change_end_batch_id: int | None = None,
+) -> dict[str, str]:
+    """Return options by which `headerstate` knows what is committed, in place of its option `checkpoint`.
+
+    For sessions in which the data source can't read the checkpoint, as those of Spark Connect. They say what is
+    committed now: after `batch_id`, None for the last one; or, for a change feed, from `change_start_batch_id` to
+    `change_end_batch_id`, both included, None for the last one. Raises RecoveryError, and ValueError for batches that
+    make no sense together.
+    """
+    if change_start_batch_id is None:
+        if change_end_batch_id is not None:
+            raise ValueError("change_end_batch_id needs change_start_batch_id")
+        return _pointer_options(committed_pointers_option(spark, checkpoint_location, batch_id))
+    if batch_id is not None:
+        raise ValueError("batch_id has no meaning for a change feed: use change_end_batch_id")
+    start, end = change_start_batch_id, change_end_batch_id
+    if end is None:
+        end = read_source_offsets(spark, checkpoint_location).batch_id
+    if not 0 <= start <= end:
+        raise ValueError(f"change_start_batch_id must be from 0 to {end}, the last batch, not {start}")
+    feed = {"readChangeFeed": "true", "changeStartBatchId": str(start), "changeEndBatchId": str(end)}
+    if start > 0:
+        feed["pointersBefore"] = committed_pointers_option(spark, checkpoint_location, start - 1)
+    return {**feed, **_pointer_options(committed_pointers_option(spark, checkpoint_location, end))}
+
+
+def _pointer_options(pointers: str) -> dict[str, str]:
+    # The checkpoint has no others: of a shard without one, nothing is committed.
+    return {"pointers": pointers, "allPointers": "true"}
 
 
 def _operator_pointers(spark: SparkSession, checkpoint: str, operator: Row, batch_id: int | None) -> DataFrame | None:

@@ -1,7 +1,7 @@
 """Reads committed state back from the durable location, as a batch DataFrame.
 
 What is committed stands in Spark's checkpoint: the commit pointers are read from there, and each shard is restored from
-the state location in a task of its own. The running query is not disturbed.
+the state location in a task of its own. The running query is not disturbed. With Spark Connect, the server does it all.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from statestore.format.serde import Serde
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.rescale import committed_pointers
+from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.spark.checkpoint_pointers import recorded_pointers
 from statestore.spark.datasource.committed import state_in
 from statestore.spark.datasource.read_as import ReadAs
 from statestore.spark.datasource.store_scan import StoreScan
 from statestore.spark.query_failure import sentence_first
+from statestore.spark.sessions import on_server
 
 if TYPE_CHECKING:
     from statestore.spark.header_functions.conversion import AnyConverter
@@ -56,16 +58,16 @@ def read_store(
     Raises RecoveryError or StatePointersError if there is no state, and ValueError if it has no such store, or one in
     which nothing expires, and for a serde of your own.
     """
+    read_as = ReadAs.of(key_serde, value_serde)
     location = DurableLocation.of(state_location)
-    metadata = state_in(location)
+    metadata = StateMetadata.from_json(on_server(spark, _metadata, location).encode(), str(location))
     specs = {spec.name: spec for spec in metadata.stores}
     if store not in specs:
         raise ValueError(f"the state has no store {store!r}, only {sorted(specs)}")
-    recorded = map(CommitPointer.from_json, recorded_pointers(spark, checkpoint_location))
-    pointers = committed_pointers(location, metadata, recorded, complete=True)
-    read_as = ReadAs.of(key_serde, value_serde)
     scan = StoreScan(location, metadata, specs[store], read_as=read_as, live_at_ms=live_at_ms)
-    rows = [(pointers[shard].to_json(),) for shard in scan.shards]
+    recorded = recorded_pointers(spark, checkpoint_location)
+    pointers = on_server(spark, _committed, location, metadata, recorded)
+    rows = [(pointers[shard],) for shard in scan.shards]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with sentence_first():
@@ -80,3 +82,13 @@ def read_store(
     from statestore.spark.header_functions import typed_headers
 
     return entries.withColumn("typed_headers", typed_headers("headers", converter=header_converter))
+
+
+def _metadata(location: DurableLocation) -> str:
+    return state_in(location).to_json()
+
+
+def _committed(location: DurableLocation, metadata: StateMetadata, recorded: list[str]) -> list[str]:
+    """Return the pointer of each shard as JSON."""
+    found = map(CommitPointer.from_json, recorded)
+    return [pointer.to_json() for pointer in committed_pointers(location, metadata, found, complete=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -19,6 +20,7 @@ from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES
 from statestore.recovery.metadata.routing import routing_numbers
 from statestore.spark.checkpoint_pointers import read_pointers
+from statestore.spark.sessions import is_connect, on_server
 from statestore.spark.source_offsets import SourceOffsets, read_source_offsets
 
 
@@ -58,7 +60,8 @@ def rescale(
     checkpoint, at the offsets that are returned.
 
     Args:
-        spark: reads the checkpoint; the state itself is read and written by this process.
+        spark: reads the checkpoint; the state itself is read and written by this process, with Spark Connect by one
+            task on the server.
         checkpoint_location: the checkpoint of the query: what is committed stands there.
         state_location: its state.
         to: path or URI of an empty location.
@@ -69,28 +72,56 @@ def rescale(
         state_partitions: `spark.sql.shuffle.partitions` of the new query; None is one for each shard.
         work_dir: directory with room for one shard; None means a temporary one.
         memory_bytes: about how much of what is to be written is held in memory.
-        on_progress: is called about once a second.
+        on_progress: is called about once a second; not with Spark Connect.
         dry_run: read all, prove where it belongs, write nothing.
 
     Raises NewStateError, RecoveryError, LocationError; then `to` holds no state.
     """
-    offsets = read_source_offsets(spark, checkpoint_location)
-    recorded = [CommitPointer.from_json(row.pointer) for row in read_pointers(spark, checkpoint_location).collect()]
+    if on_progress is not None and is_connect(spark):
+        raise ValueError("on_progress can't be told of what the server of Spark Connect does: leave it out")
     source = DurableLocation.of(state_location)
+    offsets = read_source_offsets(spark, checkpoint_location)
+    recorded = [row.pointer for row in read_pointers(spark, checkpoint_location).collect()]
     if read_source_offsets(spark, checkpoint_location).batch_id != offsets.batch_id:
         raise StatePointersError(str(source), problem="the query is running: stop it, then rescale its state")
-    metadata = state_to_rescale(source)
-    report = rescale_location(
+    made = on_server(
+        spark,
+        _rescale_state,
         source,
         DurableLocation.of(to),
+        recorded,
+        key_of,
+        state_partitions or shards,
         shards=shards,
-        pointers=committed_pointers(source, metadata, recorded, complete=True),
-        key_of=record_keys(metadata, key_of),
         trust_keys=trust_keys,
-        routing=routing_numbers(shards, state_partitions or shards),
         work_dir=work_dir,
         memory_bytes=memory_bytes,
         on_progress=on_progress,
         dry_run=dry_run,
     )
-    return Rescaled(report, offsets)
+    return Rescaled(RescaleReport.from_json(made), offsets)
+
+
+def _rescale_state(
+    source: DurableLocation,
+    target: DurableLocation,
+    recorded: list[str],
+    key_of: Mapping[str, KeyOf] | None,
+    state_partitions: int,
+    *,
+    shards: int,
+    **options: Any,
+) -> str:
+    """Rescale, where the locations can be reached, the state of which these commit pointers are recorded, as JSON."""
+    metadata = state_to_rescale(source)
+    found = map(CommitPointer.from_json, recorded)
+    report = rescale_location(
+        source,
+        target,
+        shards=shards,
+        pointers=committed_pointers(source, metadata, found, complete=True),
+        key_of=record_keys(metadata, key_of),
+        routing=routing_numbers(shards, state_partitions),
+        **options,
+    )
+    return report.to_json()

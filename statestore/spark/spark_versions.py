@@ -7,6 +7,8 @@ All else is the same up to Spark 4.3. What nothing can stand in for is refused w
 this module refuses an older Spark, before anything asks that for what it does not have.
 
 pandas 3 makes columns of text, with NaN for None, of what pandas 2 leaves as the objects that they are.
+
+A client of Spark Connect alone has no bridge to Java, and none of the errors that come over it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_type
@@ -48,9 +51,20 @@ def version_of(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def _errors_of_java() -> tuple[type[Exception], ...]:
+    try:
+        from py4j.protocol import Py4JJavaError
+    except ModuleNotFoundError:
+        return ()
+    return (Py4JJavaError,)
+
+
 require("statestore.spark", _OLDEST)
 _INFERS_TEXT: Final = version_of(pd.__version__) >= _INFERRING_PANDAS
 LACKS_SOME: Final = version_of(pyspark.__version__) < _WITH_ALL
+
+SPARK_FAILURES: Final[tuple[type[Exception], ...]] = (PySparkException, *_errors_of_java())
+"""What Spark raises when a job fails, or when it is asked for what is not there."""
 
 if TYPE_CHECKING or not LACKS_SOME:
     from pyspark.sql import datasource

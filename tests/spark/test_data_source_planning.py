@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import tempfile
 from itertools import count
 from pathlib import Path
 
@@ -22,9 +24,11 @@ from statestore.errors import (
 )
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.spark.datasource import planned_filters
 from statestore.spark.datasource.change_feed import shard_changes
 from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
-from statestore.spark.datasource.options import ReadOptions, WriteOptions
+from statestore.spark.datasource.options import MAX_POINTERS_BYTES, ReadOptions, WriteOptions
+from statestore.spark.datasource.planned_filters import check_filters
 from statestore.spark.datasource.source import HeaderStateDataSource
 from tests.support.spark.store_rows import options_of
 
@@ -49,6 +53,10 @@ from tests.support.spark.store_rows import options_of
             {"path": "x", "readChangeFeed": "true", "changeStartBatchId": "2", "checkpoint": "c", "liveAtMs": "5"},
             "'liveAtMs'.*no meaning for a change feed",
         ),
+        ({"path": "x", "readChangeFeed": "true", "changeStartBatchId": "1", "pointers": "p"}, "committed_options"),
+        ({"path": "x", "pointers": "p", "pointersBefore": "p"}, "'pointersBefore'.*change feed"),
+        ({"path": "x", "checkpoint": "c", "allPointers": "true"}, "'allPointers'.*'pointers', which is not there"),
+        ({"path": "x", "pointers": "{" * (MAX_POINTERS_BYTES + 1)}, "has 50,331,649 bytes.*write them to a file"),
         ({"path": "x", "liveAtMs": "now"}, "'liveAtMs'.*a whole number, 0 or more, got 'now'"),
     ],
 )
@@ -131,30 +139,46 @@ def test_only_this_user_can_read_how_to_ask_the_driver() -> None:
         service.close()
 
 
-def test_a_dataframe_with_other_filters_than_before_is_refused(written_state: Path) -> None:
-    service = a_driver([])
-    try:
-        source = HeaderStateDataSource({"path": str(written_state), "pushFilters": "true"})
-        source.driver = service.address
-        made_once = pickle.dumps(source)
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The machine's temporary directory."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
 
-        def plan(*filters: Filter) -> None:
-            reader = pickle.loads(made_once).reader(StructType())
-            assert list(reader.pushFilters(list(filters))) == []
 
-        many = [b"%08d" % number for number in range(100_000)]
-        plan(In(("key",), tuple(many)))
-        plan(In(("key",), tuple(reversed(many))))
-        made_once = pickle.dumps(source)
-        key, shard = EqualTo(("key",), b"a"), EqualTo(("shard",), 1)
-        plan(key, shard)
-        plan(shard, key)
-        with pytest.raises(DataFrameReusedError, match="shard EqualTo 1"):
-            plan(key)
-        made_once = pickle.dumps(source)
+def test_a_dataframe_with_other_filters_than_before_is_refused(written_state: Path, temporary: Path) -> None:
+    source = HeaderStateDataSource({"path": str(written_state), "pushFilters": "true"})
+    made_once = pickle.dumps(source)
+
+    def plan(*filters: Filter) -> None:
+        # As Spark does it, in another process each time.
+        reader = pickle.loads(made_once).reader(StructType())
+        assert list(reader.pushFilters(list(filters))) == []
+
+    many = [b"%08d" % number for number in range(100_000)]
+    plan(In(("key",), tuple(many)))
+    plan(In(("key",), tuple(reversed(many))))
+    made_once = pickle.dumps(source)
+    key, shard = EqualTo(("key",), b"a"), EqualTo(("shard",), 1)
+    plan(key, shard)
+    plan(shard, key)
+    with pytest.raises(DataFrameReusedError, match="shard EqualTo 1"):
         plan(key)
-    finally:
-        service.close()
+    made_once = pickle.dumps(source)
+    plan(key)
+    (directory,) = temporary.glob("statestore-*/planned-filters")
+    assert len(list(directory.iterdir())) == 3, "a file for each DataFrame, and nothing beside"
+    assert directory.parent.stat().st_mode & 0o077 == 0, "filters may name customers"
+
+
+def test_filters_of_so_many_dataframes_are_remembered(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned_filters, "_KNOWN_DATAFRAMES", 3)
+    for number in range(5):
+        check_filters(f"dataframe-{number}", "a filter")
+        os.utime(next(temporary.glob(f"*/*/dataframe-{number}")), ns=(number, number))
+    check_filters("dataframe-1", "another filter, of what is forgotten by now")
+    with pytest.raises(DataFrameReusedError):
+        check_filters("dataframe-4", "another filter")
 
 
 def test_nothing_that_goes_to_executors_knows_the_driver(written_state: Path) -> None:
@@ -179,6 +203,16 @@ def test_nothing_that_goes_to_executors_knows_the_driver(written_state: Path) ->
     assert service.address.path.encode() in everything
     assert key not in everything, "Spark sends the class itself to executors, too"
     assert key.hex().encode() not in everything
+
+
+def test_options_are_known_in_any_case(tmp_path: Path) -> None:
+    # Spark Connect hands them out in lower case.
+    given = {"pushFilters": "true", "keyAs": "int64", "batchId": "3", "checkpoint": "c", "includeHeaders": "false"}
+    asked = ReadOptions.of({"path": "x", **given})
+    assert asked == ReadOptions.of({"PATH": "x", **{name.lower(): value for name, value in given.items()}})
+    assert (asked.push_filters, asked.batch_id, asked.include_headers) == (True, 3, False)
+    made = options_of(StoreType.HEADERS_WINDOW, tmp_path)
+    assert WriteOptions.of({name.lower(): value for name, value in made.items()}) == WriteOptions.of(made)
 
 
 def test_pointers_must_be_known(tmp_path: Path, written_state: Path) -> None:

@@ -62,7 +62,7 @@ class LocalDirectory:
         Raises UnsafeNameError if `state_id` could lead out of it, LocalDirectoryError if the default directory can't be
         made, or is another user's.
         """
-        return Path(self.path or _default_directory(), path_part(state_id), f"shard-{shard:04d}")
+        return Path(self.path or private_directory(), path_part(state_id), f"shard-{shard:04d}")
 
     def open_database(self, path: Path, families: Sequence[str]) -> RocksDBDatabase:
         """Return the database at `path`, open, with at least these families. Raises what RocksDBDatabase raises."""
@@ -113,8 +113,11 @@ def _make_private(path: str | os.PathLike[str]) -> os.stat_result:
     return found
 
 
-def _default_directory() -> str:
-    """Return the user's directory, made if it is not there. Anybody can make one of that name first: it is checked."""
+def private_directory() -> str:
+    """Return the user's directory in the temporary one, made if it is not there. Raises LocalDirectoryError.
+
+    Anybody can make one of that name first: it is checked.
+    """
     path = os.path.join(tempfile.gettempdir(), f"statestore-{os.getuid()}")
     try:
         found = _make_private(path)

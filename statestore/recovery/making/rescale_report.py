@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 _LOG = logging.getLogger(__name__)
@@ -93,6 +94,17 @@ class RescaleReport:
     stores: Mapping[str, StoreReport]
     deltas: int
     elapsed_s: float
+
+    def to_json(self) -> str:
+        """Return it as `from_json` takes it: to send it to another process, not to keep it."""
+        return json.dumps({**asdict(self), "stores": {name: list(store) for name, store in self.stores.items()}})
+
+    @classmethod
+    def from_json(cls, text: str) -> RescaleReport:
+        """Return what `to_json` gave."""
+        fields = json.loads(text)
+        stores = {name: StoreReport(*map(tuple, report)) for name, report in fields.pop("stores").items()}
+        return cls(**fields, stores=stores)
 
     @property
     def entries(self) -> int:

@@ -7,9 +7,9 @@ can read; Spark sends the path of it about, also to executors, which have no suc
 
     question := {"checkpoint": str, "batch_id": int}           which pointers does the batch have?
               | {"checkpoint": str, "dataframe": str}          which batch was the last one when this was first asked?
-              | {"dataframe": str, "digest": str, "filters": str}   with which filters was this DataFrame read first?
-    answer   := {"pointers": [str, ...]} | {"batch_id": int} | {"digest": str, "before": str}
-              | {"where": str, "problem": str}
+    answer   := {"pointers": [str, ...]} | {"batch_id": int} | {"where": str, "problem": str}
+
+A client of Spark Connect is on another machine than what plans, and can't be asked.
 """
 
 from __future__ import annotations
@@ -22,22 +22,17 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
-from functools import partial
-from hashlib import sha256
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from statestore.errors import DataFrameReusedError, RecoveryError, StateStoreError
-
-T = TypeVar("T")
+from statestore.errors import DataSourceOptionError, RecoveryError, StateStoreError
 
 _LOG = logging.getLogger(__name__)
 _KEY_BYTES: Final = 32
 _MAX_QUESTION_BYTES: Final = 1 << 20
 _WAITING_QUESTIONS: Final = 16
 _KNOWN_DATAFRAMES: Final = 10_000
-_SHOWN_FILTERS: Final = 500
 _END_S: Final = 5.0
 
 ReadPointers = Callable[[str, int], list[str]]
@@ -60,14 +55,6 @@ class DriverAddress(NamedTuple):
     def last_batch_id(self, checkpoint: str, dataframe: str) -> int:
         """Return the last committed batch of a checkpoint, of a DataFrame always the same. Raises RecoveryError."""
         return int(self._ask({"checkpoint": checkpoint, "dataframe": dataframe})["batch_id"])
-
-    def check_filters(self, dataframe: str, filters: str) -> None:
-        """Raise DataFrameReusedError if a DataFrame was planned with other filters before."""
-        digest = sha256(filters.encode(errors="backslashreplace")).hexdigest()
-        shown = filters if len(filters) <= _SHOWN_FILTERS else f"{filters[:_SHOWN_FILTERS]}..."
-        answer = self._ask({"dataframe": dataframe, "digest": digest, "filters": shown})
-        if answer["digest"] != digest:
-            raise DataFrameReusedError(before=answer["before"], now=shown)
 
     def answers(self) -> bool:
         """Return whether there is somebody at the address."""
@@ -98,6 +85,35 @@ class DriverAddress(NamedTuple):
         return answer
 
 
+class NobodyToAsk(NamedTuple):
+    """Stands for the driver where none can be asked."""
+
+    why: str
+    """What is said of the option `checkpoint`."""
+
+    def pointers(self, checkpoint: str, batch_id: int) -> list[str]:
+        """Raise DataSourceOptionError."""
+        raise self._refusal()
+
+    def last_batch_id(self, checkpoint: str, dataframe: str) -> int:
+        """Raise DataSourceOptionError."""
+        raise self._refusal()
+
+    def _refusal(self) -> DataSourceOptionError:
+        return DataSourceOptionError("checkpoint", f"can't be read from here, as {self.why}")
+
+
+Driver: TypeAlias = DriverAddress | NobodyToAsk
+UNREGISTERED: Final = NobodyToAsk(
+    "the data source was not registered by register_data_source(spark). Do that, or give what "
+    "committed_options(spark, CHECKPOINT) returns in a session that can read it, as options instead"
+)
+WITH_CONNECT: Final = NobodyToAsk(
+    "the session is one of Spark Connect. Give what committed_options(spark, CHECKPOINT) returns as options instead: "
+    'spark.read.format("headerstate").options(**committed_options(spark, CHECKPOINT)).load(LOCATION)'
+)
+
+
 class CheckpointService:
     """Answers from a thread of the driver, one question after the other, until `close`."""
 
@@ -105,7 +121,6 @@ class CheckpointService:
         key = secrets.token_bytes(_KEY_BYTES)
         self._read_pointers = read_pointers
         self._read_last_batch = read_last_batch
-        self._filters: dict[str, tuple[str, str]] = {}
         self._last_batches: dict[str, int] = {}
         """Of DataFrames. Spark plans one again for each use, and all of it must be of one batch."""
         # Where there are Unix sockets, one in a directory that only this user can enter.
@@ -145,16 +160,10 @@ class CheckpointService:
         connection.send_bytes(json.dumps(self._found(question)).encode())
 
     def _found(self, question: dict[str, Any]) -> dict[str, Any]:
-        if "digest" in question:
-            digest, before = _remembered(
-                self._filters, question["dataframe"], lambda: (question["digest"], question["filters"])
-            )
-            return {"digest": digest, "before": before}
         checkpoint = question["checkpoint"]
         try:
             if "batch_id" not in question:
-                last = partial(self._read_last_batch, checkpoint)
-                return {"batch_id": _remembered(self._last_batches, question["dataframe"], last)}
+                return {"batch_id": self._last_batch(checkpoint, question["dataframe"])}
             return {"pointers": self._read_pointers(checkpoint, question["batch_id"])}
         except RecoveryError as error:
             return {"where": error.where, "problem": error.problem}
@@ -165,11 +174,11 @@ class CheckpointService:
             _LOG.info("reading the checkpoint %s failed", checkpoint, exc_info=True)
             return {"where": checkpoint, "problem": f"can't be read ({type(error).__name__}: {error})"}
 
-
-def _remembered(known: dict[str, T], dataframe: str, find: Callable[[], T]) -> T:
-    """Return what was found for a DataFrame when this was first asked, of as many as are remembered."""
-    if dataframe not in known:
-        known[dataframe] = find()
-        if len(known) > _KNOWN_DATAFRAMES:
-            del known[next(iter(known))]
-    return known[dataframe]
+    def _last_batch(self, checkpoint: str, dataframe: str) -> int:
+        """Return what was the last batch when this was first asked of a DataFrame, of as many as are remembered."""
+        known = self._last_batches
+        if dataframe not in known:
+            known[dataframe] = self._read_last_batch(checkpoint)
+            if len(known) > _KNOWN_DATAFRAMES:
+                del known[next(iter(known))]
+        return known[dataframe]

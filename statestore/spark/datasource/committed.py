@@ -16,7 +16,7 @@ from statestore.recovery.making.record_keys import record_keys
 from statestore.recovery.making.rescale import committed_pointers, where_it_began
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, METADATA_NAME, StateMetadata, read_metadata
 from statestore.spark.datasource.change_feed import ShardChanges, shard_changes
-from statestore.spark.datasource.checkpoint_service import DriverAddress
+from statestore.spark.datasource.checkpoint_service import Driver
 from statestore.spark.datasource.options import ReadOptions, pointers_of
 
 
@@ -45,7 +45,7 @@ def asked_pointers(
     location: DurableLocation,
     metadata: StateMetadata,
     options: ReadOptions,
-    driver: DriverAddress | None,
+    driver: Driver,
     dataframe: str,
 ) -> list[CommitPointer]:
     """Return the commit pointer of each shard; without a batch, of the last one when `dataframe` was first planned.
@@ -53,17 +53,17 @@ def asked_pointers(
     Raises DataSourceOptionError, RecoveryError, StatePointersError.
     """
     if options.pointers is not None:
-        return committed_pointers(location, metadata, pointers_of(options.pointers), complete=False)
+        return _given(location, metadata, options.pointers, options)
     if options.checkpoint is not None:
         batch_id = options.batch_id
         if batch_id is None:
-            batch_id = _asked(driver).last_batch_id(options.checkpoint, dataframe)
+            batch_id = driver.last_batch_id(options.checkpoint, dataframe)
         return _pointers_at(location, metadata, options.checkpoint, batch_id, driver)
     if metadata.topology or not metadata.initial_state:
         raise DataSourceOptionError(
             "checkpoint",
-            "is missing: what is committed stands in the query's Spark checkpoint. Name it, or give its commit "
-            "pointers with the option 'pointers' (committed_pointers_option())",
+            "is missing: what is committed stands in the query's Spark checkpoint. Name it, or give what "
+            "committed_options(spark, CHECKPOINT) returns as options",
         )
     # No query has started on it yet, so it is what it was made as.
     return [initial_pointer(location, metadata.state_id, shard) for shard in range(metadata.shards)]
@@ -73,49 +73,45 @@ def asked_changes(
     location: DurableLocation,
     metadata: StateMetadata,
     options: ReadOptions,
-    driver: DriverAddress | None,
+    driver: Driver,
     dataframe: str,
 ) -> list[ShardChanges]:
     """Return the changes of each shard that options of a change feed ask for.
 
     Raises DataSourceOptionError, RecoveryError, StatePointersError.
     """
-    assert options.checkpoint is not None  # both were checked with the options
-    assert options.change_start_batch_id is not None
     start, end = options.change_start_batch_id, options.change_end_batch_id
-    if end is None:
-        end = _asked(driver).last_batch_id(options.checkpoint, dataframe)
-        if end < start:
-            raise DataSourceOptionError("changeStartBatchId", f"is {start}, and the last batch is {end}")
-    newer = _pointers_at(location, metadata, options.checkpoint, end, driver)
+    assert start is not None  # that was checked with the options, as what is there without a checkpoint
+    if options.checkpoint is None:
+        assert end is not None
+        texts = (options.pointers or "", options.pointers_before or "")
+        newer, older = (_given(location, metadata, text, options) if text else [] for text in texts)
+    else:
+        if end is None:
+            end = driver.last_batch_id(options.checkpoint, dataframe)
+            if end < start:
+                raise DataSourceOptionError("changeStartBatchId", f"is {start}, and the last batch is {end}")
+        newer = _pointers_at(location, metadata, options.checkpoint, end, driver)
+        older = _pointers_at(location, metadata, options.checkpoint, start - 1, driver) if start else []
     if start == 0:
         older = [where_it_began(location, metadata, shard) for shard in range(metadata.shards)]
-    else:
-        older = _pointers_at(location, metadata, options.checkpoint, start - 1, driver)
     batch_ids = range(start, end + 1)
     return [shard_changes(location, *pair, batch_ids) for pair in zip(older, newer, strict=True)]
 
 
+def _given(
+    location: DurableLocation, metadata: StateMetadata, text_or_file: str, options: ReadOptions
+) -> list[CommitPointer]:
+    found = pointers_of(text_or_file)
+    return committed_pointers(location, metadata, found, complete=options.all_pointers)
+
+
 def _pointers_at(
-    location: DurableLocation,
-    metadata: StateMetadata,
-    checkpoint: str,
-    batch_id: int,
-    driver: DriverAddress | None,
+    location: DurableLocation, metadata: StateMetadata, checkpoint: str, batch_id: int, driver: Driver
 ) -> list[CommitPointer]:
     """Return the pointers after a batch of a checkpoint, which the driver is asked for."""
-    recorded = map(CommitPointer.from_json, _asked(driver).pointers(checkpoint, batch_id))
+    recorded = map(CommitPointer.from_json, driver.pointers(checkpoint, batch_id))
     return committed_pointers(location, metadata, recorded, complete=True)
-
-
-def _asked(driver: DriverAddress | None) -> DriverAddress:
-    if driver is None:
-        raise DataSourceOptionError(
-            "checkpoint",
-            "can't be read from here, as the data source was not registered by register_data_source(spark). Do that, "
-            "or give the commit pointers with the option 'pointers' (committed_pointers_option())",
-        )
-    return driver
 
 
 def shards_of_keys(

@@ -21,11 +21,15 @@ from statestore.stores.supplier import default_segment_interval_ms
 
 T = TypeVar("T")
 
+MAX_POINTERS_BYTES: Final = 48 << 20
+"""Of some thousand shards. Spark Connect takes messages of 128 MiB, and a change feed has pointers twice."""
 _READ: Final = (
     "path",
     "store",
     "checkpoint",
     "pointers",
+    "pointersBefore",
+    "allPointers",
     "batchId",
     "includeHeaders",
     "pushFilters",
@@ -59,6 +63,10 @@ class ReadOptions:
     store: str | None
     checkpoint: str | None
     pointers: str | None
+    pointers_before: str | None
+    """Those before the first batch of the change feed; as `pointers`, as text or the name of a file."""
+    all_pointers: bool
+    """Whether the pointers are all that the checkpoint has: of a shard without one nothing was committed."""
     batch_id: int | None
     include_headers: bool
     push_filters: bool
@@ -80,7 +88,9 @@ class ReadOptions:
             options.required("path", "is missing: say where the state is, with load(LOCATION)"),
             options.text("store"),
             options.text("checkpoint"),
-            options.text("pointers"),
+            options.pointers("pointers"),
+            options.pointers("pointersBefore"),
+            options.flag("allPointers", False),
             options.number("batchId"),
             options.flag("includeHeaders", True),
             options.flag("pushFilters", False),
@@ -93,6 +103,10 @@ class ReadOptions:
         )
         if read.checkpoint is not None and read.pointers is not None:
             raise DataSourceOptionError("pointers", "says what option 'checkpoint' says, too: give one of them")
+        if read.pointers is None and read.all_pointers:
+            raise DataSourceOptionError("allPointers", "says something of the option 'pointers', which is not there")
+        if read.pointers_before is not None and (read.pointers is None or not feed):
+            raise DataSourceOptionError("pointersBefore", "is of a change feed with the option 'pointers' alone")
         if read.batch_id is not None and read.checkpoint is None:
             raise DataSourceOptionError("batchId", "needs the option 'checkpoint', where that batch is recorded")
         if feed:
@@ -107,8 +121,13 @@ class ReadOptions:
             raise DataSourceOptionError("changeStartBatchId", "is missing: say which batch's changes come first")
         if end is not None and end < start:
             raise DataSourceOptionError("changeEndBatchId", f"must not be before {start}, got {end}")
-        if self.checkpoint is None:
-            raise DataSourceOptionError("readChangeFeed", "needs the option 'checkpoint', where batches are recorded")
+        given = (self.pointers, end, self.pointers_before if start else "")
+        if self.checkpoint is None and None in given:
+            raise DataSourceOptionError(
+                "readChangeFeed",
+                "needs the option 'checkpoint', where batches are recorded, or all that "
+                "committed_options(spark, CHECKPOINT, change_start_batch_id=N) returns",
+            )
         if self.batch_id is not None:
             raise DataSourceOptionError("batchId", "has no meaning for a change feed; use changeEndBatchId")
         if self.push_filters:
@@ -174,6 +193,16 @@ class _Options:
 
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())
+
+    def pointers(self, name: str) -> str | None:
+        text = self.text(name)
+        if text is not None and len(text) > MAX_POINTERS_BYTES:
+            raise DataSourceOptionError(
+                name,
+                f"has {len(text):,} bytes, more than the {MAX_POINTERS_BYTES:,} that Spark should carry about: write "
+                "them to a file on the driver's machine, with Spark Connect on the server's, and name it here",
+            )
+        return text
 
     def required(self, name: str, problem: str) -> str:
         value = self.text(name)

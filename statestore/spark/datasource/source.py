@@ -25,12 +25,19 @@ from statestore.spark.datasource.change_feed import (
     ChangeScan,
     ShardChanges,
 )
-from statestore.spark.datasource.checkpoint_service import CheckpointService, DriverAddress
+from statestore.spark.datasource.checkpoint_service import (
+    UNREGISTERED,
+    WITH_CONNECT,
+    CheckpointService,
+    Driver,
+)
 from statestore.spark.datasource.committed import asked_changes, asked_pointers, asked_store, shards_of_keys, state_in
 from statestore.spark.datasource.options import ReadOptions
+from statestore.spark.datasource.planned_filters import check_filters
 from statestore.spark.datasource.row_filter import RowFilter, condition_of
 from statestore.spark.datasource.store_scan import STORE_FIELDS, StoreScan, rows_schema
 from statestore.spark.datasource.writer import StateWriter
+from statestore.spark.sessions import is_connect
 from statestore.spark.source_offsets import read_source_offsets
 from statestore.spark.spark_versions import filters, refuse_pushed_filters
 
@@ -42,9 +49,13 @@ _services: dict[SparkSession, CheckpointService] = {}
 def register_data_source(spark: SparkSession) -> None:
     """Have `spark.read.format("headerstate")` and `df.write.format("headerstate")` work in this session.
 
-    Call it once in each session; again does nothing. Lets Python data sources push filters down, which the option
-    pushFilters needs.
+    Call it once in each session; again does nothing. With Spark Connect the server reads and writes, and what is
+    committed in a checkpoint comes from `committed_options`. Lets Python data sources push filters down, which the
+    option pushFilters needs.
     """
+    if is_connect(spark):
+        _register(spark, WITH_CONNECT)
+        return
     for session, service in list(_services.items()):
         if session.sparkContext._jsc is None:  # its context has stopped
             service.close()
@@ -58,19 +69,23 @@ def register_data_source(spark: SparkSession) -> None:
         lambda checkpoint: read_source_offsets(spark, checkpoint).batch_id,
     )
 
+    _register(spark, service.address)
+    _services[spark] = service
+
+
+def _register(spark: SparkSession, answering: Driver) -> None:
     class Registered(HeaderStateDataSource):
-        driver = service.address
+        driver = answering
 
     spark.dataSource.register(Registered)
     spark.conf.set(_PUSHDOWN, "true")
-    _services[spark] = service
 
 
 class HeaderStateDataSource(DataSource):
     """What Spark makes of a `load` or a `save`. Lives on the driver's machine, and travels on without `driver`."""
 
-    driver: DriverAddress | None = None
-    """Who can read a checkpoint; None if nobody can be asked."""
+    driver: Driver = UNREGISTERED
+    """Who can read a checkpoint."""
     _dataframe: str | None = None
     """Identity of the DataFrame that `load` returned: all that is derived from it shares it."""
 
@@ -91,7 +106,7 @@ class HeaderStateDataSource(DataSource):
         """Return what reads; whatever there is to ask the driver for was asked then."""
         options = ReadOptions.of(self.options)
         # Spark sends this data source on to the executors, beside its reader.
-        driver, self.driver = self.driver, None
+        driver, self.driver = self.driver, UNREGISTERED
         dataframe = self._dataframe or uuid.uuid4().hex
         location = DurableLocation(options.path)
         metadata = state_in(location)
@@ -114,7 +129,7 @@ class HeaderStateDataSource(DataSource):
         pointers = asked_pointers(location, metadata, options, driver, dataframe)
         if not options.push_filters:
             return StoreReader(scan, pointers)
-        return FilteringStoreReader(scan, pointers, trust_keys=options.trust_keys, driver=driver, dataframe=dataframe)
+        return FilteringStoreReader(scan, pointers, trust_keys=options.trust_keys, dataframe=dataframe)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what makes a new state; its location was taken then."""
@@ -124,7 +139,7 @@ class HeaderStateDataSource(DataSource):
         return _restored, (dict(self.options), self.driver, self._dataframe or uuid.uuid4().hex)
 
 
-def _restored(options: Mapping[str, str], driver: DriverAddress | None, dataframe: str) -> HeaderStateDataSource:
+def _restored(options: Mapping[str, str], driver: Driver, dataframe: str) -> HeaderStateDataSource:
     source = HeaderStateDataSource(dict(options))
     source.driver = driver
     source._dataframe = dataframe
@@ -173,27 +188,22 @@ class FilteringStoreReader(StoreReader):
         pointers: list[CommitPointer],
         *,
         trust_keys: bool,
-        driver: DriverAddress | None,
         dataframe: str,
     ) -> None:
         super().__init__(scan, pointers)
         self._trust_keys = trust_keys
-        self._driver = driver
         self._dataframe = dataframe
 
     def pushFilters(self, pushed: list[filters.Filter]) -> Iterable[filters.Filter]:
         """Take the filters that are applied here, and return the others.
 
-        Raises DataFrameReusedError if the DataFrame was read with other filters before: Spark 4.2 keeps one read
-        function for all that is derived from one `load`.
+        Raises DataFrameReusedError if the DataFrame was read with other filters before: Spark keeps one read function
+        for all that is derived from one `load`, and so does the server of Spark Connect.
         """
         conditions = {id(each): condition_of(each, self.scan.read_as) for each in pushed}
         known = tuple(condition for condition in conditions.values() if condition is not None)
-        if self._driver is not None:
-            described = [
-                f"{each.column} {each.filter.__name__} {_in_order(each.value)!r} {each.negated}" for each in known
-            ]
-            self._driver.check_filters(self._dataframe, " and ".join(sorted(described)))
+        described = [f"{each.column} {each.filter.__name__} {_in_order(each.value)!r} {each.negated}" for each in known]
+        check_filters(self._dataframe, " and ".join(sorted(described)))
         self.scan = self.scan.filtered(RowFilter(known))
         return [each for each in pushed if conditions[id(each)] is None]
 

@@ -25,7 +25,7 @@ from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.making.header_expiries import with_expiry_stores
 from statestore.recovery.making.new_state import NewState
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES, FilledShard
-from statestore.recovery.metadata.state_metadata import ShardBy, metadata_of_stores
+from statestore.recovery.metadata.state_metadata import ShardBy, metadata_of_stores, read_metadata
 from statestore.spark.datasource.filling import fill_shards
 from statestore.spark.datasource.options import WriteOptions
 from statestore.spark.datasource.row_placement import (
@@ -35,6 +35,7 @@ from statestore.spark.datasource.row_placement import (
     check_row_columns,
     unpacked,
 )
+from statestore.spark.sessions import on_server
 from statestore.spark.spark_versions import repartition_by_id
 from statestore.stores.builder import StoreBuilder
 
@@ -95,8 +96,9 @@ def write_initial_state(
     check_row_columns(rows.schema, specs, shard_by)
     target = DurableLocation.of(location)
     metadata = metadata_of_stores(with_expiry_stores(specs, expiry_headers), shards, shard_by)
-    made = NewState.claim(target, metadata, _MADE_FROM, work_dir=work_dir, memory_bytes=memory_bytes)
-    made = made.expiring_by(expiry_headers)
+    spark = rows.sparkSession
+    made = NewState(target, metadata, work_dir, memory_bytes, expiry_headers=expiry_headers)
+    on_server(spark, _claim, made)
     placement = RowPlacement(specs, shards, shard_by)
     # Partition n has shard n, so that each shard is written by one task.
     if any(LAYOUTS[spec.kind].keeps_versions for spec in specs):
@@ -114,8 +116,19 @@ def write_initial_state(
         yield pa.record_batch([[pickle.dumps(fill_shards(made, placed_in(batches)))]], names=["filled"])
 
     filled = [shard for row in by_shard.mapInArrow(fill, "filled binary").collect() for shard in pickle.loads(row[0])]
-    made.complete(filled)
+    on_server(spark, _complete, made, filled)
     return InitialState(str(target), metadata.state_id, shards, made.entries(filled))
+
+
+def _claim(made: NewState) -> None:
+    NewState.claim(made.location, made.metadata, _MADE_FROM)
+
+
+def _complete(made: NewState, filled: list[FilledShard]) -> None:
+    """Make it a state; a task that is tried again may find that it is one."""
+    found = read_metadata(made.location)
+    if found is None or found.state_id != made.metadata.state_id:
+        made.complete(filled)
 
 
 def _expiry_headers(stores: Iterable[StoreBuilder[Any] | StoreSpec]) -> dict[str, str]:

@@ -1,0 +1,66 @@
+"""Remembers with which filters a DataFrame was planned first, among the processes that plan reads.
+
+Spark keeps one read function for all that is made of one `load()`, and plans each use in a process of its own, on the
+machine of the driver; with Spark Connect, of the server. They know of each other by a file for each DataFrame, in the
+user's temporary directory there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from hashlib import sha256
+from typing import Final
+
+from statestore.errors import DataFrameReusedError
+from statestore.recovery.local.local_directory import private_directory
+from statestore.recovery.location.recorded_names import path_part
+
+_DIRECTORY: Final = "planned-filters"
+_KNOWN_DATAFRAMES: Final = 10_000
+_SHOWN_FILTERS: Final = 500
+
+
+def check_filters(dataframe: str, filters: str) -> None:
+    """Raise DataFrameReusedError if a DataFrame was planned with other filters before. Raises LocalDirectoryError."""
+    digest = sha256(filters.encode(errors="backslashreplace")).hexdigest()
+    shown = filters if len(filters) <= _SHOWN_FILTERS else f"{filters[:_SHOWN_FILTERS]}..."
+    first = _first_of(dataframe, {"digest": digest, "filters": shown})
+    if first["digest"] != digest:
+        raise DataFrameReusedError(before=first["filters"], now=shown)
+
+
+def _first_of(dataframe: str, planned: dict[str, str]) -> dict[str, str]:
+    """Return what was planned first of a DataFrame, of as many as are remembered; `planned` if nothing was."""
+    directory = os.path.join(private_directory(), _DIRECTORY)
+    os.makedirs(directory, exist_ok=True)
+    path = os.path.join(directory, path_part(dataframe))
+    partial = f"{path}.{os.getpid()}"
+    with open(partial, "x", encoding="utf-8") as file:
+        json.dump(planned, file)
+    try:
+        os.link(partial, path)  # whole, and only if nobody else was first
+    except FileExistsError:
+        with open(path, encoding="utf-8") as file:
+            first: dict[str, str] = json.load(file)
+        return first
+    finally:
+        os.unlink(partial)
+    _forget_the_oldest(directory)
+    return planned
+
+
+def _forget_the_oldest(directory: str) -> None:
+    paths = [os.path.join(directory, name) for name in os.listdir(directory)]
+    if len(paths) > _KNOWN_DATAFRAMES:
+        for path in sorted(paths, key=_written_ns)[:-_KNOWN_DATAFRAMES]:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def _written_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:  # of a process that has just ended
+        return 0
