@@ -23,7 +23,7 @@ from statestore.spark.datasource.committed import state_in
 from statestore.spark.datasource.read_as import ReadAs
 from statestore.spark.datasource.store_scan import StoreScan
 from statestore.spark.query_failure import sentence_first
-from statestore.spark.sessions import on_server
+from statestore.spark.sessions import location_in, on_server
 
 if TYPE_CHECKING:
     from statestore.spark.header_functions.conversion import AnyConverter
@@ -59,7 +59,7 @@ def read_store(
     which nothing expires, and for a serde of your own.
     """
     read_as = ReadAs.of(key_serde, value_serde)
-    location = DurableLocation.of(state_location)
+    location = location_in(spark, state_location)
     metadata = StateMetadata.from_json(on_server(spark, _metadata, location).encode(), str(location))
     specs = {spec.name: spec for spec in metadata.stores}
     if store not in specs:

@@ -20,7 +20,7 @@ from statestore.recovery.making.rescale_report import OnProgress, RescaleReport
 from statestore.recovery.making.state_filling import DEFAULT_MEMORY_BYTES
 from statestore.recovery.metadata.routing import routing_numbers
 from statestore.spark.checkpoint_pointers import read_pointers
-from statestore.spark.sessions import is_connect, on_server
+from statestore.spark.sessions import is_connect, location_in, on_server
 from statestore.spark.source_offsets import SourceOffsets, read_source_offsets
 
 
@@ -79,7 +79,7 @@ def rescale(
     """
     if on_progress is not None and is_connect(spark):
         raise ValueError("on_progress can't be told of what the server of Spark Connect does: leave it out")
-    source = DurableLocation.of(state_location)
+    source = location_in(spark, state_location)
     offsets = read_source_offsets(spark, checkpoint_location)
     recorded = [row.pointer for row in read_pointers(spark, checkpoint_location).collect()]
     if read_source_offsets(spark, checkpoint_location).batch_id != offsets.batch_id:
@@ -88,7 +88,7 @@ def rescale(
         spark,
         _rescale_state,
         source,
-        DurableLocation.of(to),
+        location_in(spark, to),
         recorded,
         key_of,
         state_partitions or shards,

@@ -5,8 +5,13 @@ What runs in the client are the functions that take a session; they are called t
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +20,27 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
+from orders import Order, expected_totals, running_total_topology, seeded_orders, write_orders
+from show import held_totals
 from statestore import Serdes, Stores
 from statestore.errors import TargetNotEmptyError
-from statestore.spark import register_data_source, write_initial_state
+from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.spark import __main__ as command_line
+from statestore.spark import (
+    committed_options,
+    read_pointers,
+    read_store,
+    register_data_source,
+    rescale,
+    stateful,
+    write_initial_state,
+)
+from statestore.spark.compaction import compacted_rows
+from statestore.spark.datasource.options import MAX_POINTERS_BYTES
+from statestore.spark.rescale import Rescaled
 from tests.support.clusters.connect import THEIRS, ClientFailure, ConnectClient, ConnectServer
-from tests.support.recovery.s3_server import S3
+from tests.support.recovery.s3_server import S3, SECRET_KEY
+from tests.support.spark.queries import KAFKA_ROWS, run_to_the_end
 
 SHARDS = 3
 NAMES = ["ada", "bjarne", "chen", "dolores"]
@@ -84,8 +105,6 @@ def make_state(spark: SparkSession, location: str) -> dict[str, Any]:
     register_data_source(spark)  # once more does nothing
     with pytest.raises(TargetNotEmptyError, match=r"holds a state .statestore.json"):
         write_initial_state(entries, location, stores=[store], shards=SHARDS)
-    with pytest.raises(PySparkException, match=r"RecoveryError.*there is no state, nor anything else"):
-        spark.read.format("headerstate").load(f"{location}-of-nobody").count()
     saved = f"{location}-saved"
     options = {"store": "totals", "kind": "headers-kv", "shards": SHARDS, "shardBy": "key"}
     entries.coalesce(1).write.format("headerstate").mode("append").options(**options).save(saved)
@@ -115,3 +134,162 @@ def test_a_state_is_made_and_read_where_the_server_is(connect_client: ConnectCli
     }
     # It would otherwise be given the rows of the other key, as it is without Connect.
     assert connect_client.call(with_filters, location) == [("chen", b"\0\0\0\0\0\0\0\2")]
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A query of two batches that has stopped, as a client of the server names what it has left."""
+
+    checkpoint: str
+    location: str
+    location_with_keys: str
+    """The same, for who is not told by the environment how to reach it."""
+    orders: list[Order]
+
+
+def run_totals(spark: SparkSession, source: str, checkpoint: str, location: str) -> None:
+    records = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", 1).parquet(source)
+    rows = stateful(
+        records,
+        running_total_topology(),
+        shards=SHARDS,
+        state_location=location,
+        via="apply_in_pandas_with_state",
+    )
+    run_to_the_end(rows.writeStream.format("noop"), Path(checkpoint))
+
+
+@pytest.fixture(scope="module")
+def stopped(connect_server: ConnectServer, connect_client: ConnectClient, s3_server: S3) -> Stopped:
+    s3_server.new_bucket()
+    orders = seeded_orders(40)
+    for number in range(2):
+        part = orders[number * 20 : number * 20 + 20]
+        write_orders(part, connect_server.home / "stopped" / "input" / f"{number}.parquet")
+    location = f"s3://{s3_server.bucket}/totals"
+    home = THEIRS / "stopped"
+    connect_client.call(run_totals, str(home / "input"), str(home / "checkpoint"), location)
+    return Stopped(str(home / "checkpoint"), location, s3_server.uri("totals"), orders)
+
+
+def read_in_all_ways(spark: SparkSession, stopped: Stopped) -> dict[str, Any]:
+    locations = {"checkpoint_location": stopped.checkpoint, "state_location": stopped.location}
+    register_data_source(spark)
+
+    def read(**options: str) -> DataFrame:
+        return spark.read.format("headerstate").options(valueAs="int64", **options).load(stopped.location)
+
+    with pytest.raises(PySparkException, match=r"DataSourceOptionError.*Spark Connect.*committed_options\(spark"):
+        read(checkpoint=stopped.checkpoint).count()
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        assert command_line.main(["pointers", stopped.checkpoint]) == 0
+    changes = committed_options(spark, stopped.checkpoint, change_start_batch_id=1)
+    first = read(**committed_options(spark, stopped.checkpoint, batch_id=0))
+    return {
+        "read_store": read_store(spark, "totals", **locations).collect(),
+        "first": {row.key.decode(): row.value for row in first.select("key", "value").collect()},
+        "changes": {row.key.decode(): row.value for row in read(**changes).select("key", "value").collect()},
+        "pointers": [row.pointer for row in read_pointers(spark, stopped.checkpoint).collect()],
+        "printed": printed.getvalue().split(),
+    }
+
+
+def test_what_is_committed_is_read_in_all_ways(connect_client: ConnectClient, stopped: Stopped) -> None:
+    found = connect_client.call(read_in_all_ways, stopped)
+    assert held_totals(found["read_store"]) == expected_totals(stopped.orders)
+    before, now = (
+        {name: total[0] for name, total in expected_totals(orders).items()}
+        for orders in (stopped.orders[:20], stopped.orders)
+    )
+    assert found["first"] == before
+    assert found["changes"] == {name: total for name, total in now.items() if before.get(name) != total}
+    assert len(found["pointers"]) == SHARDS
+    assert sorted(found["printed"]) == sorted(found["pointers"])
+
+
+def rescale_to(spark: SparkSession, stopped: Stopped, to: str) -> Rescaled:
+    locations = {"checkpoint_location": stopped.checkpoint, "state_location": stopped.location_with_keys}
+    return rescale(spark, **locations, to=to, shards=5, key_of={"totals": lambda key: key})
+
+
+def test_a_state_is_rescaled_where_the_server_is(connect_client: ConnectClient, stopped: Stopped) -> None:
+    made = connect_client.call(rescale_to, stopped, f"{stopped.location}-of-5")
+    report = made.report
+    assert (report.from_shards, report.shards, report.entries) == (SHARDS, 5, len(expected_totals(stopped.orders)))
+    assert sum(report.stores["totals"].entries) == report.entries
+    assert str(made).startswith(f"3 shards to 5: state {report.state_id}, checked; {report.entries} entries")
+    assert made.offsets.batch_id == 1
+    with pytest.raises(ClientFailure, match=r"TargetNotEmptyError: state location s3://.*-of-5 holds a state"):
+        connect_client.call(rescale_to, stopped, f"{stopped.location}-of-5")
+
+
+def refusals(spark: SparkSession, stopped: Stopped) -> dict[str, str]:
+    """Return what each of several calls raises."""
+    nobody, lost = stopped.location_with_keys.replace("/totals?", "/nobody?"), str(THEIRS / "lost")
+    given = {"checkpoint_location": stopped.checkpoint, "state_location": stopped.location}
+    calls: dict[str, Callable[[], Any]] = {
+        "no state": lambda: read_store(spark, "totals", **{**given, "state_location": nobody}),
+        "no checkpoint": lambda: read_store(spark, "totals", **{**given, "checkpoint_location": lost}),
+        "no batch": lambda: committed_options(spark, stopped.checkpoint, batch_id=77),
+        "no change": lambda: committed_options(spark, stopped.checkpoint, change_start_batch_id=2),
+        "no store": lambda: read_store(spark, "others", **given),
+        "a relative path": lambda: rescale(spark, **given, to="state", shards=2),
+        "progress": lambda: rescale(spark, **given, to="s3://b/state", shards=2, on_progress=print),
+    }
+    found: dict[str, str] = {}
+    for name, call in calls.items():
+        try:
+            call()
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def test_what_is_refused_is_so_as_without_connect(connect_client: ConnectClient, stopped: Stopped) -> None:
+    found = connect_client.call(refusals, stopped)
+    expected = {
+        "no state": "RecoveryError: s3://.*/nobody/statestore.json: there is no state, nor anything else",
+        "no checkpoint": "RecoveryError: /proc/self/cwd/lost: has no stateful.* name the checkpointLocation",
+        "no batch": "RecoveryError: .* batch 77 can't be read .STDS_COMMITTED_BATCH_UNAVAILABLE",
+        "no change": "ValueError: change_start_batch_id must be from 0 to 1, the last batch, not 2",
+        "no store": r"ValueError: the state has no store 'others', only \['totals'\]",
+        "a relative path": "ValueError: the location 'state' is a relative path",
+        "progress": "ValueError: on_progress can't be told",
+    }
+    assert found.keys() == expected.keys()
+    for case, text in expected.items():
+        assert re.match(text, found[case]), found[case]
+        assert SECRET_KEY not in found[case]
+
+
+def read_beside(spark: SparkSession, stopped: Stopped, more: str) -> int:
+    options = committed_options(spark, stopped.checkpoint)
+    register_data_source(spark)
+    given = spark.read.format("headerstate").options(pointers=f"{more}\n{options['pointers']}")
+    return given.load(stopped.location).count()
+
+
+def test_pointers_of_some_thousand_shards_fit_into_an_option(connect_client: ConnectClient, stopped: Stopped) -> None:
+    # As many as two snapshots leave, of a state that is none of this location's.
+    deltas = tuple(
+        DurableFile(f"shards/0000/deltas/{number:020d}-{number:032x}.arrow", 12345, f"{number:032x}")
+        for number in range(100)
+    )
+    shards = [CommitPointer("of-another-query", shard, len(deltas), deltas).to_json() for shard in range(1000)]
+    many = "\n".join(shards)
+    assert 10 << 20 < len(many) < MAX_POINTERS_BYTES // 2
+    assert connect_client.call(read_beside, stopped, many) == len(expected_totals(stopped.orders))
+
+
+def compacted(spark: SparkSession) -> list[Any]:
+    rows = [(offset, f"k{offset % 2}".encode(), b"%d" % offset) for offset in range(5)]
+    records = spark.createDataFrame(rows, "offset long, key binary, value binary")
+    records = records.withColumns({"topic": f.lit("t"), "partition": f.lit(0)})
+    empty = f.array().cast("array<struct<key:string,value:binary>>")
+    left = compacted_rows(records.withColumn("headers", empty), now_ms=0)
+    return sorted((bytes(row.key), bytes(row.value)) for row in left.collect())
+
+
+def test_a_log_is_compacted(connect_client: ConnectClient) -> None:
+    assert connect_client.call(compacted) == [(b"k0", b"4"), (b"k1", b"3")]

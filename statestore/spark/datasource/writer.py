@@ -35,7 +35,7 @@ from statestore.spark.datasource.row_placement import (
     check_row_columns,
     unpacked,
 )
-from statestore.spark.sessions import on_server
+from statestore.spark.sessions import location_in, on_server
 from statestore.spark.spark_versions import repartition_by_id
 from statestore.stores.builder import StoreBuilder
 
@@ -94,7 +94,7 @@ def write_initial_state(
     if shard_by not in tuple(ShardBy):
         raise ValueError(f"shard_by must be one of {', '.join(ShardBy)}, not {shard_by!r}")
     check_row_columns(rows.schema, specs, shard_by)
-    target = DurableLocation.of(location)
+    target = location_in(rows.sparkSession, location)
     metadata = metadata_of_stores(with_expiry_stores(specs, expiry_headers), shards, shard_by)
     spark = rows.sparkSession
     made = NewState(target, metadata, work_dir, memory_bytes, expiry_headers=expiry_headers)

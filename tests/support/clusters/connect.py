@@ -131,10 +131,11 @@ class ConnectClient(_Process):
         without = ("AWS_", "JAVA_HOME", "SPARK_HOME")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(without)}
         environment["TMPDIR"] = str(self.home)
+        environment["SPARK_REMOTE"] = self._remote
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path and "site-packages" not in path)
         self._connection, theirs = Pipe()
         self._resources.callback(self._connection.close)
-        program = [self._python, "-m", "tests.support.clusters.connect", str(theirs.fileno()), self._remote]
+        program = [self._python, "-m", "tests.support.clusters.connect", str(theirs.fileno())]
         with theirs:
             self._run(program, self.log, environment, pass_fds=(theirs.fileno(),))
 
@@ -152,11 +153,11 @@ class ConnectClient(_Process):
         return result
 
 
-def _answer_calls(descriptor: str, remote: str) -> None:
+def _answer_calls(descriptor: str) -> None:
     from pyspark.sql import SparkSession
 
     with Connection(int(descriptor)) as connection:
-        spark = SparkSession.builder.remote(remote).getOrCreate()
+        spark = SparkSession.builder.remote(os.environ["SPARK_REMOTE"]).getOrCreate()
         while True:
             try:
                 call = connection.recv_bytes()
@@ -172,4 +173,4 @@ def _answer_calls(descriptor: str, remote: str) -> None:
 
 
 if __name__ == "__main__":
-    _answer_calls(*sys.argv[1:])
+    _answer_calls(sys.argv[1])
