@@ -1,4 +1,4 @@
-"""The jars that tests and demos need beside pyspark: Kafka's broker, Spark's Kafka connector, Kafka Streams, Connect.
+"""The jars that tests and demos need beside pyspark: Kafka's broker, Streams and Connect, Spark's connector, and Delta.
 
 All come from the Java registry through Apache Ivy, whose jar pyspark ships, so neither Maven nor docker is needed. A
 set of jars is one directory below $STATESTORE_JARS (default: statestore/jars in the user's cache directory). It appears
@@ -35,6 +35,7 @@ __all__ = [
     "broker_jars",
     "connect_jars",
     "connector_jars",
+    "delta_jars",
     "java_command",
     "kafka_streams_jars",
 ]
@@ -43,6 +44,7 @@ KAFKA_VERSION = "4.3.1"
 """The version of the broker, and of Kafka Streams."""
 _CONNECTOR_VERSIONS = {"4.0": "4.0.4", "4.1": "4.1.3", "4.2": "4.2.0"}
 """Of each Spark the newest connector that the registry has. Spark 4.3 runs with that of 4.2: there is none for it."""
+_DELTA_SPARK, _DELTA_VERSION = "4.2", "4.4.0"
 
 # A first resolve takes about a minute; a registry that hangs must not hold up a test run for ever.
 _RESOLVE_TIMEOUT_S = 900
@@ -136,7 +138,16 @@ _CONNECT = _JarSet(
 """,
 )
 
-_ALL = (_BROKER, _CONNECT, *_CONNECTORS.values(), _KAFKA_STREAMS)
+# What else it asks for, a path of the filesystem does not need: catalogs, and readers without Spark.
+_DELTA = _JarSet(
+    f"delta-{_DELTA_VERSION}",
+    "".join(
+        f'    <dependency org="io.delta" name="{name}" rev="{_DELTA_VERSION}" conf="default" transitive="false"/>\n'
+        for name in (f"delta-spark_{_DELTA_SPARK}_2.13", "delta-storage")
+    ),
+)
+
+_ALL = (_BROKER, _CONNECT, *_CONNECTORS.values(), _DELTA, _KAFKA_STREAMS)
 _checked: set[Path] = set()
 """The directories that this process has checked: to read their jars takes up to half a second."""
 
@@ -155,6 +166,15 @@ def connector_jars() -> list[Path]:
     Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
     """
     return sorted(_directory_of(_connector()).glob("*.jar"))
+
+
+def delta_jars() -> list[Path]:
+    """The jars to name in `spark.jars` for tables of Delta Lake, ordered by name.
+
+    There are none if the installed Spark is not the one that they are for.
+    Raises JarsUnavailableError if they are not on this machine and can't be resolved, and JarChecksumError.
+    """
+    return sorted(_directory_of(_DELTA).glob("*.jar")) if _spark_release() == _DELTA_SPARK else []
 
 
 def kafka_streams_jars() -> Path:
@@ -183,8 +203,11 @@ def java_command() -> str:
 
 
 def _connector() -> _JarSet:
-    spark = ".".join(version("pyspark").split(".")[:2])
-    return _CONNECTORS.get(spark) or [*_CONNECTORS.values()][-1]
+    return _CONNECTORS.get(_spark_release()) or [*_CONNECTORS.values()][-1]
+
+
+def _spark_release() -> str:
+    return ".".join(version("pyspark").split(".")[:2])
 
 
 def _cache_directory() -> Path:
@@ -258,7 +281,14 @@ def _main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="record their checksums anew, instead of checking them")
     asked = parser.parse_args(arguments)
     try:
-        for jar_set in _ALL if asked.record else (_BROKER, _CONNECT, _connector(), _KAFKA_STREAMS):
+        of_this_spark = (
+            _BROKER,
+            _CONNECT,
+            _connector(),
+            *((_DELTA,) if _spark_release() == _DELTA_SPARK else ()),
+            _KAFKA_STREAMS,
+        )
+        for jar_set in _ALL if asked.record else of_this_spark:
             if not jar_set.directory.is_dir():
                 print(f"fetching the jars of {jar_set.name} (once, a minute or two) ...", flush=True)
             directory = _ensure_directory(jar_set, is_checked=False) if asked.record else _directory_of(jar_set)

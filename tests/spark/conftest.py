@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.spark import recommended_settings
-from statestore.testing.jars import connector_jars
+from statestore.testing.jars import connector_jars, delta_jars
 from tests.support.clusters.clusters import Application, SharedApplication, make_spark_home
 from tests.support.clusters.connect import ConnectClient, ConnectServer
 from tests.support.recovery.s3_server import S3
@@ -25,8 +25,8 @@ def spark() -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2,2]")  # a failed task is tried once more
         .appName("statestore tests")
-        # There is one session in a process, so it has what the Kafka tests need, whichever tests run.
-        .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
+        # There is one session in a process, so it has what the tests of Kafka and Delta need, whichever tests run.
+        .config("spark.jars", ",".join(str(jar) for jar in (*connector_jars(), *delta_jars())))
         .config(map=settings_of_python())
         .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than these few rows do
         .config("spark.ui.enabled", "false")
