@@ -42,6 +42,11 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["rollback", "state", "state", "--checkpoint", "checkpoint", "--batch-id", "1"], 2, "Give an empty one"),
         (["rescale", "state", "state", "--shards", "2", "--checkpoint", "checkpoint"], 2, "Give an empty one"),
         (["import", "taken.jsonl", "state"], 2, "Give an empty one"),
+        (["verify", "state", "--checkpoint", "checkpoint", "--work-dir", "nowhere"], 6, "it is no directory"),
+        (["verify", "state", "nowhere", "--checkpoint", "checkpoint"], 4, "nothing"),
+        (["diff", "state", "state", "--checkpoint", "checkpoint", "--other-checkpoint", "nowhere"], 2, "nothing at"),
+        (["verify", "state", "state", "--checkpoint", "checkpoint", "--other-checkpoint", "state"], 2, "no checkpoint"),
+        (["diff", "state", "state", "--checkpoint", "checkpoint", "--other-pointers", "nowhere"], 2, "can't be read"),
     ],
 )
 def test_it_is_said_before_spark_is_started(

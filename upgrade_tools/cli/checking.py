@@ -65,28 +65,30 @@ class BothGroup(o.CommittedGroup, o.StoreGroup):
 
     def first(self, path: str) -> State:
         """Return the one that all is said of."""
-        return self._state(path, self, kind=self.kind, subtopology=self.subtopology)
+        return o.state_at(path, self, **self._chosen(self.kind, self.subtopology))
 
-    def other(self, path: str) -> State:
-        """Return the one that it is compared with."""
-        committed = o.CommittedGroup(self.other_pointers, self.other_checkpoint)
-        return self._state(path, committed, kind=self.other_kind, subtopology=self.other_subtopology)
+    def both(self, path: str, other: str) -> tuple[State, State]:
+        """Return that, and the one that it is compared with; what Spark is not needed for comes first."""
+        of_other = o.CommittedGroup(self.other_pointers, self.other_checkpoint)
+        chosen = self._chosen(self.kind, self.subtopology), self._chosen(self.other_kind, self.other_subtopology)
+        asked = list(zip((path, other), (self, of_other), chosen, strict=True))
+        for where, committed, said in asked:
+            o.check_state_at(where, committed, **said)
+        opened = {}
+        for number in sorted((0, 1), key=lambda number: asked[number][1].needs_spark):
+            where, committed, said = asked[number]
+            opened[number] = o.state_at(where, committed, **said)
+        return opened[0], opened[1]
 
     @property
     def ignored(self) -> Ignored:
         """What is left out of account."""
         return Ignored(self.ignore_headers, self.ignore_timestamps)
 
-    def _state(self, path: str, committed: o.CommittedGroup, **own: Any) -> State:
-        return o.state_at(
-            path,
-            committed,
-            store=self.store,
-            window_size_ms=self.window_size_ms,
-            segment_interval_ms=self.segment_interval_ms,
-            work_dir=self.work_dir,
-            **own,
-        )
+    def _chosen(self, kind: StoreType | None, subtopology: int | None) -> dict[str, Any]:
+        """Return what is said of one of both, as `StateOptions` calls it."""
+        shared = {name: getattr(self, name) for name in ("store", "window_size_ms", "segment_interval_ms", "work_dir")}
+        return {**shared, "kind": kind, "subtopology": subtopology}
 
 
 def register(app: typer.Typer) -> None:
@@ -109,10 +111,9 @@ def verify(
 
     Of a state location entries are read if it is said what is committed.
     """
-    state = of_both.first(where)
     if other is None:
-        return _verify_one(state, as_json)
-    return _verify_two(state, of_both.other(other), of_both.ignored, as_json)
+        return _verify_one(of_both.first(where), as_json)
+    return _verify_two(*of_both.both(where, other), of_both.ignored, as_json)
 
 
 def diff(
@@ -129,7 +130,7 @@ def diff(
 
     With --json each is a line. Ends with 0 if there are none.
     """
-    comparison = _compare(of_both.first(where), of_both.other(other), of_both.ignored)
+    comparison = _compare(*of_both.both(where, other), of_both.ignored)
     for sign, where_alone, names in zip("-+", ("first", "other"), comparison.only_in, strict=True):
         for name in names:
             if as_json:

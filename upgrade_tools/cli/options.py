@@ -169,6 +169,11 @@ class CommittedGroup(OptionGroup):
         """Return the commit pointers, None if nothing was said of them. Raises StatePointersError."""
         return read_pointers(location, self.pointers, self.checkpoint)
 
+    @property
+    def needs_spark(self) -> bool:
+        """Whether `read` starts Spark."""
+        return self.pointers is None and self.checkpoint is not None
+
 
 def read_pointers(location: str, pointers: str | None, checkpoint: str | None) -> list[CommitPointer] | None:
     """Return the commit pointers in a file, or in a checkpoint, None if neither is named. Raises StatePointersError."""
@@ -217,4 +222,12 @@ def state_at(path: str, committed: CommittedGroup, *groups: OptionGroup, **chose
     """Return the state at a path or URI with what was said of it, as `StateOptions` calls it."""
     for group in groups:
         chosen.update(group.chosen())
+    check_state_at(path, committed, **chosen)
     return open_state(path, StateOptions(pointers=committed.read(path), **chosen))
+
+
+def check_state_at(path: str, committed: CommittedGroup, **chosen: Any) -> None:
+    """Raise what is wrong with what was said of a state, as far as that is seen without Spark, before it is started."""
+    if committed.needs_spark:
+        _refuse_missing(path, str(committed.checkpoint))
+        open_state(path, StateOptions(**chosen))
