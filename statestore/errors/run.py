@@ -35,8 +35,9 @@ class ModuleNotOnWorkersError(TopologyError):
     part: str
     message: str = text(
         "{part} is of module {module!r}, which Spark's workers can't import: install it where they run, send it along "
-        "(`spark-submit --py-files`, addPyFile, or of Spark Connect spark.addArtifacts(path, pyfile=True)), or have it "
-        "pickled whole: import {module}; pyspark.cloudpickle.register_pickle_by_value({module})"
+        "(`spark-submit --py-files`, addPyFile; with Spark Connect spark.addArtifacts(path, pyfile=True), after "
+        "spark.sql.artifact.isolation.enabled was set to false), or have it pickled whole: import {module}; "
+        "pyspark.cloudpickle.register_pickle_by_value({module})"
     )
 
 

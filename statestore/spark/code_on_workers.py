@@ -43,11 +43,19 @@ _ASK_TIMEOUT_S: Final = 20
 _ASK: Final = (
     "import sys; from importlib.util import find_spec; print(*(name for name in sys.argv[1:] if not find_spec(name)))"
 )
+_SESSION_FILES: Final = "SPARK_JOB_ARTIFACT_UUID"
+"""In a worker, the name of the directory that has what was sent to its session, or that of what all have."""
+_FILES_OF_ALL: Final = "default"
 _OF_EVERY_WORKER: Final = (__name__.partition(".")[0], "pyspark")
 _INSTALLED: Final = tuple(
     f"{sysconfig.get_path(kind)}/"
     for kind in ("stdlib", "platstdlib", "purelib", "platlib")
     if sysconfig.get_path(kind)
+)
+_ISOLATION: Final = "spark.sql.artifact.isolation.enabled"
+_SENT: Final = (
+    "module %r, of %s, was sent to this session with addArtifacts. Spark 4.1 to 4.3 have no such files in tasks of "
+    "streaming queries, unless " + _ISOLATION + " was set to false before they were sent"
 )
 
 
@@ -55,21 +63,38 @@ def check_code_on_workers(topology: Topology, handling: FailureHandling, spark: 
     """Raise NotPicklableError or ModuleNotOnWorkersError for what can't travel; log the latter on classic clusters."""
     parts = _pickled_parts(topology, handling)
     if is_connect(spark):
-        modules = own_modules(parts, _is_in_every_python)
-        missing = on_server(spark, modules_missing_here, sorted(modules)) if modules else ()
-        _refuse(missing, modules)
+        _check_at_server(own_modules(parts, _is_in_every_python), spark)
+    else:
+        _check_classic(own_modules(parts), spark.sparkContext)
+
+
+def _check_at_server(modules: Mapping[str, str], spark: SparkSession) -> None:
+    if not modules:
         return
-    modules = own_modules(parts)
-    if modules:
-        _check_classic(modules, spark.sparkContext)
+    missing, sent = on_server(spark, modules_missing_here, sorted(modules))
+    _refuse(missing, modules)
+    for module in sent if spark.conf.get(_ISOLATION, "true") == "true" else ():
+        _LOG.warning(_SENT, module, modules[module])
 
 
-def modules_missing_here(modules: Iterable[str]) -> list[str]:
-    """Return which top modules can't be found by this interpreter."""
-    return [name for name in modules if name not in sys.modules and find_spec(name) is None]
+def modules_missing_here(modules: Iterable[str]) -> tuple[list[str], list[str]]:
+    """In a task of a server, return which modules can't be found, and which were sent to this session alone."""
+    session = os.environ.get(_SESSION_FILES, _FILES_OF_ALL)
+    missing, sent = [], []
+    for name in modules:
+        if name in sys.modules:
+            continue
+        spec = find_spec(name)
+        if spec is None:
+            missing.append(name)
+        elif session != _FILES_OF_ALL and session in (spec.origin or ""):
+            sent.append(name)
+    return missing, sent
 
 
 def _check_classic(modules: Mapping[str, str], context: SparkContext) -> None:
+    if not modules:
+        return
     from pyspark import SparkFiles
 
     sent = SparkFiles.getRootDirectory()

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
@@ -16,6 +16,7 @@ from statestore.spark.kafka_sink.markers import Marker, MarkerTopic
 from statestore.spark.kafka_sink.tasks import BLOB_SCHEMA, WRITTEN_SCHEMA, SayEnd, WriteBatch
 from statestore.spark.kafka_sink.transaction import BatchPlan
 from statestore.spark.schema import HEADERS, check_column_type
+from statestore.spark.sessions import is_connect
 
 _LOG: Final = logging.getLogger(__name__)
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -74,7 +75,8 @@ class KafkaTransactions:
             prefix: what all transactional ids begin with, for rights that are given by prefix.
             transaction_timeout_ms: how long a task may take to write its partition; the broker's
                 transaction.max.timeout.ms bounds it.
-            query_id: names the query, where Spark does not tell its id. It must be new if the checkpoint is.
+            query_id: names the query, where Spark does not tell its id. It must be new if the checkpoint is. A query of
+                Spark Connect needs it, and `partitions`.
 
         Raises ValueError for numbers below 1.
         """
@@ -98,9 +100,7 @@ class KafkaTransactions:
         Raises InputSchemaError, InputError where Spark does not tell the query's id, and KafkaSinkErrors; what is
         raised in tasks comes in the text of Spark's error.
         """
-        query = self._query_id or rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        if query is None:
-            raise InputError("Spark does not tell the query's id here: give one with KafkaTransactions(query_id=)")
+        query = self._query(rows.sparkSession)
         columns = rows.select(*self._columns(rows.schema))
         if self._partitions is not None:
             columns = columns.repartition(self._partitions, "key")
@@ -131,6 +131,20 @@ class KafkaTransactions:
             if row.read_to >= 0:
                 progress.markers[row.partition] = Marker(batch_id, partitions, row.records)
                 progress.read_to[row.partition] = row.read_to
+
+    def _query(self, spark: SparkSession) -> str:
+        """Return what names the query in markers. Raises InputError if nothing does."""
+        if is_connect(spark):
+            if self._query_id is None or self._partitions is None:
+                raise InputError(
+                    "Spark Connect tells a foreachBatch neither the query's id nor how its rows are divided: give both "
+                    "with KafkaTransactions(query_id=, partitions=)"
+                )
+            return self._query_id
+        query = self._query_id or spark.sparkContext.getLocalProperty(_QUERY_ID)
+        if query is None:
+            raise InputError("Spark does not tell the query's id here: give one with KafkaTransactions(query_id=)")
+        return query
 
     def _known(self, query: str, partitions: int) -> tuple[MarkerTopic, _Progress]:
         """Return the marker topic, and what is known of a query, which is read in its first batch here."""
