@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documentation import ROOT
+from tests.support.documentation import ROOT, run_page
 from tests.support.public_names import Sources
 
 
@@ -48,6 +48,11 @@ def test_who_reads_it_fetches_nothing_from_elsewhere(site: Path, pages: dict[str
     assert [name for name, text in pages.items() if 'class="mermaid"' in text] == [], "its script is elsewhere"
     styles = [style.read_text(encoding="utf-8") for style in site.rglob("*.css")]
     assert [found for style in styles for found in re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", style)] == []
+
+
+def test_a_topology_is_drawn_as_in_a_notebook(pages: dict[str, str]) -> None:
+    page = run_page(ROOT / "docs" / "cookbook" / "drawing.md", with_spark=False)
+    assert page.topology._repr_html_() in pages["cookbook/drawing.html"]
 
 
 def test_lists_are_lists(pages: dict[str, str]) -> None:
