@@ -22,6 +22,7 @@ from tests.support.documentation import (
 COOKBOOK = ROOT / "docs" / "cookbook"
 FRAGMENTS = {
     "docs/migrating-from-spark-state.md": "both programs are in docs/examples, and tests run and compare them",
+    "docs/spark-connect.md": "needs a server of Spark Connect; tests/spark/test_connect_queries.py has such queries",
     "docs/stores.md": "pieces of programs, each without what goes around it",
 }
 """Pages whose code is not run at all, and why."""

@@ -30,12 +30,22 @@ from statestore.errors import (
     ShardCountChangedError,
     StateStoreError,
 )
-from statestore.spark import QueryFailure, StateStoreListener, batch_figures, error_of, stateful
+from statestore.spark import (
+    QueryFailure,
+    StateStoreListener,
+    batch_figures,
+    error_of,
+    from_records,
+    stateful,
+    to_records,
+    with_middleware,
+)
 from statestore.spark.code_on_workers import check_code_on_workers
 from statestore.spark.kafka_sink import KafkaCluster, KafkaTransactions
 from statestore.spark.sessions import on_server
 from statestore.testing.kafka_broker import KafkaBroker
 from tests.support.clusters.connect import THEIRS, ConnectClient, ConnectServer
+from tests.support.interceptors import Stamp
 from tests.support.kafka.transactions import values
 from tests.support.recovery.s3_server import S3
 from tests.support.spark.queries import KAFKA_ROWS
@@ -225,6 +235,33 @@ def test_a_module_of_the_client_is_missed_until_it_is_sent(
     assert (type(missed), missed.module, missed.part) == (ModuleNotOnWorkersError, module.stem, "processor 'own'")
     # Spark does not give it to tasks of streaming queries.
     assert [line.partition(", was")[0] for line in heard] == [f"module '{module.stem}', of processor 'own'"]
+
+
+def run_columns(spark: SparkSession, name: str, location: str) -> list[Any]:
+    """Run business columns through middleware and state, and return the columns that come out."""
+    columns = "buyer string, amount bigint, time_ms bigint"
+    rows = [("ada", 5, 1_000), ("ben", 7, 2_000), ("ada", 2, 3_000)]
+    spark.createDataFrame(rows, columns).coalesce(1).write.parquet(str(THEIRS / name / "orders"))
+    orders = spark.readStream.schema(columns).parquet(str(THEIRS / name / "orders"))
+    made = to_records(orders, key="buyer", value=["amount"], timestamp="time_ms", topic="orders")
+    stamped = with_middleware(made, [Stamp("before")])
+    out = stateful(
+        stamped, running_total_topology(), shards=SHARDS, state_location=location, interceptors=[Stamp("around")]
+    )
+    headers = {"in": "string", "out": "string"}
+    totals = from_records(out, "int64", key="buyer", value="total", timestamp=None, headers=headers)
+    query = started(totals, name)
+    query.awaitTermination()
+    return spark.read.parquet(str(THEIRS / name / "output")).orderBy("total", "buyer").collect()
+
+
+def test_columns_go_through_middleware_and_state(connect_client: ConnectClient, home: Path, location: str) -> None:
+    rows = connect_client.call(run_columns, home.name, location)
+    assert [(row.buyer, row.total, row["in"], row["out"]) for row in rows] == [
+        ("ada", 5, "around", "around"),
+        ("ada", 7, "around", "around"),
+        ("ben", 7, "around", "around"),
+    ]
 
 
 def write_to_kafka(spark: SparkSession, name: str, servers: str, topic: str, **options: Any) -> QueryFailure | None:
