@@ -85,6 +85,7 @@ def connect_server(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="session")
 def connect_client(connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectClient]:
-    """A client of it, which calls functions with its session."""
-    with ConnectClient(connect_server.remote, tmp_path_factory.mktemp("connect-client")) as client:
+    """A client of it, which calls functions with its session; CONNECT_CLIENT_PYTHON is who runs another one."""
+    python = os.environ.get("CONNECT_CLIENT_PYTHON", sys.executable)
+    with ConnectClient(connect_server.remote, tmp_path_factory.mktemp("connect-client"), python) as client:
         yield client

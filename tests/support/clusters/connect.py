@@ -132,7 +132,9 @@ class ConnectClient(_Process):
         environment = {name: value for name, value in os.environ.items() if not name.startswith(without)}
         environment["TMPDIR"] = str(self.home)
         environment["SPARK_REMOTE"] = self._remote
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path and "site-packages" not in path)
+        # What is installed is the client's own: it may have another Python.
+        installed = (sys.prefix, sys.base_prefix)
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path and not path.startswith(installed))
         self._connection, theirs = Pipe()
         self._resources.callback(self._connection.close)
         program = [self._python, "-m", "tests.support.clusters.connect", str(theirs.fileno())]
