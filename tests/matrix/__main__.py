@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tests.matrix.environments import ENVIRONMENTS, ROOT, Environment
+from tests.matrix.environments import CLIENT, ENVIRONMENTS, ROOT, Environment
 from tests.matrix.page import SPARK, Findings
-from tests.matrix.parts import DEMOS, PARTS
+from tests.matrix.parts import CLIENT_ALONE, DEMOS, PARTS, Part
 from tests.matrix.results import in_words, is_right, results_of
 
 T = TypeVar("T")
@@ -67,21 +67,31 @@ def _column(environment: Environment, *, few: bool) -> tuple[dict[str, str], boo
         if done.returncode:
             is_well = False
             _print_end(done.stdout + done.stderr)
-    parts = [part for part in PARTS if part.nodes(few=few)]
+    said, are_right = _tested(environment, [part for part in PARTS if part.nodes(few=few)], few=few)
+    if environment.is_own and not few:
+        _timed("A client of Spark Connect alone: its environment", CLIENT.install)
+        of_client, is_right_too = _tested(environment, [CLIENT_ALONE], CONNECT_CLIENT_PYTHON=str(CLIENT.interpreter))
+        said, are_right = said | of_client, are_right and is_right_too
+    return column | said, is_well and are_right
+
+
+def _tested(
+    environment: Environment, parts: Sequence[Part], *, few: bool = False, **variables: str
+) -> tuple[dict[str, str], bool]:
+    """Run the tests of parts; return what the table says of each, and whether all are right."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         nodes = [node for part in parts for node in part.nodes(few=few)]
         warnings = [f"-W{warning}" for warning in environment.warnings]
         arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *warnings, *nodes]
-        done = _timed(f"Spark {environment.spark}: tests", partial(environment.run, *arguments))
+        done = _timed(f"Spark {environment.spark}: tests", partial(environment.run, *arguments, **variables))
         found = results_of(report, parts)
-    column |= {about: in_words(counted) for about, counted in found.items()}
     for about, counted in found.items():
         print(f"   {about}: {in_words(counted)}", flush=True)
-    if done.returncode or not all(map(is_right, found.values())):
-        is_well = False
+    is_well = done.returncode == 0 and all(map(is_right, found.values()))
+    if not is_well:
         _print_end(done.stdout)
-    return column, is_well
+    return {about: in_words(counted) for about, counted in found.items()}, is_well
 
 
 def _go_through(way: Sequence[Environment], *options: str) -> tuple[str, bool]:

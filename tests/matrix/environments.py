@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,8 @@ class Environment:
     pandas: str
     warnings: tuple[str, ...] = ()
     """What pytest is not to make an error of, beside what the project ignores."""
+    is_client: bool = False
+    """Whether it has a client of Spark Connect alone, without Spark itself and what starts Java."""
 
     @property
     def release(self) -> str:
@@ -44,20 +46,25 @@ class Environment:
     @property
     def is_own(self) -> bool:
         """Return whether it is the environment that this runs in."""
-        return self.spark == version("pyspark")
+        return self.spark == version("pyspark") and not self.is_client
 
     @property
     def directory(self) -> Path:
         """Return where the environment is, or will be."""
         if self.is_own:
             return Path(sys.prefix)
-        return ROOT / "build" / "matrix" / self.release
+        return ROOT / "build" / "matrix" / (f"{self.release}-client" if self.is_client else self.release)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run Python with these arguments, what it says kept."""
+    @property
+    def interpreter(self) -> Path:
+        """Return its Python."""
+        return self.directory / "bin" / "python"
+
+    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run Python with these arguments, and these variables beside all others, what it says kept."""
         return subprocess.run(
-            [str(self._python), *arguments],
-            env=self._variables(),
+            [str(self.interpreter), *arguments],
+            env=self._variables() | variables,
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -67,26 +74,27 @@ class Environment:
     def install(self) -> None:
         """Make the environment, if it is not there as it is asked for."""
         stamp = self.directory / ".installed"
-        wanted = hashlib.sha256(repr(self).encode() + _PROJECT.read_bytes() + _LOCK.read_bytes()).hexdigest()
+        asked_for = repr((self, self._packages())).encode()
+        wanted = hashlib.sha256(asked_for + _PROJECT.read_bytes() + _LOCK.read_bytes()).hexdigest()
         if self.is_own or (stamp.is_file() and stamp.read_text() == wanted):
             return
         shutil.rmtree(self.directory, ignore_errors=True)
         with tempfile.TemporaryDirectory() as elsewhere:  # in the project, uv would keep to the Spark of its lock
-            asked_for = subprocess.run(
+            python = subprocess.run(
                 [sys.executable, "-m", "uv", "python", "find", "--no-python-downloads", self.python],
                 capture_output=True,
                 text=True,
                 check=False,
                 cwd=elsewhere,
             )
-            found = asked_for.stdout.strip() or sys.executable
+            found = python.stdout.strip() or sys.executable
             _uv(elsewhere, "venv", "--python", found, str(self.directory))
             others = Path(elsewhere, "constraints.txt")
             others.write_text("".join(f"{line}\n" for line in _locked()))
             _uv(
                 elsewhere,
-                *("pip", "install", "--python", str(self._python), "--constraint", str(others)),
-                *("--editable", f"{ROOT}[dev]", f"pyspark=={self.spark}", f"pandas{self.pandas}"),
+                *("pip", "install", "--python", str(self.interpreter), "--constraint", str(others)),
+                *self._packages(),
             )
         stamp.write_text(wanted)
 
@@ -102,15 +110,19 @@ class Environment:
             raise RuntimeError(f"the environment {self.directory} does not work:\n{found.stderr}")
         return dict(zip(("Python", "pandas", "PyArrow", "Kafka connector"), found.stdout.split(), strict=True))
 
-    @property
-    def _python(self) -> Path:
-        return self.directory / "bin" / "python"
+    def _packages(self) -> tuple[str, ...]:
+        if not self.is_client:
+            return ("--editable", f"{ROOT}[dev]", f"pyspark=={self.spark}", f"pandas{self.pandas}")
+        # statestore asks for all of Spark, which would lie over its client: without it, this is what it asks for.
+        needs = [need for need in requires("statestore") or () if "extra ==" not in need]
+        others = [need for need in needs if not need.startswith("pyspark")]
+        return ("pytest", "confluent-kafka", f"pyspark-client=={self.spark}", f"pandas{self.pandas}", *others)
 
     def _variables(self) -> dict[str, str]:
         paths = os.pathsep.join((str(ROOT), str(ROOT / "docs" / "examples")))
         return os.environ | {
-            "PYSPARK_PYTHON": str(self._python),
-            "PYSPARK_DRIVER_PYTHON": str(self._python),
+            "PYSPARK_PYTHON": str(self.interpreter),
+            "PYSPARK_DRIVER_PYTHON": str(self.interpreter),
             "PYTHONPATH": paths,
         }
 
@@ -125,6 +137,8 @@ ENVIRONMENTS: Final = (
     # pyspark warns of pandas 3 wherever it meets it.
     Environment("4.3.0", "3.13", ">=3", ("ignore:PySpark does not yet fully support pandas:FutureWarning",)),
 )
+
+CLIENT: Final = Environment("4.2.0", "3.11", "<3", is_client=True)
 
 
 def _locked() -> Iterator[str]:

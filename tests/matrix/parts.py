@@ -94,6 +94,21 @@ PARTS: Final = (
         "What a failed query says",
         more=(*_of("test_query_failure"), *_of("test_bad_input", "a_bad_record_stops_the_query_and_loses_nothing")),
     ),
+    Part(
+        "Spark Connect",
+        more=(
+            *_of("test_connect_queries", "a_query_goes_on_where_it_was"),
+            *_of(
+                "test_connect_reading",
+                "a_state_is_made_and_read_where_the_server_is",
+                "what_is_committed_is_read_in_all_ways",
+            ),
+        ),
+    ),
     Part("Functions of headers", more=_of("test_header_functions", "values_are_printed_by_their_type")),
     Part("Typed headers", more=_of("test_header_conversion", "values_become_columns_of_any_type")),
 )
+CLIENT_ALONE: Final = Part(
+    "Spark Connect, from `pyspark-client` alone", more=(*_of("test_connect_queries"), *_of("test_connect_reading"))
+)
+"""Run with the Spark of the lock, by a client in an environment of its own that has no JVM."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.environments import ENVIRONMENTS, ROOT
+from tests.matrix.environments import CLIENT, ENVIRONMENTS, ROOT
 from tests.matrix.page import Findings
-from tests.matrix.parts import DEMOS, PARTS
+from tests.matrix.parts import CLIENT_ALONE, DEMOS, PARTS
 from tests.matrix.results import in_words, is_right, results_of
 
 REPORT = """<testsuites><testsuite name="pytest">
@@ -21,7 +21,7 @@ REPORT = """<testsuites><testsuite name="pytest">
 </testsuite></testsuites>"""
 
 
-@pytest.mark.parametrize("node", [node for part in PARTS for node in part.nodes(few=False)])
+@pytest.mark.parametrize("node", [node for part in (*PARTS, CLIENT_ALONE) for node in part.nodes(few=False)])
 def test_what_is_run_is_there(node: str) -> None:
     path, _, test = node.partition("::")
     assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8") if test else (ROOT / path).is_file()
@@ -79,5 +79,6 @@ def test_the_page_is_of_the_environments_that_there_are() -> None:
     found = [column["Spark"] for column in Findings.of_page(path).columns]
     assert found == [environment.spark for environment in ENVIRONMENTS if environment.spark in found]
     assert "FAILED" not in page
+    assert CLIENT.spark in {environment.spark for environment in ENVIRONMENTS}
     assert [environment.release for environment in ENVIRONMENTS] == [f"4.{minor}" for minor in range(4)]
     assert '"pyspark>=4.0,<4.4"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -89,3 +89,9 @@ def connect_client(connect_server: ConnectServer, tmp_path_factory: pytest.TempP
     python = os.environ.get("CONNECT_CLIENT_PYTHON", sys.executable)
     with ConnectClient(connect_server.remote, tmp_path_factory.mktemp("connect-client"), python) as client:
         yield client
+
+
+@pytest.fixture
+def connect_location(s3: S3) -> str:
+    """A state location that a server of Spark Connect can reach, and its client can't."""
+    return f"s3://{s3.bucket}/state"

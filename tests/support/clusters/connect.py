@@ -134,7 +134,9 @@ class ConnectClient(_Process):
         environment["SPARK_REMOTE"] = self._remote
         # What is installed is the client's own: it may have another Python.
         installed = (sys.prefix, sys.base_prefix)
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path and not path.startswith(installed))
+        environment["PYTHONPATH"] = os.pathsep.join(
+            path for path in sys.path if path and not path.startswith(installed)
+        )
         self._connection, theirs = Pipe()
         self._resources.callback(self._connection.close)
         program = [self._python, "-m", "tests.support.clusters.connect", str(theirs.fileno())]
