@@ -43,7 +43,9 @@ def read_pointers(spark: SparkSession, checkpoint_location: str | Path, *, batch
         if (pointers := _operator_pointers(spark, checkpoint, operator, batch_id)) is not None
     ]
     if not found:
-        raise RecoveryError(checkpoint, "has no stateful() operator that has committed a batch: name the checkpointLocation of one")
+        raise RecoveryError(
+            checkpoint, "has no stateful() operator that has committed a batch: name the checkpointLocation of one"
+        )
     return reduce(DataFrame.unionAll, found)
 
 

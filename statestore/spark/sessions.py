@@ -32,12 +32,14 @@ _RESULT: Final = "result"
 _FAILURE: Final = "failure"
 _ILLEGAL: Final = "illegal argument"
 _LACKS: Final = "lacks"
+_CLASSES_OF_CONNECT: Final = "pyspark.sql.connect."
 _MORE_THAN_CORES: Final = 1 << 16
 
 
 def is_connect(spark: SparkSession) -> bool:
     """Return whether a session is one of Spark Connect, which has neither a JVM nor a `sparkContext` here."""
-    return not isinstance(spark, SparkSession)
+    # Platforms put one class in the other's place, so what SparkSession is here says nothing.
+    return any(kind.__module__.startswith(_CLASSES_OF_CONNECT) for kind in type(spark).__mro__)
 
 
 def default_parallelism(spark: SparkSession) -> int:

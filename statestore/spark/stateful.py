@@ -83,7 +83,8 @@ def stateful(
             gives them with `includeHeaders`; `timestampType` is accepted and ignored.
         topology: what to run. Its structure is recorded at the first start.
         shards: how many parts the key space has, fixed at the first start. At most that many tasks run at once.
-        state_location: path or URI (file, s3, gs, hdfs) where committed state is kept; one query, one location.
+        state_location: path or URI (file, s3, gs, hdfs) where committed state is kept; one query, one location. With
+            Spark Connect the server opens it, and the client never does.
         via: Spark's entry point, "transform_with_state" or "apply_in_pandas_with_state".
         shard_by: "key" places records as Kafka's producer would (murmur2 of the key, modulo shards); "partition" by
             their Kafka partition modulo shards, for topics that are already partitioned as wanted.
@@ -125,8 +126,9 @@ def stateful(
     Every `init` of the topology's processors runs once on empty stores, on the driver, before anything is recorded.
 
     Raises InputSchemaError, LocationNotWritableError, ShardCountChangedError, StoreFormatError, TopologyChangedError,
-    TopologyError, ProcessorError for what an `init` raises, and ValueError for illegal arguments. While the query runs,
-    errors reach the driver in the text of Spark's StreamingQueryException, which `error_of` reads.
+    TopologyError, NotPicklableError, ModuleNotOnWorkersError, ConnectServerError, ProcessorError for what an `init`
+    raises, and ValueError for illegal arguments. While the query runs, errors reach the driver in the text of Spark's
+    StreamingQueryException, which `error_of` reads.
     """
     _check_choices(via=(via, _DRIVERS), shard_by=(shard_by, ShardBy))
     handling = FailureHandling.of(

@@ -26,8 +26,7 @@ from statestore.spark.error_record import AS_A_VALUE, record_from, record_of
 from statestore.spark.sessions import _result, _task, location_in, on_server
 from statestore.spark.start_refusal import relation_of
 
-CONNECT: Any = object()
-"""What is no classic session."""
+CONNECT: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
 IMPORTS = """
 import importlib, pkgutil, sys
 
