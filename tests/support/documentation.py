@@ -6,18 +6,20 @@ before a block says what else is done with it:
 
     <!-- not run: REASON -->     it is not run
     <!-- spark -->               it runs with Spark only, and so where it is asked for
-    <!-- file: NAME -->          it is the content of a file, which is written; a test_NAME is run by pytest instead
+    <!-- file: NAME -->          it is the content of a file, which is written, and which blocks behind it may import;
+                                 a test_NAME is run by pytest instead
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import io
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -98,23 +100,50 @@ def run_page(page: Path, *, with_spark: bool, fixtures: Mapping[str, Any] | None
     # Not in sys.modules: so Spark sends the page's classes to its workers as they are, where it can't import them.
     module = ModuleType(f"page_{page.stem.replace('-', '_')}")
     blocks = blocks_of(page)
-    for number, block in enumerate(blocks):
-        if block.language != "python" or block.not_run or (block.needs_spark and not with_spark):
-            continue
-        printed = _run(page, block, module, fixtures or {})
-        following = blocks[number + 1] if number + 1 < len(blocks) else None
-        shown = following.text if following is not None and following.language in _SHOWN else ""
-        if printed != shown:
-            raise PageError(f"{page}:{block.line}: prints\n{printed}\nand the page shows\n{shown}")
+    with _files_imported(blocks, with_spark=with_spark):
+        for number, block in enumerate(blocks):
+            if block.language != "python" or block.not_run or (block.needs_spark and not with_spark):
+                continue
+            printed = _run(page, block, module, fixtures or {})
+            following = blocks[number + 1] if number + 1 < len(blocks) else None
+            shown = following.text if following is not None and following.language in _SHOWN else ""
+            if printed != shown:
+                raise PageError(f"{page}:{block.line}: prints\n{printed}\nand the page shows\n{shown}")
     return module
 
 
+@contextmanager
+def _files_imported(blocks: Sequence[Block], *, with_spark: bool) -> Iterator[None]:
+    """Write the files that blocks may import, and let them. Spark's workers, started elsewhere, get them whole."""
+    names = [block.file.removesuffix(".py") for block in blocks if block.file and not block.file.startswith("test_")]
+    if not names:
+        yield
+        return
+    for block in blocks:
+        if block.file and block.file.removesuffix(".py") in names:
+            Path(block.file).write_text(block.text, encoding="utf-8")
+    sys.path.insert(0, str(Path.cwd()))
+    importlib.invalidate_caches()
+    try:
+        if with_spark:
+            from pyspark import cloudpickle
+
+            for name in names:
+                cloudpickle.register_pickle_by_value(importlib.import_module(name))
+        yield
+    finally:
+        sys.path.pop(0)
+        for name in names:
+            if with_spark:
+                cloudpickle.unregister_pickle_by_value(sys.modules[name])
+            sys.modules.pop(name, None)
+
+
 def _run(page: Path, block: Block, module: ModuleType, fixtures: Mapping[str, Any]) -> str:
-    if block.file is not None:
+    if block.file is not None and block.file.startswith("test_"):
         Path(block.file).write_text(block.text, encoding="utf-8")
-        if block.file.startswith("test_"):
-            _run_pytest(page, block)
-            return ""
+        _run_pytest(page, block)
+        return ""
     printed = io.StringIO()
     # Below as many empty lines as stand above it on the page: tracebacks have the page's line numbers.
     code = compile("\n" * (block.line - 1) + block.text, str(page), "exec", dont_inherit=True)
@@ -159,12 +188,16 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
-def _write_program(page: str, program: str, output: str) -> None:
-    blocks = [block for block in blocks_of(ROOT / page) if not (block.not_run or block.file)]
-    for path, languages in ((program, ("python",)), (output, _SHOWN)):
-        text = "".join(block.text for block in blocks if block.language in languages)
-        Path(path).write_text(text, encoding="utf-8")
+def _write_program(page: str, directory: str, program: str, output: str) -> None:
+    blocks = [block for block in blocks_of(ROOT / page) if not block.not_run]
+    files = {Path(directory, block.file): block.text for block in blocks if block.file}
+    for path, languages in ((Path(directory, program), ("python",)), (Path(output), _SHOWN)):
+        files[path] = "".join(block.text for block in blocks if block.language in languages and not block.file)
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
 
 
-if __name__ == "__main__":  # PAGE PROGRAM OUTPUT: write a page's code as one program, and what that has to print
+if (
+    __name__ == "__main__"
+):  # PAGE DIRECTORY PROGRAM OUTPUT: write a page's files, the rest as a program, and what that prints
     _write_program(*sys.argv[1:])
