@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import requires, version
 from pathlib import Path
@@ -80,15 +80,7 @@ class Environment:
             return
         shutil.rmtree(self.directory, ignore_errors=True)
         with tempfile.TemporaryDirectory() as elsewhere:  # in the project, uv would keep to the Spark of its lock
-            python = subprocess.run(
-                [sys.executable, "-m", "uv", "python", "find", "--no-python-downloads", self.python],
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=elsewhere,
-            )
-            found = python.stdout.strip() or sys.executable
-            _uv(elsewhere, "venv", "--python", found, str(self.directory))
+            _uv(elsewhere, "venv", "--python", _interpreter(self.python), str(self.directory))
             others = Path(elsewhere, "constraints.txt")
             others.write_text("".join(f"{line}\n" for line in _locked()))
             _uv(
@@ -147,6 +139,22 @@ def _locked() -> Iterator[str]:
         pinned = line.removesuffix("\\").strip()
         if "==" in pinned and line[:1].isalnum() and pinned.partition("==")[0] not in _CHOSEN:
             yield pinned
+
+
+def _interpreter(version: str) -> str:
+    """Return the Python of that version that is on this machine, or the one that runs this."""
+    variables = dict(os.environ)
+    if shutil.which("pyenv"):  # it keeps those that nobody has chosen off the path
+        prefix = _said_by("pyenv", "prefix", version)
+        variables["PATH"] = os.pathsep.join((f"{prefix}/bin", variables["PATH"])) if prefix else variables["PATH"]
+    find = (sys.executable, "-m", "uv", "python", "find", "--no-project", "--no-python-downloads", version)
+    return _said_by(*find, variables=variables) or sys.executable
+
+
+def _said_by(*command: str, variables: Mapping[str, str] | None = None) -> str:
+    """Return what a command prints, or nothing if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _uv(directory: str, *arguments: str) -> None:
