@@ -49,6 +49,15 @@ PARTS: Final = (
     Part("Recovery", more=_of("test_recovery", "in_memory_stores_are_restored_from_snapshots_too")),
     Part("Exactly once", more=_of("test_exactly_once", "a_retried_task_after_its_delta_was_written")),
     Part(
+        "Exactly once to Kafka: `KafkaTransactions`",
+        more=(*_of("test_kafka_sink_rows"), *_of("test_kafka_sink", "workers_and_executors_are_killed")),
+    ),
+    Part(
+        "Any DataFrame in, columns out: `to_records`, `from_records`",
+        _of("test_to_records", "columns_become_records_that_stateful_takes"),
+        tuple(path for file in ("to_records", "from_records", "business_columns") for path in _of(f"test_{file}")),
+    ),
+    Part(
         "State as rows: the data source, `read_store`",
         _of("test_data_source", "a_store_is_rows_with_a_task_for_each_shard"),
         _of(
@@ -57,6 +66,7 @@ PARTS: Final = (
             "changes_applied_to_a_version_make_the_later_one",
         ),
     ),
+    Part("Keys and values read as what serdes say", _of("test_data_source_encodings")),
     Part(
         "Filters pushed down to it",
         more=_of("test_data_source", "filters_are_pushed_down_where_that_is_asked_for"),
@@ -76,6 +86,7 @@ PARTS: Final = (
             *_of("test_per_key_in_tasks", "a_column_of_values_is_of_numbers_if_all_are"),
         ),
     ),
+    Part("Output in batches of bounded size", more=_of("test_drivers")),
     Part("Figures, listener", more=(*_of("test_figures"), *_of("test_figures_listener"))),
     Part("Rescaling", more=_of("test_rescale", "a_dry_run_says_where_to_go_on_and_writes_nothing")),
     Part(

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -36,10 +37,11 @@ from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
 from statestore.recovery.shard_batch import ShardedState
+from statestore.spark.datasource.read_as import ReadAs
 from statestore.spark.datasource.row_filter import Condition, RowFilter, condition_of
 from statestore.spark.datasource.source import FilteringStoreReader, HeaderStateDataSource
 from statestore.spark.datasource.store_columns import entry_columns
-from tests.support.spark.store_rows import SHARDS, Row, comparable, read, seeded_rows, write
+from tests.support.spark.store_rows import SHARDS, Row, comparable, read, rows_of_numbers, seeded_rows, write
 
 
 @pytest.fixture(scope="module")
@@ -208,3 +210,29 @@ def test_without_headers_there_is_no_such_column(states: dict[StoreType, Path]) 
     assert columns == {"shard", "version", "key", "value", "timestamp_ms", "start_ms", "end_ms"}
     assert "headers" not in source.schema()
     assert "headers" in HeaderStateDataSource({"path": "x"}).schema()
+
+
+@pytest.mark.parametrize("kind", [StoreType.HEADERS_KV, StoreType.TS_WINDOW, StoreType.SESSION, StoreType.VERSIONED])
+def test_keys_that_are_read_as_numbers_are_found_by_numbers(kind: StoreType, tmp_path: Path) -> None:
+    write(kind, tmp_path, rows_of_numbers(kind))
+    rows, partitions = read(tmp_path, [In(("key",), (-300, 7))], keyAs="int64", trustKeys="true")
+    assert sorted((row["key"], row["value"]) for row in rows) == [(-300, b"no. -300"), (7, b"no. 7")]
+    assert partitions <= 2
+
+
+@pytest.mark.parametrize(
+    ("read_as", "asked", "expected"),
+    [
+        ("string", EqualTo(("key",), "ada"), b"ada"),
+        ("int32", EqualTo(("key",), -1), b"\xff" * 4),
+        ("int32", EqualTo(("key",), 2**31), None),
+        ("string", GreaterThan(("key",), "a"), None),
+        ("double", EqualTo(("key",), 0.0), None),
+        ("bytes", EqualTo(("key",), b"a"), b"a"),
+        ("bytes", EqualTo(("key",), "a"), None),
+    ],
+)
+def test_filters_on_keys_compare_bytes_or_are_left_to_spark(read_as: str, asked: Filter, expected: Any) -> None:
+    condition = condition_of(asked, ReadAs(key=read_as))
+    assert (None if condition is None else condition.value) == expected
+    assert condition_of(IsNotNull(("key",)), ReadAs(key=read_as)) is not None

@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from statestore.errors import SparkVersionError
-from statestore.spark import read_pointers, spark_versions
+from statestore.spark import from_records, read_pointers, spark_versions
 from statestore.spark.datasource.source import HeaderStateDataSource
 from statestore.spark.header_functions import typed_headers
+from statestore.spark.schema import OUTPUT_SCHEMA
 from tests.support.spark.queries import SECOND_CHECKPOINT_FORMAT, spark_settings
 from tests.support.spark.versions import only_in_spark_4_0
 
@@ -56,6 +57,8 @@ def test_what_spark_4_0_lacks_is_refused(spark: SparkSession, tmp_path: Path) ->
         read_pointers(spark, tmp_path)
     with pytest.raises(SparkVersionError, match=r"typed_headers\(\), needs Spark 4\.1"):
         typed_headers("headers")
+    with pytest.raises(SparkVersionError, match=r"reads headers in Python.* needs Spark 4\.1"):
+        from_records(spark.createDataFrame([], OUTPUT_SCHEMA), "json", headers={"price": "decimal(10,2)"})
     asked = HeaderStateDataSource({"path": str(tmp_path), "store": "totals", "pushFilters": "true"})
     with pytest.raises(SparkVersionError, match="the option pushFilters"):
         asked.schema()

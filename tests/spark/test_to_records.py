@@ -46,7 +46,8 @@ def test_every_encoding_is_that_of_the_serde_both_ways(spark: SparkSession, name
     back = written.select("n", "data", decode(F.col("data"), name).alias("back")).orderBy("n").collect()
     expected = [None if value is None else serde.serialize(value) for value in values]
     assert [None if row.data is None else bytes(row.data) for row in back] == expected
-    assert [repr(row.back) for row in back] == [repr(value) for value in values]
+    found = [bytes(row.back) if isinstance(row.back, bytearray) else row.back for row in back]  # before Spark 4.1
+    assert [repr(value) for value in found] == [repr(value) for value in values]
 
 
 def test_what_the_serde_did_not_write_is_null_and_malformed(spark: SparkSession) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, StructType
 
+from statestore import Serdes
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.store_types import StoreType
 from statestore.format.header_columns import HEADERS_TYPE
@@ -28,6 +29,7 @@ INTERVAL_MS = 2_000
 LATEST_MS = 60_000
 RETENTION_MS = 70_000
 SHARDS = 3
+NUMBERS = [-(2**63), -300, -1, 0, 7, 2**40]
 ENTRY_COLUMNS = ("key", "value", "timestamp_ms", "headers", "start_ms", "end_ms")
 
 
@@ -97,6 +99,13 @@ def rows_of_first_with_key(rows: list[Row]) -> list[Row]:
 HEADERS = ArrayType(StructType().add("key", "string").add("value", "binary"))
 
 
+def rows_of_numbers(kind: StoreType) -> list[Row]:
+    """Return rows whose keys are numbers, and whose values are them as text."""
+    first = seeded_rows(kind)[0]
+    keys = sorted((Serdes.int64().serialize(number), f"no. {number}".encode()) for number in NUMBERS)
+    return [{**first, "key": key, "value": value} for key, value in keys]
+
+
 def schema_of(**columns: Any) -> StructType:
     """Return a schema; to parse one as text would take a Spark session."""
     schema = StructType()
@@ -130,11 +139,12 @@ def write(kind: StoreType, location: Path, rows: list[Row], **other: Any) -> Non
 
 
 def read(location: Path, filters: list[Filter] | None = None, **options: str) -> tuple[list[Row], int]:
-    """Return what a read gives after filters were pushed down, and how many partitions it took."""
-    source = HeaderStateDataSource({"path": str(location), "pushFilters": "true", **options})
-    reader = source.reader(StructType())
-    assert isinstance(reader, FilteringStoreReader)
-    assert list(reader.pushFilters(filters or [])) == []
+    """Return what a read gives, after filters were pushed down if there are any, and how many partitions it took."""
+    pushed = {} if filters is None else {"pushFilters": "true"}
+    reader = HeaderStateDataSource({"path": str(location), **pushed, **options}).reader(StructType())
+    assert isinstance(reader, FilteringStoreReader) == (filters is not None)
+    if isinstance(reader, FilteringStoreReader):
+        assert list(reader.pushFilters(filters or [])) == []
     partitions = reader.partitions()
     on_executor = pickle.loads(pickle.dumps(reader))
     rows = [row for each in partitions for batch in on_executor.read(each) for row in batch.to_pylist()]
