@@ -48,7 +48,7 @@ def test_a_checkpoint_is_no_state_location(tmp_path: Path) -> None:
     assert not (tmp_path / "statestore.json").exists()
 
 
-def test_paths_where_nothing_is_are_said_as_such(tmp_path: Path) -> None:
+def test_paths_where_nothing_is_are_said_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RecoveryError, match="there is no state, nor anything else: is the path right"):
         state_in(DurableLocation(tmp_path / "nowhere"))
     (tmp_path / "other").write_text("here")
@@ -60,6 +60,8 @@ def test_paths_where_nothing_is_are_said_as_such(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     assert problem_of_checkpoint(tmp_path) is problem_of_checkpoint(f"file:{tmp_path}") is None
     assert problem_of_checkpoint("s3a://bucket/checkpoint") is None  # which only Spark can see
+    monkeypatch.setenv("SPARK_REMOTE", "sc://server")
+    assert problem_of_checkpoint("/nowhere") is None
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ OFFSETS: Final = "offsets"
 """A directory that each checkpoint of Spark has, from its first batch on."""
 
 
-_HADOOP_IS_SET_UP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
-"""Where these are set, a path without a scheme may be one of another filesystem than this machine's."""
+_SPARK_SEES_OTHERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_REMOTE")
+"""Where these are set, a path without a scheme may be one of another filesystem than this machine's, or of a server."""
 
 
 def problem_of_checkpoint(checkpoint: str | Path, *, default_filesystem: str | None = None) -> str | None:
@@ -22,7 +22,7 @@ def problem_of_checkpoint(checkpoint: str | Path, *, default_filesystem: str | N
     """
     text = os.fspath(checkpoint)
     parts = urlsplit(text)
-    is_elsewhere = default_filesystem or any(name in os.environ for name in _HADOOP_IS_SET_UP)
+    is_elsewhere = default_filesystem or any(name in os.environ for name in _SPARK_SEES_OTHERS)
     if parts.scheme != "file" and (parts.scheme or is_elsewhere):
         return None
     path = Path(parts.path)

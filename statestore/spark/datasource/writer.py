@@ -115,20 +115,25 @@ def write_initial_state(
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([[pickle.dumps(fill_shards(made, placed_in(batches)))]], names=["filled"])
 
-    filled = [shard for row in by_shard.mapInArrow(fill, "filled binary").collect() for shard in pickle.loads(row[0])]
-    on_server(spark, _complete, made, filled)
-    return InitialState(str(target), metadata.state_id, shards, made.entries(filled))
+    filled = [bytes(row.filled) for row in by_shard.mapInArrow(fill, "filled binary").collect()]
+    entries = on_server(spark, _complete, made, filled)
+    return InitialState(str(target), metadata.state_id, shards, entries)
 
 
 def _claim(made: NewState) -> None:
     NewState.claim(made.location, made.metadata, _MADE_FROM)
 
 
-def _complete(made: NewState, filled: list[FilledShard]) -> None:
-    """Make it a state; a task that is tried again may find that it is one."""
+def _complete(made: NewState, pickled: list[bytes]) -> dict[str, int]:
+    """Make it a state of what tasks say that they have filled; return how many entries each store has.
+
+    A task that is tried again may find that it is one. A client of Spark Connect only hands on what tasks say.
+    """
+    filled = [shard for each in pickled for shard in pickle.loads(each)]
     found = read_metadata(made.location)
     if found is None or found.state_id != made.metadata.state_id:
         made.complete(filled)
+    return made.entries(filled)
 
 
 def _expiry_headers(stores: Iterable[StoreBuilder[Any] | StoreSpec]) -> dict[str, str]:
