@@ -1,7 +1,7 @@
 """What differs between the versions of Spark and pandas that are supported, and what stands in for what one lacks.
 
     4.0     no filters are pushed down to Python data sources; no repartitionById; no functions of columns of Arrow;
-            state in checkpoint format 2 can't be read back
+            state in checkpoint format 2 can't be read back; Spark Connect has no transformWithState for Python
 
 All else is the same up to Spark 4.3. What nothing can stand in for is refused with SparkVersionError. The import of
 this module refuses an older Spark, before anything asks that for what it does not have.
@@ -110,6 +110,11 @@ def refuse_checkpoint_format(spark: SparkSession) -> None:
     """Raise SparkVersionError if the session is set to a checkpoint format whose state this Spark can't read back."""
     if spark.conf.get(CHECKPOINT_FORMAT, "1") != "1":
         require("reading back state in checkpoint format 2", _WITH_ALL)
+
+
+def refuse_transform_with_state() -> None:
+    """Raise SparkVersionError if this Spark has no transformWithState in a session of Spark Connect."""
+    require('through Spark Connect via="transform_with_state", but not via="apply_in_pandas_with_state",', _WITH_ALL)
 
 
 def refuse_pushed_filters() -> None:

@@ -35,11 +35,13 @@ from statestore.spark.query_settings import PARTITIONS, STATE_PROVIDER, carry, i
 from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
 from statestore.spark.sessions import default_parallelism, is_connect, location_in, on_server
 from statestore.spark.shard_call import ShardCall
+from statestore.spark.spark_versions import refuse_transform_with_state
 from statestore.spark.unpack import unpack
 
 _LOG = logging.getLogger(__name__)
+_TRANSFORM = "transform_with_state"
 _DRIVERS = {
-    "transform_with_state": through_transform_with_state,
+    _TRANSFORM: through_transform_with_state,
     "apply_in_pandas_with_state": through_apply_in_pandas_with_state,
 }
 _RETAINED_BATCHES = "spark.sql.streaming.minBatchesToRetain"
@@ -136,6 +138,8 @@ def stateful(
     )
     _check_records(records, shards, max_timestamp_ahead_ms)
     spark = records.sparkSession
+    if via == _TRANSFORM and is_connect(spark):
+        refuse_transform_with_state()
     topology = topology.with_interceptors(query_chain(interceptors, on_ingest, session_properties(spark)))
     _validate(topology)
     _choose_python(spark)
@@ -263,7 +267,7 @@ def _settings(spark: SparkSession, shards: int, via: str) -> dict[str, str]:
     if is_default(spark, PARTITIONS):
         # Every state partition costs tens of milliseconds a batch, also an empty one.
         settings[PARTITIONS] = str(shards)
-    if via == "transform_with_state" and is_default(spark, STATE_PROVIDER):
+    if via == _TRANSFORM and is_default(spark, STATE_PROVIDER):
         # transformWithState refuses to run on any other.
         settings[STATE_PROVIDER] = _ROCKSDB_PROVIDER
     return settings

@@ -44,16 +44,18 @@ from statestore.spark.code_on_workers import check_code_on_workers
 from statestore.spark.kafka_sink import KafkaCluster, KafkaTransactions
 from statestore.spark.sessions import on_server
 from statestore.testing.kafka_broker import KafkaBroker
-from tests.support.clusters.connect import THEIRS, ConnectClient, ConnectServer
+from tests.support.clusters.connect import THEIRS, ClientFailure, ConnectClient, ConnectServer
 from tests.support.interceptors import Stamp
 from tests.support.kafka.transactions import values
 from tests.support.recovery.s3_server import S3
 from tests.support.spark.queries import KAFKA_ROWS
+from tests.support.spark.versions import not_in_spark_4_0, only_in_spark_4_0
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ISOLATION = "spark.sql.artifact.isolation.enabled"
 SHARDS = 2
+TRANSFORM, APPLY = "transform_with_state", "apply_in_pandas_with_state"
 
 
 @pytest.fixture
@@ -62,12 +64,6 @@ def home(connect_server: ConnectServer, tmp_path: Path) -> Path:
     path = connect_server.home / tmp_path.name
     path.mkdir()
     return path
-
-
-@pytest.fixture
-def location(s3: S3) -> str:
-    """A location that the server alone can reach."""
-    return f"s3://{s3.bucket}/state"
 
 
 def records(spark: SparkSession, name: str) -> DataFrame:
@@ -102,21 +98,35 @@ def run_totals(spark: SparkSession, name: str, location: str, via: str) -> dict[
     }
 
 
-def test_a_query_goes_on_where_it_was(connect_client: ConnectClient, home: Path, location: str, via: str) -> None:
+@pytest.mark.parametrize("via", [pytest.param(TRANSFORM, marks=not_in_spark_4_0), APPLY])
+def test_a_query_goes_on_where_it_was(
+    connect_client: ConnectClient, home: Path, connect_location: str, via: str
+) -> None:
     orders = seeded_orders(30, 3)
     for number, part in enumerate((orders[:10], orders[10:20], orders[20:])):
         write_orders(part, home / "input" / f"{number}.parquet")
         if number:
-            done = connect_client.call(run_totals, home.name, location, via)
+            done = connect_client.call(run_totals, home.name, connect_location, via)
             assert [batch.records.process_total for batch in done["told"]] == [10] * (2 // number)
             assert done["told"] == done["listener"]
             assert done["partitions"] == str(SHARDS)
-    assert done["provider"] == ("RocksDBStateStoreProvider")
+    assert done["provider"] == "RocksDBStateStoreProvider" or via == APPLY
     assert done["told"][-1].batch_id == 2
     # The last row of each customer has the total of all three files.
     rows = sorted(done["output"], key=lambda row: row.timestamp_ms)
     assert len(rows) == len(orders)
     assert held_totals(rows) == expected_totals(orders)
+
+
+def transformed(spark: SparkSession, name: str, location: str) -> None:
+    stateful(records(spark, name), running_total_topology(), shards=SHARDS, state_location=location)
+
+
+@only_in_spark_4_0
+def test_what_spark_4_0_lacks_is_refused(connect_client: ConnectClient, home: Path, connect_location: str) -> None:
+    (home / "input").mkdir()
+    with pytest.raises(ClientFailure, match=r"SparkVersionError: through Spark Connect .* needs Spark 4\.1 or newer"):
+        connect_client.call(transformed, home.name, connect_location)
 
 
 def where_and_what(how: str) -> Any:
@@ -159,7 +169,7 @@ def failing_topology() -> Topology:
 
 def refusals(spark: SparkSession, name: str, location: str) -> dict[str, Any]:
     """Return what each of several starts is refused with, and what a failed query says."""
-    options: dict[str, Any] = {"state_location": location, "shards": SHARDS}
+    options: dict[str, Any] = {"state_location": location, "shards": SHARDS, "via": APPLY}
     made = stateful(records(spark, name), failing_topology(), **options)
     query = started(made, name)
     found: dict[str, Any] = {}
@@ -186,10 +196,10 @@ def refusals(spark: SparkSession, name: str, location: str) -> dict[str, Any]:
 
 
 def test_refusals_and_failures_say_what_they_say_elsewhere(
-    connect_client: ConnectClient, home: Path, location: str
+    connect_client: ConnectClient, home: Path, connect_location: str
 ) -> None:
     write_orders(seeded_orders(3), home / "input" / "orders.parquet")
-    found = connect_client.call(refusals, home.name, location)
+    found = connect_client.call(refusals, home.name, connect_location)
     text, raised = found["raised"]
     assert raised == found["query"]
     assert raised.kind is ProcessorError
@@ -210,8 +220,9 @@ def send_a_module(spark: SparkSession, name: str, location: str, module: str) ->
     own = importlib.import_module(Path(module).stem)
     made = Topology().add_source("in", key_serde=Serdes.string(), value_serde=Serdes.bytes())
     made.add_processor("own", own.Own, ["in"]).add_sink("out", "out", ["own"])
+    options: dict[str, Any] = {"state_location": location, "shards": SHARDS, "via": APPLY}
     with pytest.raises(ModuleNotOnWorkersError) as refused:
-        stateful(records(spark, name), made, shards=SHARDS, state_location=location)
+        stateful(records(spark, name), made, **options)
     spark.addArtifacts(module, pyfile=True)
     heard: list[str] = []
     logger = logging.getLogger(check_code_on_workers.__module__)
@@ -219,19 +230,19 @@ def send_a_module(spark: SparkSession, name: str, location: str, module: str) ->
     logger.addFilter(note)
     for isolated in ("true", "false"):
         spark.conf.set(ISOLATION, isolated)
-        stateful(records(spark, name), made, shards=SHARDS, state_location=location)
+        stateful(records(spark, name), made, **options)
     logger.removeFilter(note)
     spark.conf.unset(ISOLATION)
     return refused.value, heard
 
 
 def test_a_module_of_the_client_is_missed_until_it_is_sent(
-    connect_client: ConnectClient, home: Path, location: str, tmp_path: Path
+    connect_client: ConnectClient, home: Path, connect_location: str, tmp_path: Path
 ) -> None:
     write_orders(seeded_orders(1), home / "input" / "orders.parquet")
     module = tmp_path / "own_module_of_a_client.py"
     module.write_text(OWN)
-    missed, heard = connect_client.call(send_a_module, home.name, location, str(module))
+    missed, heard = connect_client.call(send_a_module, home.name, connect_location, str(module))
     assert (type(missed), missed.module, missed.part) == (ModuleNotOnWorkersError, module.stem, "processor 'own'")
     # Spark does not give it to tasks of streaming queries.
     assert [line.partition(", was")[0] for line in heard] == [f"module '{module.stem}', of processor 'own'"]
@@ -246,7 +257,12 @@ def run_columns(spark: SparkSession, name: str, location: str) -> list[Any]:
     made = to_records(orders, key="buyer", value=["amount"], timestamp="time_ms", topic="orders")
     stamped = with_middleware(made, [Stamp("before")])
     out = stateful(
-        stamped, running_total_topology(), shards=SHARDS, state_location=location, interceptors=[Stamp("around")]
+        stamped,
+        running_total_topology(),
+        shards=SHARDS,
+        state_location=location,
+        via=APPLY,
+        interceptors=[Stamp("around")],
     )
     headers = {"in": "string", "out": "string"}
     totals = from_records(out, "int64", key="buyer", value="total", timestamp=None, headers=headers)
@@ -255,8 +271,10 @@ def run_columns(spark: SparkSession, name: str, location: str) -> list[Any]:
     return spark.read.parquet(str(THEIRS / name / "output")).orderBy("total", "buyer").collect()
 
 
-def test_columns_go_through_middleware_and_state(connect_client: ConnectClient, home: Path, location: str) -> None:
-    rows = connect_client.call(run_columns, home.name, location)
+def test_columns_go_through_middleware_and_state(
+    connect_client: ConnectClient, home: Path, connect_location: str
+) -> None:
+    rows = connect_client.call(run_columns, home.name, connect_location)
     assert [(row.buyer, row.total, row["in"], row["out"]) for row in rows] == [
         ("ada", 5, "around", "around"),
         ("ada", 7, "around", "around"),
