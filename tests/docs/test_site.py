@@ -50,6 +50,11 @@ def test_who_reads_it_fetches_nothing_from_elsewhere(site: Path, pages: dict[str
     assert [found for style in styles for found in re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", style)] == []
 
 
+def test_it_can_be_searched_from_files(site: Path, pages: dict[str, str]) -> None:
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = {")
+    assert [name for name, text in pages.items() if 'iframe-worker.js"></script>' not in text] == []
+
+
 def test_a_topology_is_drawn_as_in_a_notebook(pages: dict[str, str]) -> None:
     page = run_page(ROOT / "docs" / "cookbook" / "drawing.md", with_spark=False)
     assert page.topology._repr_html_() in pages["cookbook/drawing.html"]
