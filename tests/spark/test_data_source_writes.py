@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from statestore.errors import (
 )
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.state_metadata import read_metadata
-from statestore.spark.datasource.writer import StateWriter
+from statestore.spark.datasource.writer import StateWriter, complete_state
 from tests.support.spark.store_rows import (
     ROW_SCHEMA,
     ROW_TYPES,
@@ -135,6 +136,13 @@ def test_tasks_that_share_a_shard_make_no_state(tmp_path: Path) -> None:
     assert read_metadata(DurableLocation(tmp_path)) is None
     writer.abort([None])
     assert read_metadata(DurableLocation(tmp_path)) is None
+
+
+def test_a_task_that_ends_a_state_may_be_tried_again(tmp_path: Path) -> None:
+    writer = StateWriter.begin(options_of(StoreType.HEADERS_KV, tmp_path), ROW_SCHEMA, False)
+    said = [pickle.dumps(writer.write(iter([batch_of([BASE])])).shards)]
+    assert [complete_state(writer.made, said) for _ in range(2)] == [{"store": 1}] * 2
+    assert [row["key"] for row in read(tmp_path)[0]] == [b"k"]
 
 
 def test_a_state_is_made_in_an_empty_location_only(tmp_path: Path, written_state: Path) -> None:

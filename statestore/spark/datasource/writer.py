@@ -98,7 +98,7 @@ def write_initial_state(
     metadata = metadata_of_stores(with_expiry_stores(specs, expiry_headers), shards, shard_by)
     spark = rows.sparkSession
     made = NewState(target, metadata, work_dir, memory_bytes, expiry_headers=expiry_headers)
-    on_server(spark, _claim, made)
+    on_server(spark, claim_state, made)
     placement = RowPlacement(specs, shards, shard_by)
     # Partition n has shard n, so that each shard is written by one task.
     if any(LAYOUTS[spec.kind].keeps_versions for spec in specs):
@@ -116,15 +116,16 @@ def write_initial_state(
         yield pa.record_batch([[pickle.dumps(fill_shards(made, placed_in(batches)))]], names=["filled"])
 
     filled = [bytes(row.filled) for row in by_shard.mapInArrow(fill, "filled binary").collect()]
-    entries = on_server(spark, _complete, made, filled)
+    entries = on_server(spark, complete_state, made, filled)
     return InitialState(str(target), metadata.state_id, shards, entries)
 
 
-def _claim(made: NewState) -> None:
+def claim_state(made: NewState) -> None:
+    """Take the location of a state that is to be made of rows. Raises what `NewState.claim` raises."""
     NewState.claim(made.location, made.metadata, _MADE_FROM)
 
 
-def _complete(made: NewState, pickled: list[bytes]) -> dict[str, int]:
+def complete_state(made: NewState, pickled: list[bytes]) -> dict[str, int]:
     """Make it a state of what tasks say that they have filled; return how many entries each store has.
 
     A task that is tried again may find that it is one. A client of Spark Connect only hands on what tasks say.
