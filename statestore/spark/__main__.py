@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +21,7 @@ from statestore.spark.source_offsets import read_source_offsets
 
 _JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives for seconds: half the time of one that optimises its code."""
+_SETTINGS: Final[dict[str, Any]] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     chosen = parser.parse_args(arguments)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM)  # who has set options of Java knows why
-    builder = SparkSession.builder.appName("statestore").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    settings = {} if "SPARK_REMOTE" in os.environ else _SETTINGS  # a server of Spark Connect has its own
+    spark = SparkSession.builder.appName("statestore").config(map=settings).getOrCreate()
     try:
         for line in chosen.lines(spark, chosen):
             print(line)
