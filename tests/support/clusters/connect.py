@@ -170,7 +170,7 @@ def _answer_calls(descriptor: str) -> None:
             try:
                 function, arguments = cloudpickle.loads(call)
                 answer = (function(spark, *arguments), None)
-            except Exception:
+            except BaseException:  # pytest's own failures are no Exceptions
                 answer = (None, traceback.format_exc())
             connection.send_bytes(cloudpickle.dumps(answer))
         spark.stop()
