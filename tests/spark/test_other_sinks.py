@@ -52,9 +52,10 @@ def test_files_have_each_batch_once(query: OrderQuery) -> None:
     assert query.spark.read.parquet(output).count() == len(ORDERS)
 
 
-@pytest.mark.skipif(not delta_jars(), reason="there is no Delta for this Spark here")
 @pytest.mark.parametrize("settings", [{}, SECOND_CHECKPOINT_FORMAT], ids=["format 1", "format 2"])
 def test_a_delta_table_has_each_batch_once(query: OrderQuery, settings: Mapping[str, str]) -> None:
+    if not delta_jars():
+        pytest.skip("there is no Delta for this Spark here")
     recipe: Any = run_page(ROOT / "docs" / "exactly-once-sink.md", with_spark=False)
     table = str(query.home / "table")
     write, batches = recipe.to_delta(table, "checkpoint"), []
