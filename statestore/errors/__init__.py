@@ -75,6 +75,7 @@ StateStoreError
 │   ├── UnknownTopicError
 │   └── StateRowError           a row can't be an entry of the store that it is meant for
 ├── StatePartitionsError        a query began with another number of state partitions than was planned
+├── BatchNotEvaluatedError      the function of foreachBatch took some of a batch's rows only
 ├── OperatingSystemError        statestore does not run on the operating system
 ├── SparkVersionError           the Spark that is installed is too old, for all or for what was asked
 ├── ConnectServerError          the Python workers of a Spark Connect server lack what its client has
@@ -251,6 +252,7 @@ from statestore.errors.new_state import (
 from statestore.errors.platform import ConnectServerError, OperatingSystemError, SparkVersionError
 from statestore.errors.root import StateStoreError
 from statestore.errors.run import (
+    BatchNotEvaluatedError,
     EntryPointChangedError,
     FutureTimestampError,
     InputError,
@@ -327,6 +329,7 @@ __all__ = [
     "AccessDeniedError",
     "AttemptOutdatedError",
     "BatchChangedError",
+    "BatchNotEvaluatedError",
     "ChainIncompleteError",
     "ChainOrderError",
     "ChangesUnavailableError",

@@ -91,6 +91,18 @@ class StatePartitionsError(StateStoreError):
     )
 
 
+class BatchNotEvaluatedError(StateStoreError):
+    """The function of `foreachBatch` took some of a batch's rows only. Spark refuses it, and `error_of` says it so."""
+
+    evaluated: int
+    partitions: int
+    message: str = text(
+        "the function of foreachBatch took the rows of {evaluated} of the batch's {partitions} partitions, so the "
+        "state of the others was not committed, and Spark stops. Take all rows, also of a batch that is left out: "
+        "rows.persist() and rows.count() before show(), limit() or first()"
+    )
+
+
 class InputError(StateStoreError):
     """The input can't be processed."""
 

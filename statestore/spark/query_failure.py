@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 
-from statestore.errors import EntryPointChangedError, LocationSharedError, StateStoreError
+from statestore.errors import BatchNotEvaluatedError, EntryPointChangedError, LocationSharedError, StateStoreError
 from statestore.errors.root import error_with
 from statestore.spark.error_record import Bounds, kind_of, record_from, record_of
 
@@ -44,6 +44,12 @@ _OTHER_OPERATOR: Final = re.compile(
     r"STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA\].*?OperatorName: (\w+).*?OperatorName: (\w+)", re.DOTALL
 )
 """What Spark says, before any task, of a checkpoint with another operator; the recorded one is the first."""
+_NOT_EVALUATED: Final = re.compile(
+    r"\[STATE_STORE_COMMIT_VALIDATION_FAILED\].*?Expected (?P<all>\d+) commits but got (?P<some>\d+)"
+    r"|assertion failed: CheckpointInfo length: (?P<some_2>\d+), numPartitions: (?P<all_2>\d+)",
+    re.DOTALL,
+)
+"""What Spark says, after the batch, of state that nobody has committed; the second of checkpoint format 2."""
 _ENTRY_POINTS: Final = {
     "transformWithState": "transform_with_state",
     "applyInPandasWithState": "apply_in_pandas_with_state",
@@ -52,6 +58,7 @@ _ENTRY_POINTS: Final = {
 _IN_TEXT: Final = Bounds(message=2000, field=500, items=30, whole=8000)
 _MAX_TRACEBACK_LINES: Final = 30
 _MAX_SHORT: Final = 500
+_MAX_CAUSES: Final = 20
 
 
 @dataclass(frozen=True)
@@ -84,12 +91,27 @@ def error_of(failed: StreamingQuery | BaseException) -> QueryFailure | None:
         return None
     if isinstance(error, StateStoreError):
         return _of_ours(error)
-    text = str(error)
-    for line in _MARKED_LINE.findall(text):
+    texts = list(_texts(error))
+    for line in (line for text in texts for line in _MARKED_LINE.findall(text)):
         found = _parse(line)
         if found is not None:
             return found
-    return _foreign(type(error).__name__, text)
+    said = [_shortened(text) for text in texts]
+    translated = next(filter(None, map(_translated, said)), None)
+    if translated is not None:
+        return _of_ours(translated)
+    telling = next((text for text in said if _CONDITION.match(text) or _TRACEBACK in text), said[0])
+    return _foreign(type(error).__name__, telling)
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    """Yield what an error says, and what its causes in the JVM say, which pyspark keeps beside it."""
+    cause: Any = error
+    for _ in range(_MAX_CAUSES):
+        if cause is None:
+            return
+        yield str(cause)
+        cause = getattr(cause, "_cause", None)
 
 
 @contextmanager
@@ -133,22 +155,23 @@ def _of_ours(error: StateStoreError) -> QueryFailure:
 
 def _foreign(name: str, text: str) -> QueryFailure:
     """Return what Spark says of an error that is none of ours: of Python's the last line, which says what it was."""
-    text = _SPARKS_PREAMBLE.sub("", text)
-    for end in _SPARKS_ENDS:
-        text = text.partition(end)[0]
-    text = _SQL_STATE.sub("", text.strip())
     condition = _CONDITION.match(text)
     if _TRACEBACK in text:
         last = text.splitlines()[-1]
         python_error = _PYTHON_ERROR.match(last)
         if python_error is not None:
             return QueryFailure(python_error[1], (python_error[2] or "")[:_MAX_SHORT])
-    translated = _translated(text)
-    if translated is not None:
-        return _of_ours(translated)
     if condition is not None:
         name, text = condition[1], text[condition.end() :]
     return QueryFailure(name, _one_line(text)[:_MAX_SHORT])
+
+
+def _shortened(text: str) -> str:
+    """Return what Spark says without what it puts around each failure of a query."""
+    text = _SPARKS_PREAMBLE.sub("", text)
+    for end in _SPARKS_ENDS:
+        text = text.partition(end)[0]
+    return _SQL_STATE.sub("", text.strip())
 
 
 def _translated(text: str) -> StateStoreError | None:
@@ -156,6 +179,10 @@ def _translated(text: str) -> StateStoreError | None:
     shared = _SHARED.search(text)
     if shared is not None:
         return LocationSharedError(shared[1])
+    evaluated = _NOT_EVALUATED.search(text)
+    if evaluated is not None:
+        partitions, found = (int(evaluated[name] or evaluated[f"{name}_2"]) for name in ("all", "some"))
+        return BatchNotEvaluatedError(evaluated=found, partitions=partitions)
     other = _OTHER_OPERATOR.search(text)
     if other is None:
         return None

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from orders import running_total_topology, seeded_orders
-from statestore.spark import stateful
+from statestore.spark import error_of, stateful
 from statestore.testing.jars import delta_jars
 from tests.support.documentation import ROOT, run_page
 from tests.support.spark.queries import SECOND_CHECKPOINT_FORMAT, OrderQuery, run_to_the_end, spark_settings
@@ -68,3 +69,11 @@ def test_a_delta_table_has_each_batch_once(query: OrderQuery, settings: Mapping[
         run_again_without_commit_and_go_on(query, writer_of(query).foreachBatch(take))
         assert batches == [0, 1, 1, 2]
         assert query.spark.read.format("delta").load(table).count() == len(ORDERS)
+
+
+def test_a_batch_that_the_function_does_not_take_is_said_as_such(query: OrderQuery) -> None:
+    with pytest.raises(StreamingQueryException) as caught:
+        run_to_the_end(writer_of(query).foreachBatch(lambda rows, batch_id: None), query.home / "checkpoint")
+    failure = error_of(caught.value)
+    assert failure is not None
+    assert (failure.error, failure.fields) == ("BatchNotEvaluatedError", {"evaluated": 0, "partitions": 2})

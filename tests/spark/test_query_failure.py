@@ -123,6 +123,45 @@ def test_what_spark_says_is_shortened(text: str, error: str, message: str) -> No
     assert error_of(RuntimeError(text)) == QueryFailure(error, message)
 
 
+class Captured(RuntimeError):
+    """An exception of the JVM, as pyspark has it: its text is without that of its cause."""
+
+    def __init__(self, text: str, cause: RuntimeError | None) -> None:
+        super().__init__(text)
+        self._cause = cause
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "fields"),
+    [
+        (
+            "[STATE_STORE_COMMIT_VALIDATION_FAILED] State store commit validation failed for batch 3.\n"
+            "Expected 4 commits but got 1.\nMissing commits: (operator=0, partition=1, store=default)",
+            "BatchNotEvaluatedError",
+            {"evaluated": 1, "partitions": 4},
+        ),
+        (
+            "java.lang.AssertionError: assertion failed: CheckpointInfo length: 0, numPartitions: 2",
+            "BatchNotEvaluatedError",
+            {"evaluated": 0, "partitions": 2},
+        ),
+        ("[OUT_OF_LUCK] No luck. SQLSTATE: 0", "OUT_OF_LUCK", {}),
+    ],
+)
+def test_what_only_the_cause_says_is_found(said: str, error: str, fields: dict[str, int]) -> None:
+    beginning = "[STREAM_FAILED] Query [id = 1] terminated with exception: "
+    failed = Captured(f"{beginning}Exception thrown in awaitResult: ", Captured("Exception", Captured(said, None)))
+    for found in (error_of(failed), error_of(RuntimeError(f"{beginning}{said}"))):
+        assert found is not None
+        assert (found.error, found.fields) == (error, fields)
+
+
+def test_causes_that_say_no_more_change_nothing() -> None:
+    itself = Captured("Job aborted", None)
+    itself._cause = itself
+    assert error_of(itself) == QueryFailure("Captured", "Job aborted")
+
+
 @pytest.mark.parametrize(
     "said",
     [
