@@ -23,6 +23,12 @@ ROOT: Final = Path(__file__).parents[2]
 _LOCK: Final = ROOT / "requirements.lock"
 _PROJECT: Final = ROOT / "pyproject.toml"
 _CHOSEN: Final = ("pyspark", "pandas")
+VERSIONS: Final = ("Python", "pandas", "PyArrow", "Kafka connector")
+"""What the page says of each environment."""
+
+
+class InstallError(Exception):
+    """An environment can't be made."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +85,30 @@ class Environment:
         if self.is_own or (stamp.is_file() and stamp.read_text() == wanted):
             return
         shutil.rmtree(self.directory, ignore_errors=True)
-        with tempfile.TemporaryDirectory() as elsewhere:  # in the project, uv would keep to the Spark of its lock
-            _uv(elsewhere, "venv", "--python", _interpreter(self.python), str(self.directory))
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory() as elsewhere,  # in the project, uv would keep to the Spark of its lock
+            # Registries that do not say how long a file is fresh make uv build Spark again, and keep 1.3 GB each time.
+            tempfile.TemporaryDirectory(dir=self.directory.parent, prefix="cache-") as cache,
+        ):
             others = Path(elsewhere, "constraints.txt")
             others.write_text("".join(f"{line}\n" for line in _locked()))
-            _uv(
-                elsewhere,
-                *("pip", "install", "--python", str(self.interpreter), "--constraint", str(others)),
-                *self._packages(),
-            )
+            into = ("--python", str(self.interpreter))
+            for arguments in (
+                ("venv", "--python", _interpreter(self.python), str(self.directory)),
+                ("pip", "install", *into, "--constraint", str(others), *self._packages()),
+            ):
+                done = subprocess.run(
+                    [sys.executable, "-m", "uv", "--quiet", *arguments],
+                    cwd=elsewhere,
+                    check=False,
+                    # A large download from a slow registry is no reason to give up.
+                    env={"UV_HTTP_TIMEOUT": "180"} | os.environ | {"UV_CACHE_DIR": cache},
+                )
+                if done.returncode:
+                    raise InstallError(
+                        f"Spark {self.spark} can't be installed into {self.directory}: uv says above why"
+                    )
         stamp.write_text(wanted)
 
     def versions(self) -> dict[str, str]:
@@ -100,15 +121,17 @@ class Environment:
         found = self.run("-c", program)
         if found.returncode:
             raise RuntimeError(f"the environment {self.directory} does not work:\n{found.stderr}")
-        return dict(zip(("Python", "pandas", "PyArrow", "Kafka connector"), found.stdout.split(), strict=True))
+        return dict(zip(VERSIONS, found.stdout.split(), strict=True))
 
     def _packages(self) -> tuple[str, ...]:
-        if not self.is_client:
-            return ("--editable", f"{ROOT}[dev]", f"pyspark=={self.spark}", f"pandas{self.pandas}")
-        # statestore asks for all of Spark, which would lie over its client: without it, this is what it asks for.
+        pandas = f"pandas{self.pandas}"
+        if self in ENVIRONMENTS:
+            return ("--editable", f"{ROOT}[dev]", f"pyspark=={self.spark}", pandas)
+        # statestore asks for all of a Spark that it runs with: this is what else it asks for.
         needs = [need for need in requires("statestore") or () if "extra ==" not in need]
         others = [need for need in needs if not need.startswith("pyspark")]
-        return ("pytest", "confluent-kafka", f"pyspark-client=={self.spark}", f"pandas{self.pandas}", *others)
+        spark = "pyspark-client" if self.is_client else "pyspark"
+        return ("pytest", "confluent-kafka", f"{spark}=={self.spark}", pandas, *others)
 
     def _variables(self) -> dict[str, str]:
         paths = os.pathsep.join((str(ROOT), str(ROOT / "docs" / "examples")))
@@ -129,6 +152,8 @@ ENVIRONMENTS: Final = (
     # pyspark warns of pandas 3 wherever it meets it.
     Environment("4.3.0", "3.13", ">=3", ("ignore:PySpark does not yet fully support pandas:FutureWarning",)),
 )
+TOO_OLD: Final = Environment("3.5.9", "3.10", "<3")
+"""The last Spark that is refused."""
 
 CLIENT: Final = Environment("4.2.0", "3.11", "<3", is_client=True)
 
@@ -155,7 +180,3 @@ def _said_by(*command: str, variables: Mapping[str, str] | None = None) -> str:
     """Return what a command prints, or nothing if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _uv(directory: str, *arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "uv", "--quiet", *arguments], cwd=directory, check=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,8 @@ BEGIN: Final = "<!-- made by make test-matrix -->"
 END: Final = "<!-- end -->"
 SPARK: Final = "Spark"
 NOT_RUN: Final = "not run"
-_WAY: Final = "- "
+FAILED: Final = "FAILED"
+_SENTENCE: Final = "- "
 
 Column = Mapping[str, str]
 """What there is of one Spark, by the names of rows; the first is `SPARK`."""
@@ -19,15 +20,27 @@ Column = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Findings:
-    """What stands between the marks: a column of each Spark, and the ways that one checkpoint went."""
+    """What stands between the marks: a column of each Spark, and sentences by what they are about."""
 
     columns: Sequence[Column]
-    ways: Sequence[str]
+    sentences: Mapping[str, str]
 
-    def updated(self, columns: Sequence[Column], ways: Sequence[str], versions: Sequence[str]) -> Findings:
-        """Return these with columns of a later run, and its ways if it has any; of these versions of Spark only."""
-        known = {column[SPARK]: column for column in (*self.columns, *columns)}
-        return Findings([known[version] for version in versions if version in known], ways or self.ways)
+    def updated(self, later: Findings, versions: Sequence[str]) -> Findings:
+        """Return these with what a later run has found, cell by cell; columns of these versions of Spark only."""
+        known: dict[str, Column] = {}
+        for column in (*self.columns, *later.columns):
+            known[column[SPARK]] = {**known.get(column[SPARK], {}), **column}
+        return Findings([known[each] for each in versions if each in known], {**self.sentences, **later.sentences})
+
+    def of_rows(self, names: Collection[str]) -> Findings:
+        """Return these with rows of these names only, in that order, `NOT_RUN` where there is nothing."""
+        columns = [{name: column.get(name, NOT_RUN) for name in (SPARK, *names)} for column in self.columns]
+        return Findings(columns, self.sentences)
+
+    def has(self, version: str, name: str) -> bool:
+        """Return whether it is known that that version is right in that row."""
+        said = next((column.get(name, NOT_RUN) for column in self.columns if column[SPARK] == version), NOT_RUN)
+        return said != NOT_RUN and FAILED not in said
 
     def text(self) -> str:
         """Return them as the page has them."""
@@ -36,7 +49,7 @@ class Findings:
         lines.append("|".join(("", *("---" for _ in range(len(self.columns) + 1)), "")))
         for name in names:
             lines.append("| " + " | ".join((name, *(column.get(name, NOT_RUN) for column in self.columns))) + " |")
-        return "\n".join((*lines, "", *(f"{_WAY}{way}" for way in self.ways)))
+        return "\n".join((*lines, "", *(f"{_SENTENCE}{about}: {said}" for about, said in self.sentences.items())))
 
     @classmethod
     def of_page(cls, page: Path) -> Findings:
@@ -47,7 +60,8 @@ class Findings:
         columns = [
             {SPARK: version, **{row[0]: row[number] for row in rows}} for number, version in enumerate(versions, 1)
         ]
-        return cls(columns, [line.removeprefix(_WAY) for line in lines if line.startswith(_WAY)])
+        sentences = [line.removeprefix(_SENTENCE).partition(": ") for line in lines if line.startswith(_SENTENCE)]
+        return cls(columns, {about: said for about, _, said in sentences})
 
     def write(self, page: Path) -> None:
         """Put them into the page, in the place of what stood there."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
+from tests.matrix.page import FAILED, NOT_RUN
 from tests.matrix.parts import Part
 
 _PASSED: Final = "passed"
 _SKIPPED: Final = "skipped"
-_FAILED: Final = "FAILED"
 
 
 def results_of(report: Path, parts: Sequence[Part]) -> dict[str, Counter[str]]:
@@ -22,19 +22,14 @@ def results_of(report: Path, parts: Sequence[Part]) -> dict[str, Counter[str]]:
         module, test = case.get("classname", ""), case.get("name", "").partition("[")[0]
         part = next((part for part in parts if part.has(module, test)), parts[-1])
         kinds = {child.tag for child in case}
-        outcome = _FAILED if kinds & {"failure", "error"} else _SKIPPED if "skipped" in kinds else _PASSED
+        outcome = FAILED if kinds & {"failure", "error"} else _SKIPPED if "skipped" in kinds else _PASSED
         found[part.about][outcome] += 1
     return found
 
 
 def in_words(counted: Mapping[str, int]) -> str:
     """Return what a cell of the table says of some tests."""
-    said = [f"{counted[outcome]} {outcome}" for outcome in (_FAILED, _PASSED) if counted.get(outcome)]
+    said = [f"{counted[outcome]} {outcome}" for outcome in (FAILED, _PASSED) if counted.get(outcome)]
     if counted.get(_SKIPPED):
         said.append(f"{counted[_SKIPPED]} not there")
-    return ", ".join(said) or "not run"
-
-
-def is_right(counted: Mapping[str, int]) -> bool:
-    """Return whether there were tests, and none failed."""
-    return bool(counted) and not counted.get(_FAILED)
+    return ", ".join(said) or NOT_RUN

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.matrix.environments import CLIENT, ENVIRONMENTS, ROOT
-from tests.matrix.page import Findings
+from tests.matrix import environments
+from tests.matrix.__main__ import main
+from tests.matrix.environments import CLIENT, ENVIRONMENTS, ROOT, TOO_OLD, VERSIONS
+from tests.matrix.page import NOT_RUN, Findings
 from tests.matrix.parts import CLIENT_ALONE, DEMOS, PARTS
-from tests.matrix.results import in_words, is_right, results_of
+from tests.matrix.results import in_words, results_of
 
 REPORT = """<testsuites><testsuite name="pytest">
 <testcase classname="tests.spark.test_query_settings" name="test_one"/>
@@ -40,9 +44,20 @@ def test_a_report_is_counted_by_part(tmp_path: Path) -> None:
         "Recovery": "1 FAILED",
         PARTS[-1].about: "1 FAILED",
     }
-    assert [about for about in said if is_right(found[about])] == ["Settings of a query alone"]
     assert in_words({}) == "not run"
-    assert not is_right({})
+
+
+def test_a_spark_that_can_not_be_installed_is_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    monkeypatch.setattr(environments, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tests.matrix", "--few"])
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    assert main() == 1
+    said = capfd.readouterr()
+    assert f"Spark {ENVIRONMENTS[0].spark} can't be installed into {tmp_path}" in said.out.splitlines()[-1]
+    assert "network was disabled" in said.err
 
 
 def test_a_column_takes_the_place_of_the_one_before_and_others_stay(tmp_path: Path) -> None:
@@ -50,35 +65,55 @@ def test_a_column_takes_the_place_of_the_one_before_and_others_stay(tmp_path: Pa
     page.write_text("before\n<!-- made by make test-matrix -->\nold\n<!-- end -->\nafter\n")
     versions = ["4.0.5", "4.3.0"]
     nothing = Findings.of_page(page)
-    assert nothing == Findings([], [])
+    assert nothing == Findings([], {})
     two = [{"Spark": "4.3.0", "pandas": "3", "Demo": "right"}, {"Spark": "4.0.5", "pandas": "1"}]
-    nothing.updated(two, ["4.0.5 -> 4.3.0"], versions).write(page)
-    Findings.of_page(page).updated([{"Spark": "4.0.5", "pandas": "2"}], [], versions).write(page)
+    nothing.updated(Findings(two, {"Old": "no: not at all", "Way": "4.0.5 -> 4.3.0"}), versions).write(page)
+    later = Findings([{"Spark": "4.0.5", "pandas": "2", "Demo": "FAILED"}], {"Way": "4.3.0 -> 4.0.5"})
+    both = Findings.of_page(page).updated(later, versions)
+    assert not Findings.of_page(page).has("4.0.5", "Demo")
+    assert [both.has(version, "Demo") for version in (*versions, "4.4.0")] == [False, True, False]
+    both.of_rows(["Demo", "pandas"]).write(page)
     assert page.read_text().splitlines() == [
         "before",
         "<!-- made by make test-matrix -->",
         "",
         "| | Spark 4.0.5 | Spark 4.3.0 |",
         "|---|---|---|",
+        "| Demo | FAILED | right |",
         "| pandas | 2 | 3 |",
-        "| Demo | not run | right |",
         "",
-        "- 4.0.5 -> 4.3.0",
+        "- Old: no: not at all",
+        "- Way: 4.3.0 -> 4.0.5",
         "",
         "<!-- end -->",
         "after",
     ]
-    later = Findings.of_page(page).updated([{"Spark": "4.3.1"}], ["4.3.1"], ["4.0.5", "4.3.1"])
-    assert [column["Spark"] for column in later.columns] == ["4.0.5", "4.3.1"]
-    assert later.ways == ["4.3.1"]
+    later = Findings.of_page(page).updated(Findings([{"Spark": "4.3.1", "new": "1"}], {}), ["4.0.5", "4.3.1"])
+    assert later.of_rows(["new"]).columns == [{"Spark": "4.0.5", "new": "not run"}, {"Spark": "4.3.1", "new": "1"}]
 
 
-def test_the_page_is_of_the_environments_that_there_are() -> None:
-    path = ROOT / "docs" / "compatibility.md"
-    page = path.read_text(encoding="utf-8")
-    found = [column["Spark"] for column in Findings.of_page(path).columns]
-    assert found == [environment.spark for environment in ENVIRONMENTS if environment.spark in found]
+def test_the_page_is_of_all_that_is_promised() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    findings = Findings.of_page(ROOT / "docs" / "compatibility.md")
     assert "FAILED" not in page
-    assert CLIENT.spark in {environment.spark for environment in ENVIRONMENTS}
-    assert [environment.release for environment in ENVIRONMENTS] == [f"4.{minor}" for minor in range(4)]
-    assert '"pyspark>=4.0,<4.4"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    releases = [environment.release for environment in ENVIRONMENTS]
+    assert releases == ["4.0", "4.1", "4.2", "4.3"]
+    assert [column["Spark"] for column in findings.columns] == [environment.spark for environment in ENVIRONMENTS]
+    rows = {*VERSIONS, *DEMOS, *(part.about for part in PARTS)}
+    for column in findings.columns:
+        assert set(column) == {"Spark", *rows}
+        assert NOT_RUN not in column.values()
+    pythons = {column["Python"].rpartition(".")[0] for column in findings.columns}
+    assert pythons == {environment.python for environment in ENVIRONMENTS}
+    said = findings.sentences
+    assert set(releases) == set(re.findall(r"4\.\d", said["One checkpoint, in format 1"]))
+    assert set(releases[1:]) == set(re.findall(r"4\.\d", said["One checkpoint, in format 2"]))
+    assert "passed" in said[f"{CLIENT_ALONE.about}, {CLIENT.spark}"]
+    assert said[f"Spark {TOO_OLD.spark} is refused"].startswith("`SparkVersionError`: ")
+
+
+def test_what_is_promised_is_what_the_package_asks_for() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert '"pyspark>=4.0,<4.4"' in project
+    asked_for = {environment.python for environment in ENVIRONMENTS}
+    assert asked_for == set(re.findall(r"Python :: (3\.\d+)", project))
