@@ -65,6 +65,7 @@ StateStoreError
 │   ├── ShardCountChangedError
 │   ├── NotPicklableError       a part of it can't travel to Spark's workers
 │   └── ModuleNotOnWorkersError  they can't import a module that it is of
+├── ProcessorMetadataError      a shard has no room for one more name of processor metadata
 ├── InputError                  the input can't be processed
 │   ├── InputSchemaError        a column is missing, unknown or of the wrong type
 │   ├── RecordColumnsError      columns can't be made records, or records columns
@@ -264,6 +265,7 @@ from statestore.errors.run import (
     NullKeyError,
     OutputFrameError,
     ProcessorError,
+    ProcessorMetadataError,
     RecordColumnsError,
     ShardCountChangedError,
     StateHandleError,
@@ -412,6 +414,7 @@ __all__ = [
     "OperatingSystemError",
     "OutputFrameError",
     "ProcessorError",
+    "ProcessorMetadataError",
     "QueryHungError",
     "RecordColumnsError",
     "RecordExpiredError",

@@ -103,6 +103,18 @@ class BatchNotEvaluatedError(StateStoreError):
     )
 
 
+class ProcessorMetadataError(StateStoreError):
+    """A shard has no room for one more name of processor metadata; nothing of the batch was committed."""
+
+    node: str
+    name: str
+    limit: int
+    message: str = text(
+        "node {node!r} can't keep processor metadata by the name {name!r}: the shard has {limit:,} names, and no room "
+        "for more. Take few names that never change, as a store's own; keep what belongs to a key in a state store"
+    )
+
+
 class InputError(StateStoreError):
     """The input can't be processed."""
 

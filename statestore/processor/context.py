@@ -13,6 +13,7 @@ from statestore.format.binary_columns import row_objects
 from statestore.format.byte_text import text_of
 from statestore.headers import Headers
 from statestore.headers.record_columns import ORIGIN, RecordColumns
+from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator
 from statestore.processor.record import Record, RecordMetadata
 
@@ -167,7 +168,7 @@ class ShardClock:
 
 
 class ProcessorContext(ShardClock):
-    """Forwards records to the node's children, hands out its state stores, and knows the time."""
+    """Forwards records to the node's children, hands out its state stores, keeps numbers, and knows the time."""
 
     def __init__(
         self,
@@ -176,6 +177,7 @@ class ProcessorContext(ShardClock):
         record_context: TaskRecordContext,
         stores: Mapping[str, Any],
         punctuations: Punctuations,
+        processor_metadata: ProcessorMetadata,
         *,
         is_global: bool = False,
         header_converter: HeaderConverter | None = None,
@@ -184,6 +186,7 @@ class ProcessorContext(ShardClock):
         self.node = node
         self._stores = stores
         self._punctuations = punctuations
+        self._processor_metadata = processor_metadata
         self._is_global = is_global
         self._header_converter = header_converter
         self.disconnect()
@@ -305,6 +308,30 @@ class ProcessorContext(ShardClock):
             self.node, punctuation_type, interval_ms, punctuator, start_ms, self._record_context.system_time_ms
         )
 
+    def processor_metadata(self, key: str) -> int | None:
+        """Return the whole number that a processor of this shard has set by that name last; None if none has.
+
+        It is what was set in this batch or committed by the last one, also after a restart. Raises TopologyError in
+        the processor of a global store. Source: KIP-825, InternalProcessorContext.processorMetadataForKey.
+        """
+        self._refuse_global_metadata()
+        return self._processor_metadata.get(key)
+
+    def set_processor_metadata(self, key: str, value: int) -> None:
+        """Keep a whole number by name, over batches and restarts: it counts once the batch is committed.
+
+        All nodes of the topology share the names of a shard: take that of your state store, as Kafka does. A batch that
+        fails has set nothing. It is meant for a few times of a shard; what belongs to a key goes into a state store.
+        When the state is rescaled, each new shard starts with the lowest number that an old one had; with none, if one
+        that was in use had none. Source: KIP-825, InternalProcessorContext.addProcessorMetadataKeyValue.
+
+        Raises TypeError for anything but str and int, ValueError for a name that is empty or above 249 bytes of UTF-8
+        and a value that does not fit in 64 bits, signed, ProcessorMetadataError when the shard has 1,000 names, and
+        TopologyError in the processor of a global store, which belongs to no shard.
+        """
+        self._refuse_global_metadata()
+        self._processor_metadata.set(self.node, key, value)
+
     @contextmanager
     def resumed(self, record: Record[Any, Any], metadata: RecordMetadata | None) -> Iterator[None]:
         """Have `record`, which was held back, be the one that is processed inside of the `with`.
@@ -373,6 +400,13 @@ class ProcessorContext(ShardClock):
             self._header_converter,
             context.topic if topic is None else topic,
         )
+
+    def _refuse_global_metadata(self) -> None:
+        if self._is_global:
+            raise TopologyError(
+                f"node {self.node!r} feeds a global store, which belongs to no shard: it has no processor metadata. "
+                "Keep it in the global store"
+            )
 
     def _refuse_to_forward(self, record: Record[Any, Any] | None = None) -> None:
         raise TopologyError(

@@ -41,6 +41,7 @@ from statestore.processor.ingest import Ingest
 from statestore.processor.interceptors import TaskInterceptors
 from statestore.processor.nodes import ProcessorNode, SinkNode, SourceNode
 from statestore.processor.processor import Processor
+from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import NEVER_MS, Punctuations, Schedule
 from statestore.processor.receivers import (
     Send,
@@ -104,6 +105,7 @@ class Task:
         *,
         handling: FailureHandling = FAIL_ALWAYS,
         punctuations: RecordedPunctuations | None = None,
+        processor_metadata: Mapping[str, int] | None = None,
         send: Send | None = None,
         send_batch: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:
@@ -117,6 +119,7 @@ class Task:
         self._expiring = [store for store in stores.values() if store.stack.expiring is not None]
         self._global_views = {name: stores[name].read_only() for name in topology.global_stores}
         self._punctuations = Punctuations(punctuations or {})
+        self.processor_metadata = ProcessorMetadata(processor_metadata or {})
         send = send or (lambda *record: self.outputs.append(record))
         send_batch = send_batch or (lambda batch: self.outputs.extend(sink_records(batch)))
         self.failures = TaskFailures(handling, shard, send)
@@ -269,7 +272,13 @@ class Task:
         for name, store in self._stores.items():
             if store.metrics is not None:
                 _LOG.info("shard %d: store %s: %s", self.shard, name, store.metrics.values())
-        return BatchEnd(self.skipped_records, self._context.stream_time_ms, times_ms, punctuations)
+        return BatchEnd(
+            self.skipped_records,
+            self._context.stream_time_ms,
+            times_ms,
+            punctuations,
+            self.processor_metadata.changes,
+        )
 
     def abandon(self) -> None:
         """Close the processors after a failure, which is what to tell: what fails now is only logged."""
@@ -376,6 +385,7 @@ class Task:
                     context,
                     stores,
                     self._punctuations,
+                    self.processor_metadata,
                     is_global=topology.is_global(node.name),
                     header_converter=self._header_converter,
                 ),

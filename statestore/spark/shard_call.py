@@ -126,6 +126,7 @@ class ShardCall:
             context,
             handling=self.handling,
             punctuations=batch.pointer.punctuations,
+            processor_metadata=batch.pointer.processor_metadata,
             send=outputs.add,
             send_batch=outputs.add_batch,
         )

@@ -188,6 +188,7 @@ class DriverRun:
                 state.context,
                 handling=self._handling,
                 punctuations=state.progress.punctuations,
+                processor_metadata=state.progress.processor_metadata,
             )
         except BaseException:
             state.discard()
@@ -259,7 +260,7 @@ class DriverRun:
 
     def _commit_state(self, punctuations: RecordedPunctuations | None = None) -> None:
         """Commit what was written to stores, and when the schedules are due next; None means as before."""
-        self._state.commit(punctuations, self._on_changelog)
+        self._state.commit(punctuations, self._task.processor_metadata.changes, self._on_changelog)
         for log in self._read_changelogs:
             for record in log.new_records():
                 self._again.add(record, is_global=log.topic in self._global_topics)

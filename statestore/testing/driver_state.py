@@ -108,12 +108,16 @@ class DriverState:
         self._segmented = [(name, store) for name, store in self.stores.items() if store.stream_time_ms is not None]
 
     def commit(
-        self, punctuations: RecordedPunctuations | None = None, on_changelog: ChangelogObserver | None = None
+        self,
+        punctuations: RecordedPunctuations | None,
+        processor_metadata: Mapping[str, int],
+        on_changelog: ChangelogObserver | None,
     ) -> None:
         """Make what was written since the last commit stay, also what caches hold back.
 
-        `punctuations` says when each schedule is due next; None means as before. `on_changelog` is called with each
-        store that was written to, before that; what it raises leaves all of it uncommitted.
+        `punctuations` says when each schedule is due next; None means as before. `processor_metadata` is what was set
+        of it, the rest stays. `on_changelog` is called with each store that was written to, before that; what it raises
+        leaves all of it uncommitted.
         """
         for store in self._cached:
             store.flush()
@@ -131,6 +135,7 @@ class DriverState:
         progress.wall_clock_ms = context.system_time_ms
         if punctuations is not None:
             progress.punctuations = punctuations
+        progress.processor_metadata.update(processor_metadata)
         for name, store in self._segmented:
             progress.stores[name] = store.stream_time_ms  # type: ignore[assignment]
 

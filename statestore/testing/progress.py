@@ -1,7 +1,8 @@
 """How far a test driver is: what it goes on with after a restart, beside the stores.
 
-{"format": 1, "wall_clock_ms": int, "stream_time_ms": int, "stores": {name: stream_time_ms}, "offsets": {topic: next},
- "punctuations": {node: [[clock, interval_ms, next_ms | null], ...]}}
+{"format": 2, "wall_clock_ms": int, "stream_time_ms": int, "stores": {name: stream_time_ms}, "offsets": {topic: next},
+ "punctuations": {node: [[clock, interval_ms, start_ms | null, next_ms | null], ...]},
+ "processor_metadata": {name: whole number}}          not before format 2
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from pathlib import Path
 
 from statestore.errors import RecoveryError
 from statestore.format.json_fields import MALFORMED, whole_number
+from statestore.recovery.commit.processor_metadata import processor_metadata_from_json
 from statestore.recovery.commit.punctuations import RecordedPunctuations, punctuations_from_json
 
 _FILE = "statestore.driver.json"
-_FORMAT = 1
+_FORMAT = 2
+_READABLE_FORMATS = (1, 2)
 
 
 @dataclass
 class Progress:
-    """Clocks, input offsets and punctuations at the last commit."""
+    """Clocks, input offsets, punctuations and the processors' metadata at the last commit."""
 
     wall_clock_ms: int = 0
     stream_time_ms: int = -1
@@ -30,6 +33,7 @@ class Progress:
     offsets: dict[str, int] = field(default_factory=dict)
     """The offset that the next record of each topic will have."""
     punctuations: RecordedPunctuations = field(default_factory=dict)
+    processor_metadata: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, directory: Path) -> Progress:
@@ -37,7 +41,7 @@ class Progress:
         path = directory / _FILE
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
-            if fields["format"] != _FORMAT:
+            if fields["format"] not in _READABLE_FORMATS:
                 raise ValueError(f"format {fields['format']}")
             return cls(
                 whole_number(fields["wall_clock_ms"], 0),
@@ -45,6 +49,7 @@ class Progress:
                 {str(name): whole_number(time_ms, -1) for name, time_ms in fields["stores"].items()},
                 {str(topic): whole_number(offset, 0) for topic, offset in fields["offsets"].items()},
                 punctuations_from_json(fields["punctuations"]),
+                processor_metadata_from_json({} if fields["format"] == 1 else fields["processor_metadata"]),
             )
         except FileNotFoundError:
             return cls()

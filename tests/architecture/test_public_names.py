@@ -43,6 +43,7 @@ PRIVATE_TYPES: Final = {
     "LocalDisk": "tests put faulty disks there",
     "Operator": "made by per_key_topology, until there is an operator for users to add",
     "ProcessingContext": "drivers build stores",
+    "ProcessorMetadata": "tasks make contexts",
     "Punctuations": "tasks make contexts",
     "ReadableTopic": "topics of a driver call it",
     "RocksDBDatabase": "copies open databases",

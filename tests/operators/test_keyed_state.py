@@ -24,6 +24,7 @@ from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import SerializationError, StateHandleError
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import Punctuations
 
 KEYS = st.lists(st.sampled_from([0, 1, 255]), max_size=3).map(bytes)
@@ -34,7 +35,7 @@ HEADERS = Headers([("of", b"the record")])
 def a_scope() -> tuple[KeyScope[bytes], ProcessorContext]:
     record_context = TaskRecordContext()
     record_context.enter_record(5, HEADERS, None)
-    context = ProcessorContext("node", 0, record_context, {}, Punctuations({}))
+    context = ProcessorContext("node", 0, record_context, {}, Punctuations({}), ProcessorMetadata({}))
     return KeyScope(Serdes.bytes(), context), context
 
 

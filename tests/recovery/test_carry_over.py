@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.commit.punctuations import RecordedPunctuation
-from statestore.recovery.making.carry_over import carry_over, punctuations, store_times
+from statestore.recovery.making.carry_over import carry_over, processor_metadata, punctuations, store_times
 
 DELTA = DurableFile("shards/0003/deltas/x.arrow", 7, "00")
 
@@ -54,12 +56,36 @@ def test_the_earliest_time_counts_so_that_nothing_live_expires() -> None:
 def test_with_as_many_shards_each_goes_on_from_its_own() -> None:
     snapshot = SnapshotRef(1, DELTA, "d", 1)
     old = [
-        CommitPointer("s", 0, 9, (DELTA,), 2, 50, {"w": 40}, {"p": (schedule(30),)}, (snapshot,)),
-        CommitPointer("s", 1, 4, (), 3, 90, {"w": 80}, {"p": (schedule(20),)}),
+        CommitPointer("s", 0, 9, (DELTA,), 2, 50, {"w": 40}, {"p": (schedule(30),)}, (snapshot,), {"w": 20}),
+        CommitPointer("s", 1, 4, (), 3, 90, {"w": 80}, {"p": (schedule(20),)}, (), {"w": 90}),
     ]
     first, second = carry_over(old, "new", [(DELTA, DELTA), ()])
-    assert first == CommitPointer("new", 0, 2, (DELTA, DELTA), 2, 50, {"w": 40}, {"p": (schedule(30),)})
-    assert second == CommitPointer("new", 1, 0, (), 3, 90, {"w": 80}, {"p": (schedule(20),)})
+    assert first == CommitPointer("new", 0, 2, (DELTA, DELTA), 2, 50, {"w": 40}, {"p": (schedule(30),)}, (), {"w": 20})
+    assert second == CommitPointer("new", 1, 0, (), 3, 90, {"w": 80}, {"p": (schedule(20),)}, (), {"w": 90})
+
+
+def test_the_lowest_metadata_counts_so_that_nothing_still_to_come_is_dropped() -> None:
+    old = [
+        CommitPointer("s", 0, stream_time_ms=90, processor_metadata={"emitted": 80, "negative": -3}),
+        CommitPointer("s", 1, processor_metadata={"negative": -(2**63), "emitted": 60}),
+        CommitPointer("s", 2),
+    ]
+    pointers = carry_over(old, "new", [()] * 2)
+    assert [pointer.processor_metadata for pointer in pointers] == [{"emitted": 60, "negative": -(2**63)}] * 2
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        CommitPointer("s", 1, version=1),
+        CommitPointer("s", 1, stream_time_ms=0),
+        CommitPointer("s", 1, processor_metadata={"other": 1}),
+    ],
+)
+def test_metadata_that_a_shard_in_use_lacks_is_of_no_use_to_its_keys(behind: CommitPointer) -> None:
+    ahead = CommitPointer("s", 0, version=3, stream_time_ms=90, processor_metadata={"emitted": 80})
+    assert processor_metadata([ahead, behind]) == processor_metadata([behind, ahead]) == {}
+    assert processor_metadata([CommitPointer("s", 0), CommitPointer("s", 1)]) == {}
 
 
 def test_skipped_records_are_counted_once() -> None:

@@ -73,7 +73,14 @@ def test_every_version_is_restored_entry_for_entry(golden: Shard, version: int, 
     pointer = golden.state.pointer(0, json.dumps(recorded))
     assert pointer.version == version
     assert golden.content(pointer) == content
-    assert json.loads(pointer.to_json()) == {**recorded, "format": 4, "snapshots": [], "stores": {}, "punctuations": {}}
+    assert json.loads(pointer.to_json()) == {
+        **recorded,
+        "format": 5,
+        "snapshots": [],
+        "stores": {},
+        "punctuations": {},
+        "metadata": {},
+    }
 
 
 def test_the_last_pointer_counts_skips_and_stream_time() -> None:
@@ -144,7 +151,13 @@ def test_every_kind_of_store_is_restored(tmp_path: Path, versions: tuple[int, ..
     state, pointers = opened_copy(2, tmp_path)
     for version in versions:
         recorded, pointer = recorded_pointers(2)[version - 1], pointers[version - 1]
-        assert json.loads(pointer.to_json()) == {**recorded, "format": 4, "snapshots": [], "punctuations": {}}
+        assert json.loads(pointer.to_json()) == {
+            **recorded,
+            "format": 5,
+            "snapshots": [],
+            "punctuations": {},
+            "metadata": {},
+        }
         assert entries_of(state, pointer) == CONTENTS_2[version - 1]
 
 
@@ -166,7 +179,7 @@ def test_schedules_are_read_back_as_they_were_written() -> None:
         ),
         "näme": (RecordedPunctuation("stream-time", 1, None, 0),),
     }
-    assert json.loads(pointer.to_json()) == {**recorded, "format": 4, "snapshots": []}
+    assert json.loads(pointer.to_json()) == {**recorded, "format": 5, "snapshots": [], "metadata": {}}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +206,7 @@ def test_schedules_that_are_none_are_refused(wrong: object) -> None:
 def test_every_kind_of_store_is_restored_from_snapshots_and_without(tmp_path: Path, version: int, without: str) -> None:
     state, pointers = opened_copy(4, tmp_path)
     pointer = pointers[version - 1]
-    assert json.loads(pointer.to_json()) == recorded_pointers(4)[version - 1]
+    assert json.loads(pointer.to_json()) == {**recorded_pointers(4)[version - 1], "format": 5, "metadata": {}}
     assert [made.version for made in pointer.snapshots] == [made for made in (2, 4) if made + 2 <= version]
     if without == "newest snapshot" and pointer.snapshots:
         (tmp_path / "state" / pointer.snapshots[-1].manifest.name).unlink()
@@ -270,3 +283,39 @@ def test_metadata_and_fences_have_checksums(tmp_path: Path) -> None:
     ]
     with pytest.raises(DurableFileCorruptedError, match=r"statestore\.json.*checksum"):
         read_metadata(state.location)
+
+
+def test_processor_metadata_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    state, pointers = opened_copy(9, tmp_path)
+    assert [(pointer.version, pointer.processor_metadata) for pointer in pointers] == [
+        (1, {"windows": 60, "näme": -(2**63)}),
+        (2, {"windows": 160, "näme": -(2**63), "last": 2**63 - 1}),
+        (2, {"windows": 170, "näme": -(2**63), "last": 2**63 - 1}),
+    ]
+    assert [json.loads(pointer.to_json()) for pointer in pointers] == recorded_pointers(9)
+    assert [entries_of(state, pointer) for pointer in pointers] == [CONTENTS_2[0], CONTENTS_2[1], CONTENTS_2[1]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        7,
+        {"": 1},
+        {"ä" * 125: 1},
+        {"\ud800": 1},
+        {"s": 1.0},
+        {"s": True},
+        {"s": None},
+        {"s": "1"},
+        {"s": 2**63},
+        {"s": -(2**63) - 1},
+        {f"s{number}": number for number in range(1_001)},
+    ],
+    ids=lambda wrong: repr(wrong)[:20],
+)
+def test_processor_metadata_that_is_none_is_refused(wrong: object) -> None:
+    recorded = recorded_pointers(9)[-1]
+    with pytest.raises(CommitPointerError, match=r"is not one of ours") as failure:
+        CommitPointer.from_json(json.dumps({**recorded, "metadata": wrong}))
+    assert failure.value.field == "metadata"

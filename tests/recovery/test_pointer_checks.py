@@ -81,6 +81,8 @@ BEYOND_MS = 2**63
             "node 'totals': 9223372036854775808 is not a whole number",
         ),
         ({"punctuations": {7: ()}}, "punctuations", "reads back as {'7': ()}"),
+        ({"processor_metadata": {"s": BEYOND_MS}}, "metadata", "'s': 9223372036854775808 is not a whole number"),
+        ({"processor_metadata": {7: 1}}, "processor_metadata", "reads back as {'7': 1}"),
     ],
 )
 @pytest.mark.parametrize("changes", [{}, {b"a": stored(b"1")}], ids=["no delta", "a delta"])

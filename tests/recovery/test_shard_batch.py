@@ -224,13 +224,18 @@ def test_two_stores_share_one_delta_and_stay_apart(tmp_path: Path) -> None:
 def test_what_a_batch_leaves_goes_into_its_commit(shard: Shard) -> None:
     punctuations = {"node": (RecordedPunctuation("wall_clock", 10, None, 20),)}
     with shard.state.open(shard.start()) as batch:
-        left = batch.commit(BatchEnd(3, 70, {"windows": 60}, punctuations)).pointer
+        left = batch.commit(BatchEnd(3, 70, {"windows": 60}, punctuations, {"windows": 50, "joined": 1})).pointer
     assert (left.version, left.skipped_records, left.stream_time_ms) == (0, 3, 70)
     assert (left.store_times_ms, left.punctuations) == ({"windows": 60}, punctuations)
+    assert left.processor_metadata == {"windows": 50, "joined": 1}
     with shard.state.open(left) as batch:
-        following = batch.commit(BatchEnd(2, 80, {"sessions": 5})).pointer
+        following = batch.commit(BatchEnd(2, 80, {"sessions": 5}, processor_metadata={"windows": -7})).pointer
     assert following == replace(
-        left, skipped_records=5, stream_time_ms=80, store_times_ms={"windows": 60, "sessions": 5}
+        left,
+        skipped_records=5,
+        stream_time_ms=80,
+        store_times_ms={"windows": 60, "sessions": 5},
+        processor_metadata={"windows": -7, "joined": 1},
     )
 
 

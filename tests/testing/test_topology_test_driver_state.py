@@ -77,17 +77,32 @@ def test_an_old_state_directory_is_upgraded_when_it_is_opened(tmp_path: Path) ->
         assert store.get("a") == ValueTimestampHeaders("new", 50_000, HEADERS)
 
 
+def test_progress_of_format_1_has_no_processor_metadata(tmp_path: Path) -> None:
+    with TopologyTestDriver(chain(), state_dir=tmp_path) as driver:
+        input_of(driver).pipe_input("v", timestamp_ms=7)
+    progress = tmp_path / "test-application" / "statestore.driver.json"
+    recorded = json.loads(progress.read_text())
+    assert (recorded.pop("format"), recorded.pop("processor_metadata")) == (2, {})
+    progress.write_text(json.dumps({"format": 1, **recorded}))
+    with TopologyTestDriver(chain(), state_dir=tmp_path) as driver:
+        assert driver.stream_time_ms == 7
+    assert json.loads(progress.read_text()) == {"format": 2, **recorded, "processor_metadata": {}}
+
+
 def test_progress_that_is_not_ours_is_not_gone_on_with(tmp_path: Path) -> None:
     with TopologyTestDriver(chain(), state_dir=tmp_path) as driver:
         input_of(driver).pipe_input("v", timestamp_ms=7)
     progress = tmp_path / "test-application" / "statestore.driver.json"
     with TopologyTestDriver(chain(), state_dir=tmp_path) as driver:
         assert driver.stream_time_ms == 7
+    recorded = json.loads(progress.read_text())
     for damaged in (
         "{",
         json.dumps({"format": 2}),
+        json.dumps({**recorded, "format": 3}),
         "[]",
-        json.dumps({**json.loads(progress.read_text()), "stores": 1}),
+        json.dumps({**recorded, "stores": 1}),
+        json.dumps({**recorded, "processor_metadata": {"s": 2**63}}),
     ):
         progress.write_text(damaged)
         with pytest.raises(RecoveryError, match=r"statestore\.driver\.json: is not the progress of a test driver"):

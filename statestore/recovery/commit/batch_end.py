@@ -20,3 +20,5 @@ class BatchEnd:
     """The stream time of each store that keeps one; the others keep what they had."""
     punctuations: RecordedPunctuations | None = None
     """When each schedule is due next; None means as before."""
+    processor_metadata: Mapping[str, int] = field(default_factory=dict)
+    """The numbers that processors have set; those of other names stay as before."""

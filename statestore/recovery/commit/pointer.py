@@ -2,13 +2,14 @@
 
 Stored as one JSON string (arrays in the state schema fail in applyInPandasWithState of pyspark 4.2):
 
-    {"format": 4, "state_id": str, "shard": int, "version": int,
+    {"format": 5, "state_id": str, "shard": int, "version": int,
      "snapshots": [[version, name, size_bytes, digest, delta, since], ...],     oldest first; not before format 4
      "deltas": [[name, size_bytes, digest], ...],      oldest first; the last one made `version`
      "skipped_records": int, "stream_time_ms": int,
      "stores": {name: stream_time_ms, ...},            of the segmented stores; format 1 had none
-     "punctuations": {node: [[clock, interval_ms, start_ms | null, next_ms | null], ...], ...}}
+     "punctuations": {node: [[clock, interval_ms, start_ms | null, next_ms | null], ...], ...},
                                                        formats 1 and 2 had none
+     "metadata": {name: whole number, ...}}            of processors; not before format 5
 
 `digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location. Of a snapshot, name, size and digest
 are those of its manifest, `delta` names the delta that made its version, and `since` is the version of the first
@@ -25,11 +26,12 @@ from typing import Any, Final, NamedTuple
 from statestore.errors import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.processor_metadata import processor_metadata_from_json
 from statestore.recovery.commit.punctuations import RecordedPunctuations, punctuations_from_json
 from statestore.recovery.location.recorded_names import path_part
 
-POINTER_FORMAT = 4
-_READABLE_FORMATS = (1, 2, 3, 4)
+POINTER_FORMAT = 5
+_READABLE_FORMATS = (1, 2, 3, 4, 5)
 
 
 class DurableFile(NamedTuple):
@@ -70,7 +72,7 @@ class CommitPointer:
     `skipped_records` counts the records that no serde could read, since the first start; `stream_time_ms` is the
     highest timestamp seen, -1 before the first record. `store_times_ms` is the stream time of each segmented store,
     which decides what has expired: a store that is not there was not written to yet. `punctuations` says
-    when each schedule of a processor is due next.
+    when each schedule of a processor is due next, and `processor_metadata` has the numbers that processors keep.
     """
 
     state_id: str
@@ -83,6 +85,7 @@ class CommitPointer:
     punctuations: RecordedPunctuations = field(default_factory=dict)
     snapshots: tuple[SnapshotRef, ...] = ()
     """Oldest first."""
+    processor_metadata: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def base_version(self) -> int:
@@ -122,6 +125,7 @@ class CommitPointer:
             stream_time_ms=end.stream_time_ms,
             store_times_ms={**self.store_times_ms, **end.store_times_ms},
             punctuations=self.punctuations if end.punctuations is None else end.punctuations,
+            processor_metadata={**self.processor_metadata, **end.processor_metadata},
         )
         if delta is None:
             return counted
@@ -176,6 +180,7 @@ class CommitPointer:
             "stream_time_ms": self.stream_time_ms,
             "stores": self.store_times_ms,
             "punctuations": self.punctuations,
+            "metadata": self.processor_metadata,
         }
 
     @classmethod
@@ -261,8 +266,9 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "stream_time_ms": lambda time_ms: whole_number(time_ms, -1),
     "stores": lambda times_ms: {str(name): whole_number(time_ms, -1) for name, time_ms in times_ms.items()},
     "punctuations": punctuations_from_json,
+    "metadata": processor_metadata_from_json,
 }
-_ATTRIBUTES: Final = {"stores": "store_times_ms"}
+_ATTRIBUTES: Final = {"stores": "store_times_ms", "metadata": "processor_metadata"}
 """The fields that have another name in JSON."""
-_SINCE: Final[Mapping[str, Any]] = {"stores": {}, "punctuations": {}, "snapshots": ()}
+_SINCE: Final[Mapping[str, Any]] = {"stores": {}, "punctuations": {}, "snapshots": (), "metadata": {}}
 """The fields that older formats don't have, and what they are then."""

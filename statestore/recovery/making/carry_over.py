@@ -1,6 +1,6 @@
 """What the commit pointers of a state's shards say beside what is in the stores, for shards of another number.
 
-Why each is what it is: ADR 7.
+Why each is what it is: ADR 7, and ADR 24 for processor metadata.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def carry_over(
         stream_time_ms=max(pointer.stream_time_ms for pointer in old),
         store_times_ms=store_times(old),
         punctuations=punctuations(old),
+        processor_metadata=processor_metadata(old),
     )
     skipped_records = sum(pointer.skipped_records for pointer in old)
     return [
@@ -72,6 +73,21 @@ def punctuations(old: Sequence[CommitPointer]) -> dict[str, tuple[RecordedPunctu
                 for number in range(len(known))
             )
     return merged
+
+
+def processor_metadata(old: Sequence[CommitPointer]) -> dict[str, int]:
+    """Return the numbers of processors: the lowest of each name, of the shards that were in use.
+
+    A time that is too early has a processor take or emit something once more, one that is too late has it drop what is
+    still to come. A name that one of these shards lacks is left out: there it was earlier than any number.
+    """
+    used = [each for each in old if each.version or each.stream_time_ms >= 0 or each.processor_metadata]
+    names = used[0].processor_metadata if used else ()
+    return {
+        name: min(pointer.processor_metadata[name] for pointer in used)
+        for name in names
+        if all(name in pointer.processor_metadata for pointer in used)
+    }
 
 
 def _earliest(one: RecordedPunctuation, other: RecordedPunctuation) -> RecordedPunctuation:

@@ -6,14 +6,17 @@ snapshots: `python -m tests.support.golden.state DIRECTORY snapshots`. state-5 h
 on from, and what a collection announces that was broken off: `python -m tests.support.golden.state DIRECTORY lines`.
 state-6 has deltas with the bytes of headers: `python -m tests.support.golden.state DIRECTORY header-bytes`. state-7 has
 two runs of one epoch, and deltas whose names say which of them has written:
-`python -m tests.support.golden.state DIRECTORY writers`. state-8 has checksums in its metadata and its fence.
+`python -m tests.support.golden.state DIRECTORY writers`. state-8 has checksums in its metadata and its fence. state-9
+has processor metadata in its pointers: `python -m tests.support.golden.state DIRECTORY metadata`.
 """
 
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from statestore import (
     AggregationWithHeaders,
@@ -117,7 +120,9 @@ def second_batch(stores: dict) -> None:
     stores["headed-versions"].put("a", "v180", 180, HEADERS)
 
 
-def run_batch(state: ShardedState, pointer: CommitPointer, operations: object) -> CommitPointer:
+def run_batch(
+    state: ShardedState, pointer: CommitPointer, operations: object, metadata: Mapping[str, int] = MappingProxyType({})
+) -> CommitPointer:
     """Return the pointer after a batch of these operations, for a record with timestamp 7 and a header."""
     context = TaskRecordContext()
     context.timestamp_ms = 7
@@ -125,7 +130,7 @@ def run_batch(state: ShardedState, pointer: CommitPointer, operations: object) -
     with state.open(pointer) as batch:
         stores = shard_stores(topology(), batch, context)
         operations(stores)
-        end = BatchEnd(stream_time_ms=7, store_times_ms=flush_stores(stores))
+        end = BatchEnd(stream_time_ms=7, store_times_ms=flush_stores(stores), processor_metadata=metadata)
         return batch.commit(end).pointer
 
 
@@ -186,6 +191,22 @@ def write_writers(home: Path) -> None:
     (home / "pointers.json").write_text(json.dumps(recorded, indent=1) + "\n")
 
 
+def write_metadata(home: Path) -> None:
+    """Write two versions, and a pointer more of a batch that set nothing but processor metadata."""
+    state = sharded_state(home)
+    nodes = ({"type": "source", "name": "in", "topics": None},)
+    agree_on_metadata(state.location, StateMetadata("state-2", 1, "key", (0,), state.stores, nodes))
+    pointers = [state.pointer(0, None)]
+    for operations, metadata in (
+        (first_batch, {"windows": 60, "näme": -(2**63)}),
+        (second_batch, {"windows": 160, "last": 2**63 - 1}),
+        (lambda stores: None, {"windows": 170}),
+    ):
+        pointers.append(run_batch(state, pointers[-1], operations, metadata))
+    recorded = [json.loads(pointer.to_json()) for pointer in pointers[1:]]
+    (home / "pointers.json").write_text(json.dumps(recorded, indent=1) + "\n")
+
+
 def main(home: Path, *, snapshots: bool, header_bytes: bool) -> None:
     """Write the first two batches of shard 0, with snapshots some more, and the pointers after each.
 
@@ -209,5 +230,7 @@ if __name__ == "__main__":
         write_lines(Path(sys.argv[1]))
     elif "writers" in sys.argv[2:]:
         write_writers(Path(sys.argv[1]))
+    elif "metadata" in sys.argv[2:]:
+        write_metadata(Path(sys.argv[1]))
     else:
         main(Path(sys.argv[1]), snapshots="snapshots" in sys.argv[2:], header_bytes="header-bytes" in sys.argv[2:])

@@ -67,5 +67,12 @@ class TaskBatches:
         context = TaskRecordContext(self.pointer.stream_time_ms, now_ms)
         with self._state().open(self.pointer) as batch:
             stores = shard_stores(self.topology, batch, context)
-            task = Task(self.topology, 0, stores, context, punctuations=self.pointer.punctuations)
+            task = Task(
+                self.topology,
+                0,
+                stores,
+                context,
+                punctuations=self.pointer.punctuations,
+                processor_metadata=self.pointer.processor_metadata,
+            )
             yield task, batch, stores
