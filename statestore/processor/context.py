@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_origin, overload
@@ -178,6 +179,7 @@ class ProcessorContext(ShardClock):
         stores: Mapping[str, Any],
         punctuations: Punctuations,
         processor_metadata: ProcessorMetadata,
+        counted: Counter[str],
         *,
         is_global: bool = False,
         header_converter: HeaderConverter | None = None,
@@ -187,6 +189,7 @@ class ProcessorContext(ShardClock):
         self._stores = stores
         self._punctuations = punctuations
         self._processor_metadata = processor_metadata
+        self._counted = counted
         self._is_global = is_global
         self._header_converter = header_converter
         self.disconnect()
@@ -331,6 +334,10 @@ class ProcessorContext(ShardClock):
         """
         self._refuse_global_metadata()
         self._processor_metadata.set(self.node, key, value)
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Count something, as records left out: `counted` of the batch's figures has it as `<node>.<what>`."""
+        self._counted[f"{self.node}.{what}"] += number
 
     @contextmanager
     def resumed(self, record: Record[Any, Any], metadata: RecordMetadata | None) -> Iterator[None]:

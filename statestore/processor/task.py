@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -120,6 +121,8 @@ class Task:
         self._global_views = {name: stores[name].read_only() for name in topology.global_stores}
         self._punctuations = Punctuations(punctuations or {})
         self.processor_metadata = ProcessorMetadata(processor_metadata or {})
+        self.counted: Counter[str] = Counter()
+        """What the processors have counted, by `<node>.<what>`."""
         send = send or (lambda *record: self.outputs.append(record))
         send_batch = send_batch or (lambda batch: self.outputs.extend(sink_records(batch)))
         self.failures = TaskFailures(handling, shard, send)
@@ -386,6 +389,7 @@ class Task:
                     stores,
                     self._punctuations,
                     self.processor_metadata,
+                    self.counted,
                     is_global=topology.is_global(node.name),
                     header_converter=self._header_converter,
                 ),

@@ -73,12 +73,16 @@ class CallFigures(CommitFigures):
     times: TimeFigures = field(default_factory=TimeFigures)
     failures: Mapping[str, int] = field(default_factory=dict)
     """Of the records that were left out, how many failed with each class of error."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """What processors have counted, by `<node>.<what>`: see `ProcessorContext.count`."""
 
 
 _BY_STORE: Final[Mapping[str, Any]] = {"stores": StoreFigures, "sizes": SizeFigures}
 """The figures of a call that are of each store."""
+_BY_NAME: Final = ("failures", "counted")
+"""Those that are numbers by names."""
 _TOPICS: Final[Mapping[str, Any]] = {
-    topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name not in (*_BY_STORE, "failures")
+    topic.name: topic.default_factory for topic in fields(CallFigures) if topic.name not in (*_BY_STORE, *_BY_NAME)
 }
 """The figures of a call by the names that they have there, without those by names of a query's own."""
 
@@ -100,9 +104,18 @@ class ShardFigures(CallFigures):
         times: TimeFigures,
         commit: CommitFigures,
         failures: Mapping[str, int] | None = None,
+        counted: Mapping[str, int] | None = None,
     ) -> ShardFigures:
         """Return what was counted of a shard's batch at its different places, together."""
-        return cls(shard=shard, version=version, records=records, times=times, failures=failures or {}, **vars(commit))
+        return cls(
+            shard=shard,
+            version=version,
+            records=records,
+            times=times,
+            failures=failures or {},
+            counted=counted or {},
+            **vars(commit),
+        )
 
     @property
     def elapsed_ms(self) -> float:
@@ -113,8 +126,7 @@ class ShardFigures(CallFigures):
         """Return them as a JSON object of objects; what is zero is left out."""
         found: dict[str, Any] = {"shard": self.shard, "version": self.version}
         found.update((name, _not_zero(getattr(self, name))) for name in _TOPICS if any(getattr(self, name)))
-        if self.failures:
-            found["failures"] = dict(self.failures)
+        found.update((name, dict(getattr(self, name))) for name in _BY_NAME if getattr(self, name))
         found["stores"] = {name: _not_zero(store) for name, store in self.stores.items() if any(store)}
         if self.sizes:
             found["sizes"] = {name: _not_zero(store) for name, store in self.sizes.items()}
@@ -127,7 +139,8 @@ class ShardFigures(CallFigures):
         topics = {name: kind(**found.get(name, {})) for name, kind in _TOPICS.items()}
         for topic, kind in _BY_STORE.items():
             topics[topic] = {name: kind(**store) for name, store in found.get(topic, {}).items()}
-        return cls(shard=found["shard"], version=found["version"], **topics, failures=found.get("failures", {}))
+        topics.update((name, found.get(name, {})) for name in _BY_NAME)
+        return cls(shard=found["shard"], version=found["version"], **topics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,15 +268,17 @@ def _batch_figures(progress: StreamingQueryProgress, state_id: str, metrics: Map
 
 def _sums(calls: Collection[ShardFigures]) -> dict[str, Any]:
     """Return the fields of the CallFigures of all; stores that nothing was written to are left out."""
-    failures: Counter[str] = Counter()
-    for call in calls:
-        failures.update(call.failures)
     sums = {name: total(kind, (getattr(call, name) for call in calls)) for name, kind in _TOPICS.items()}
+    for name in _BY_NAME:
+        by_name: Counter[str] = Counter()
+        for call in calls:
+            by_name.update(getattr(call, name))
+        sums[name] = dict(by_name)
     # A shard may have been called twice, and holds what it does once.
     once = {call.shard: call for call in calls}.values()
     sums["stores"] = sums_by_store(StoreFigures, (call.stores for call in calls))
     sums["sizes"] = sums_by_store(SizeFigures, (call.sizes for call in once))
-    return {**sums, "failures": dict(failures)}
+    return sums
 
 
 def sums_by_store(kind: Callable[..., F], calls: Iterable[Mapping[str, F]]) -> dict[str, F]:

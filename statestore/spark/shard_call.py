@@ -54,6 +54,7 @@ class _Processed(NamedTuple):
     wake_up_ms: int | None
     on_changelog: ChangelogObserver | None
     failures: Mapping[str, int]
+    counted: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ class ShardCall:
                 upgrade_ms = watch.lap_ms()
             times = TimeFigures(open_ms, process_ms, commit_ms, upgrade_ms, watch.lap_ms())
         release_buffers()
-        figures = ShardFigures.of(shard, pointer.version, processed.records, times, committed, processed.failures)
+        counted = processed.failures, processed.counted
+        figures = ShardFigures.of(shard, pointer.version, processed.records, times, committed, *counted)
         return ShardResult(pointer.to_json(), processed.wake_up_ms, figures)
 
     def _process(
@@ -161,7 +163,7 @@ class ShardCall:
             failures.by_stage[FailureStage.PROCESSING] + failures.by_stage[FailureStage.PRODUCTION],
             failures.dead_letters,
         )
-        return _Processed(counted, end, wake_up_ms, task.on_changelog, dict(failures.by_error))
+        return _Processed(counted, end, wake_up_ms, task.on_changelog, dict(failures.by_error), dict(task.counted))
 
     def _steps(self, task: Task, spool: BlobSpool, outputs: OutputBlobs) -> Iterator[int]:
         """Process all records, step by step, and yield how many each one had: then Spark can take output."""

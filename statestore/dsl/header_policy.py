@@ -1,0 +1,143 @@
+"""HeaderPolicy: what becomes of headers where an operator makes one record of several. Kafka Streams keeps none."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, TypeAlias
+
+from statestore.format.header_bytes import encode_headers, header_count, parse_headers
+from statestore.headers import Headers
+
+__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_COUNT", "HeaderMerger", "HeaderPolicy", "PolicyLike"]
+
+DEFAULT_MAX_BYTES: Final = 65_536
+"""How many bytes the headers of one entry may take, in KIP-1271's encoding."""
+DEFAULT_MAX_COUNT: Final = 256
+"""How many headers one entry may have."""
+
+HeaderMerger: TypeAlias = "Callable[[Headers, Headers], Headers | Iterable[tuple[str, bytes | None]]]"
+"""A function of what is there and of what comes, that returns what is to be there. It may change what it is given."""
+
+_Pairs: TypeAlias = "list[tuple[str, bytes | None]]"
+
+
+class _Way(Enum):
+    LATEST = "latest"
+    FIRST = "first"
+    MERGE_DISTINCT = "merge_distinct"
+    APPEND = "append"
+    NONE = "none"
+    FUNCTION = "a function"
+
+
+@dataclass(frozen=True)
+class HeaderPolicy:
+    """How the headers of an entry and those of the record that changes it become one.
+
+    latest           those of the record that came last, whatever its timestamp
+    first            those of the record that the entry began with
+    merge_distinct   of all records, in order, each header once: the same key with another value is another header
+    append           of all records, in order, also those that were there already
+    none             none, as Kafka Streams has it
+    of(function)     what it returns of (old, new)
+
+    `max_bytes` and `max_count` bound what is kept: of more, the first ones stay, and the rest is left out and counted.
+    """
+
+    way: _Way
+    max_bytes: int = DEFAULT_MAX_BYTES
+    max_count: int = DEFAULT_MAX_COUNT
+    function: HeaderMerger | None = None
+
+    @classmethod
+    def of(cls, policy: PolicyLike) -> HeaderPolicy:
+        """Return the policy of a name or a function, or the one that is given. Raises ValueError for another name."""
+        if isinstance(policy, HeaderPolicy):
+            return policy
+        if callable(policy):
+            return cls(_Way.FUNCTION, function=policy)
+        names = [way.value for way in _Way if way is not _Way.FUNCTION]
+        if policy not in names:
+            raise ValueError(f"headers must be one of {', '.join(names)}, a HeaderPolicy or a function, not {policy!r}")
+        return cls(_Way(policy))
+
+    def capped(self, *, max_bytes: int | None = None, max_count: int | None = None) -> HeaderPolicy:
+        """Return the policy with other bounds; None leaves one as it is. Raises ValueError for one below 0."""
+        for name, bound in (("max_bytes", max_bytes), ("max_count", max_count)):
+            if bound is not None and (type(bound) is not int or bound < 0):
+                raise ValueError(f"{name} must be a whole number, 0 or more, not {bound!r}")
+        return replace(
+            self,
+            max_bytes=self.max_bytes if max_bytes is None else max_bytes,
+            max_count=self.max_count if max_count is None else max_count,
+        )
+
+    @property
+    def is_of_one_record(self) -> bool:
+        """Whether the headers are always those of one record, or none: then nothing is parsed."""
+        return self.way in (_Way.LATEST, _Way.FIRST, _Way.NONE)
+
+    @property
+    def keeps_first(self) -> bool:
+        """Whether what is there stays, and what comes is left out."""
+        return self.way is _Way.FIRST
+
+    @property
+    def keeps_none(self) -> bool:
+        """Whether there are no headers at all."""
+        return self.way is _Way.NONE
+
+    def merge(self, old: bytes | None, new: bytes) -> tuple[bytes, int]:
+        """Return the bytes of the headers, and how many did not fit; `old` is None where there is no entry yet.
+
+        Both are in KIP-1271's encoding. Raises FormatError if they have to be parsed and can't be, and TypeError for
+        what a function returns that are no headers.
+        """
+        way = self.way
+        if way is _Way.NONE:
+            return b"", 0
+        if way is _Way.FIRST and old is not None:
+            return old, 0
+        if way in (_Way.LATEST, _Way.FIRST) or (old is None and way is not _Way.FUNCTION):
+            return self._bounded_bytes(new)
+        if way is _Way.FUNCTION:
+            assert self.function is not None  # made by `of`
+            merged = self.function(Headers.from_bytes(old or b""), Headers.from_bytes(new))
+            return self._bounded_bytes(Headers(merged).to_bytes())
+        if not new:
+            return old or b"", 0
+        there = parse_headers(old or b"")
+        return self._bounded(there + _coming(there, parse_headers(new), distinct=way is _Way.MERGE_DISTINCT))
+
+    def _bounded_bytes(self, headers: bytes) -> tuple[bytes, int]:
+        if self.way is _Way.MERGE_DISTINCT and header_count(headers) > 1:
+            return self._bounded(_coming([], parse_headers(headers), distinct=True))
+        if len(headers) <= self.max_bytes and (
+            len(headers) <= self.max_count or header_count(headers) <= self.max_count
+        ):
+            return headers, 0
+        return self._bounded(parse_headers(headers))
+
+    def _bounded(self, pairs: _Pairs) -> tuple[bytes, int]:
+        kept = pairs[: self.max_count]
+        encoded = encode_headers(kept)
+        if len(encoded) > self.max_bytes:
+            fitting = bisect_right(range(1, len(kept) + 1), self.max_bytes, key=lambda n: len(encode_headers(kept[:n])))
+            kept = kept[:fitting]
+            encoded = encode_headers(kept)
+        return encoded, len(pairs) - len(kept)
+
+
+def _coming(there: _Pairs, new: _Pairs, *, distinct: bool) -> _Pairs:
+    """Return what is added to what is there."""
+    if not distinct:
+        return new
+    known = set(there)
+    return [pair for pair in dict.fromkeys(new) if pair not in known]
+
+
+PolicyLike: TypeAlias = "HeaderPolicy | HeaderMerger | str"
+"""A HeaderPolicy, the name of one, or a function of (old, new) Headers."""

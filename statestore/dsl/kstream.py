@@ -1,0 +1,148 @@
+"""KStream: a stream of records, each a fact of its own. Source: Kafka Streams' KStream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from statestore.dsl.grouped_stream import KGroupedStream
+from statestore.dsl.processors.stateless import (
+    Filtering,
+    FlatMappingValues,
+    Mapping,
+    MappingValues,
+    Passing,
+    Peeking,
+    SelectingKeys,
+)
+from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.errors import TopologyError
+from statestore.format.serde import Serde
+from statestore.processor.nodes import TopicNameExtractor
+from statestore.processor.processor import ProcessorSupplier
+
+__all__ = ["KStream"]
+
+
+class KStream:
+    """Records on their way through a program; each method returns another stream, and changes nothing.
+
+    Headers and timestamps pass through every step without state as they came. `name` is that of a step's node.
+    """
+
+    def __init__(
+        self,
+        graph: StreamGraph,
+        node: str,
+        key_serde: Serde[Any] | None,
+        value_serde: Serde[Any] | None,
+        *,
+        is_rekeyed: bool = False,
+    ) -> None:
+        self._graph = graph
+        self._node = node
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._is_rekeyed = is_rekeyed
+
+    def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
+        """Return the records for which a predicate of key and value is true."""
+        return self._step("KSTREAM-FILTER-", name, Filtering(predicate), self._value_serde)
+
+    def filter_not(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
+        """Return the records for which a predicate of key and value is false."""
+        return self._step("KSTREAM-FILTER-", name, Filtering(predicate, is_negated=True), self._value_serde)
+
+    def map_values(
+        self, mapper: Callable[[Any], Any], *, value_serde: Serde[Any] | None = None, name: str | None = None
+    ) -> KStream:
+        """Return the records with other values; a `value_serde` of None is not known."""
+        return self._step("KSTREAM-MAPVALUES-", name, MappingValues(mapper), value_serde)
+
+    def flat_map_values(
+        self, mapper: Callable[[Any], Iterable[Any]], *, value_serde: Serde[Any] | None = None, name: str | None = None
+    ) -> KStream:
+        """Return a record for each of the values that a function makes of one."""
+        return self._step("KSTREAM-FLATMAPVALUES-", name, FlatMappingValues(mapper), value_serde)
+
+    def map(
+        self,
+        mapper: Callable[[Any, Any], tuple[Any, Any]],
+        *,
+        key_serde: Serde[Any] | None = None,
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """Return the records with other keys and values. What comes after must not need state, as with `select_key`."""
+        return self._step("KSTREAM-MAP-", name, Mapping(mapper), value_serde, key_serde, is_rekeyed=True)
+
+    def select_key(
+        self, mapper: Callable[[Any, Any], Any], *, key_serde: Serde[Any] | None = None, name: str | None = None
+    ) -> KStream:
+        """Return the records with other keys, functions of key and value.
+
+        A record stays in the shard of its first key, so what comes after must not need state: group_by_key() and joins
+        raise TopologyError. Give the DataFrame the key to group by, before stateful().
+        """
+        return self._step(
+            "KSTREAM-KEY-SELECT-", name, SelectingKeys(mapper), self._value_serde, key_serde, is_rekeyed=True
+        )
+
+    def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> KStream:
+        """Return the same records, each shown to a function of key and value on its way."""
+        return self._step("KSTREAM-PEEK-", name, Peeking(action), self._value_serde)
+
+    def merge(self, other: KStream, *, name: str | None = None) -> KStream:
+        """Return the records of both streams, in the order in which they are processed."""
+        node = self._graph.new_name("KSTREAM-MERGE-", name)
+        self._graph.add(GraphNode(node, (self._node, other._node), Passing))
+        return KStream(
+            self._graph,
+            node,
+            self._key_serde if self._key_serde == other._key_serde else None,
+            self._value_serde if self._value_serde == other._value_serde else None,
+            is_rekeyed=self._is_rekeyed or other._is_rekeyed,
+        )
+
+    def group_by_key(self) -> KGroupedStream:
+        """Return the stream by key, to be aggregated. Raises TopologyError if a step before has changed the keys."""
+        self._refuse_rekeyed("group_by_key()")
+        return KGroupedStream(self._graph, self._node, self._key_serde, self._value_serde)
+
+    def to(
+        self,
+        topic: str | TopicNameExtractor,
+        *,
+        key_serde: Serde[Any] | None = None,
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Put the records out to a topic, or to the one that a function returns for each.
+
+        Serdes of None are those of the stream; where they are not known, as of a topology's sink.
+        """
+        node, parents = self._graph.new_name("KSTREAM-SINK-", name), (self._node,)
+        serdes = {"key_serde": key_serde or self._key_serde, "value_serde": value_serde or self._value_serde}
+        self._graph.add_step(node, lambda topology: topology.add_sink(node, topic, parents, **serdes), parents)
+
+    def _step(
+        self,
+        prefix: str,
+        name: str | None,
+        supplier: ProcessorSupplier,
+        value_serde: Serde[Any] | None,
+        key_serde: Serde[Any] | None = None,
+        *,
+        is_rekeyed: bool = False,
+    ) -> KStream:
+        node = self._graph.new_name(prefix, name)
+        self._graph.add(GraphNode(node, (self._node,), lambda: supplier))
+        kept = key_serde if is_rekeyed else self._key_serde
+        return KStream(self._graph, node, kept, value_serde, is_rekeyed=is_rekeyed or self._is_rekeyed)
+
+    def _refuse_rekeyed(self, what: str) -> None:
+        if self._is_rekeyed:
+            raise TopologyError(
+                f"{what} after a step that changes keys: a record stays in the shard of its first key. Give "
+                "the DataFrame the key to group by, before stateful(), and leave the step out"
+            )

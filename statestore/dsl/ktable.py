@@ -1,0 +1,158 @@
+"""KTable: of each key the latest value. Source: Kafka Streams' KTable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from statestore.dsl.materialized import Materialized
+from statestore.dsl.processors.stateless import MappingValues, Passing, new_value
+from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.table_plans import ComputedTable, KeptTable, TablePlan
+from statestore.format.serde import Serde
+from statestore.processor.processor import ProcessorSupplier
+
+if TYPE_CHECKING:
+    from statestore.dsl.kstream import KStream
+
+__all__ = ["KTable", "WindowedKTable"]
+
+_FILTER = "KTABLE-FILTER-"
+_MAP_VALUES = "KTABLE-MAPVALUES-"
+
+
+class KTable:
+    """The latest value of each key, and its changes; each method returns another table or a stream.
+
+    Each value has the timestamp and the headers that it was stored with. `name` is that of a step's node.
+    """
+
+    def __init__(
+        self,
+        graph: StreamGraph,
+        node: str,
+        key_serde: Serde[Any] | None,
+        value_serde: Serde[Any] | None,
+        plan: TablePlan,
+    ) -> None:
+        self._graph = graph
+        self._node = node
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._plan = plan
+
+    def filter(
+        self,
+        predicate: Callable[[Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Return the keys for which a predicate of key and value is true; of others it says that they are gone."""
+        return self._computed(_FILTER, name, _Kept(predicate, True), materialized, self._value_serde, is_filter=True)
+
+    def filter_not(
+        self,
+        predicate: Callable[[Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Return the keys for which a predicate of key and value is false; of others it says that they are gone."""
+        return self._computed(_FILTER, name, _Kept(predicate, False), materialized, self._value_serde, is_filter=True)
+
+    def map_values(
+        self,
+        mapper: Callable[[Any], Any],
+        *,
+        value_serde: Serde[Any] | None = None,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Return the table with other values; one that the function makes None is gone."""
+        return self._computed(_MAP_VALUES, name, _OfValue(mapper), materialized, value_serde, is_filter=False)
+
+    def to_stream(self, *, name: str | None = None) -> KStream:
+        """Return the changes as a stream: each new value, and None for a key that is gone."""
+        return self._stream("KTABLE-TOSTREAM-", name, MappingValues(new_value), self._value_serde)
+
+    def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> KStream:
+        """Return the changes as a stream of Change: the new value, and the one before it. Kafka has no such step."""
+        self._plan.send_old_values(even_unkept=True)
+        return self._stream("KTABLE-CHANGES-", name, Passing(), value_serde)
+
+    def _stream(
+        self, prefix: str, name: str | None, supplier: ProcessorSupplier, value_serde: Serde[Any] | None
+    ) -> KStream:
+        from statestore.dsl.kstream import KStream  # which makes tables in turn
+
+        node = self._graph.new_name(prefix, name)
+        self._graph.add(GraphNode(node, (self._node,), lambda: supplier))
+        return KStream(self._graph, node, self._key_serde, value_serde)
+
+    def _computed(
+        self,
+        prefix: str,
+        name: str | None,
+        function: Callable[[Any, Any], Any],
+        materialized: Materialized | None,
+        value_serde: Serde[Any] | None,
+        *,
+        is_filter: bool,
+    ) -> KTable:
+        graph = self._graph
+        if materialized is not None and materialized.name is None:
+            graph.new_store_name(prefix)  # Kafka takes a number for a store that it then does without
+        kept = None
+        if materialized is not None:
+            asked = materialized.or_serdes(self._key_serde, value_serde)
+            value_serde = asked.value_serde
+            kept = asked if asked.name is not None else None
+        node = graph.new_name(prefix, name)
+        plan = ComputedTable(self._plan, function, kept, leaves_out_nothing=is_filter)
+        graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
+        return KTable(graph, node, self._key_serde, value_serde, plan)
+
+
+class WindowedKTable(KTable):
+    """The aggregates of keys and windows; a key is Windowed, with the window's start and end."""
+
+    def __init__(
+        self,
+        graph: StreamGraph,
+        node: str,
+        key_serde: Serde[Any] | None,
+        value_serde: Serde[Any] | None,
+        plan: KeptTable,
+        input_serdes: tuple[Serde[Any] | None, Serde[Any] | None],
+    ) -> None:
+        super().__init__(graph, node, key_serde, value_serde, plan)
+        self._windows = plan
+        self._input_serdes = input_serdes
+
+    def late_records(self, *, name: str | None = None) -> KStream:
+        """Return the records that came too late for a window, or for one of several, as they came. Kafka has none."""
+        late = self._stream("KTABLE-LATE-RECORDS-", name, Passing(), self._input_serdes[1])
+        late._key_serde = self._input_serdes[0]
+        self._windows.late_child = late._node
+        return late
+
+
+class _Kept:
+    """The value of a key that a predicate is `wanted` to be of; None of others."""
+
+    def __init__(self, predicate: Callable[[Any, Any], Any], wanted: bool) -> None:
+        self._predicate, self._wanted = predicate, wanted
+
+    def __call__(self, key: Any, value: Any) -> Any:
+        return value if bool(self._predicate(key, value)) is self._wanted else None
+
+
+class _OfValue:
+    """A function of key and value that looks at the value alone."""
+
+    def __init__(self, mapper: Callable[[Any], Any]) -> None:
+        self._mapper = mapper
+
+    def __call__(self, key: Any, value: Any) -> Any:
+        return self._mapper(value)

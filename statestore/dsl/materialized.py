@@ -1,0 +1,142 @@
+"""Materialized: where a table or the state of a join is kept. Source: Kafka Streams' Materialized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from statestore.bytestore.kinds.store_spec import check_store_name
+from statestore.errors import TopologyError
+from statestore.format.serde import Serde
+from statestore.stores.builder import StoreBuilder
+from statestore.stores.stores import Stores
+from statestore.stores.supplier import Duration, milliseconds
+
+__all__ = ["Materialized"]
+
+
+@dataclass(frozen=True)
+class Materialized:
+    """The name, serdes and store of a table. Each `with_` method returns another one.
+
+    A table without a name is kept under one that is made up, and numbered. What is None is taken from the stream that
+    the table is made of, where that is known.
+    """
+
+    name: str | None = None
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+    is_persistent: bool = True
+    is_cached: bool = False
+    retention_ms: int | None = None
+    history_retention_ms: int | None = None
+
+    @classmethod
+    def as_(cls, name: str) -> Materialized:
+        """Return one with a name, under which the store can be read. Raises ValueError for an illegal name."""
+        check_store_name(name)
+        return cls(name)
+
+    @classmethod
+    def with_(cls, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None) -> Materialized:
+        """Return one with serdes, and a name that is made up."""
+        return cls(key_serde=key_serde, value_serde=value_serde)
+
+    @classmethod
+    def as_versioned(cls, name: str, history_retention: Duration) -> Materialized:
+        """Return one that keeps old versions for a while, each with its headers: for joins with what was valid then."""
+        return replace(cls.as_(name), history_retention_ms=milliseconds("history_retention", history_retention))
+
+    def with_key_serde(self, serde: Serde[Any]) -> Materialized:
+        """Return one with a serde of keys."""
+        return replace(self, key_serde=serde)
+
+    def with_value_serde(self, serde: Serde[Any]) -> Materialized:
+        """Return one with a serde of values."""
+        return replace(self, value_serde=serde)
+
+    def with_store_in_memory(self) -> Materialized:
+        """Return one that is not kept in RocksDB."""
+        return replace(self, is_persistent=False)
+
+    def with_caching_enabled(self) -> Materialized:
+        """Return one whose changes go on once a key and micro-batch, at its end: the last one of each."""
+        return replace(self, is_cached=True)
+
+    def with_retention(self, retention: Duration) -> Materialized:
+        """Return one that keeps windows or sessions for at least so long. None is their size and grace."""
+        return replace(self, retention_ms=milliseconds("retention", retention))
+
+    def named(self, name: str) -> Materialized:
+        """Return one with the name that was made up for it, if it has none."""
+        return self if self.name is not None else replace(self, name=name)
+
+    def or_serdes(self, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None) -> Materialized:
+        """Return one with these serdes where it has none."""
+        return replace(self, key_serde=self.key_serde or key_serde, value_serde=self.value_serde or value_serde)
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether old versions are kept."""
+        return self.history_retention_ms is not None
+
+    def key_value_builder(self) -> StoreBuilder[Any]:
+        """Return the builder of a store of one value a key. Raises TopologyError for want of a serde."""
+        name, key_serde, value_serde = self._required()
+        if self.history_retention_ms is not None:
+            make = (
+                Stores.persistent_versioned_key_value_store_with_headers
+                if self.is_persistent
+                else Stores.in_memory_versioned_key_value_store
+            )
+            supplier = make(name, self.history_retention_ms)
+            return Stores.versioned_key_value_store_with_headers_builder(supplier, key_serde, value_serde)
+        make_plain = (
+            Stores.persistent_timestamped_key_value_store_with_headers
+            if self.is_persistent
+            else Stores.in_memory_key_value_store
+        )
+        return Stores.timestamped_key_value_store_with_headers_builder(make_plain(name), key_serde, value_serde)
+
+    def window_builder(self, size_ms: int, needed_ms: int) -> StoreBuilder[Any]:
+        """Return the builder of a store of windows, which must be kept for `needed_ms`.
+
+        Raises TopologyError for want of a serde, and for a retention that is shorter.
+        """
+        name, key_serde, value_serde = self._required()
+        make = (
+            Stores.persistent_timestamped_window_store_with_headers
+            if self.is_persistent
+            else Stores.in_memory_window_store
+        )
+        supplier = make(name, self._retention(needed_ms), size_ms)
+        return Stores.timestamped_window_store_with_headers_builder(supplier, key_serde, value_serde)
+
+    def session_builder(self, needed_ms: int) -> StoreBuilder[Any]:
+        """Return the builder of a store of sessions, which must be kept for `needed_ms`. Raises likewise."""
+        name, key_serde, value_serde = self._required()
+        make = Stores.persistent_session_store_with_headers if self.is_persistent else Stores.in_memory_session_store
+        supplier = make(name, self._retention(needed_ms))
+        return Stores.session_store_with_headers_builder(supplier, key_serde, value_serde)
+
+    def _required(self) -> tuple[str, Serde[Any], Serde[Any]]:
+        assert self.name is not None  # named by who asks
+        for what, serde in (("key", self.key_serde), ("value", self.value_serde)):
+            if serde is None:
+                raise TopologyError(
+                    f"it is not known how the {what}s of table {self.name!r} are written: give it "
+                    f"Materialized.with_{what}_serde(...)"
+                )
+        assert self.key_serde is not None
+        assert self.value_serde is not None
+        return self.name, self.key_serde, self.value_serde
+
+    def _retention(self, needed_ms: int) -> int:
+        if self.retention_ms is None:
+            return needed_ms
+        if self.retention_ms < needed_ms:
+            raise TopologyError(
+                f"table {self.name!r} has a retention of {self.retention_ms} ms, and its windows take records for "
+                f"{needed_ms} ms, grace included: give it Materialized.with_retention({needed_ms}) or more"
+            )
+        return self.retention_ms

@@ -1,0 +1,101 @@
+"""Aggregates of keys, without windows. Source: Kafka's KStreamAggregate and KStreamReduce."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from statestore.dsl.header_policy import HeaderPolicy
+from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.format.serde import Serde
+from statestore.processor.context import ProcessorContext
+from statestore.processor.processor import Processor
+from statestore.processor.record import Record
+from statestore.stores.holders import ValueTimestampHeaders
+
+DROPPED_RECORDS = "dropped_records"
+"""What is counted of records without a key, or without a value where one is needed, and of late ones, by window."""
+DROPPED_HEADERS = "dropped_headers"
+"""What is counted of headers that a policy had no room for."""
+
+
+@dataclass(frozen=True)
+class AggregatePlan:
+    """What an aggregate is made of. Travels to the executors."""
+
+    store: str
+    key_serde: Serde[Any]
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    """Of key, value and what there is, which may be changed."""
+    headers: HeaderPolicy
+    changes: ChangesPlan
+
+
+@dataclass(frozen=True)
+class Aggregating:
+    """Makes the processor."""
+
+    plan: AggregatePlan
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _Aggregate(self.plan)
+
+
+class _Aggregate(Processor):
+    """Keeps one aggregate a key, with the latest timestamp of its records."""
+
+    def __init__(self, plan: AggregatePlan) -> None:
+        self._plan = plan
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+        self._store = context.state_store(self._plan.store)
+        self._changes = self._plan.changes.open(context, self._plan.key_serde)
+        self._update = Update(self._plan, context)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        key = record.key
+        if key is None or record.value is None:
+            self._context.count(DROPPED_RECORDS)
+            return
+        held = self._store.get(key)
+        old, updated = self._update.of(held, record)
+        self._store.put(key, updated if updated.value is not None else None)
+        self._changes.send(key, updated.value, old, updated.timestamp_ms, updated.header_bytes)
+
+    def finish_batch(self) -> None:
+        self._changes.finish()
+
+
+class Update:
+    """What a record makes of what is held of its key or window."""
+
+    def __init__(self, plan: AggregatePlan, context: ProcessorContext) -> None:
+        self._initializer, self._aggregator = plan.initializer, plan.aggregator
+        self._headers, self._send_old = plan.headers, plan.changes.send_old
+        self._context = context
+
+    def of(
+        self, held: ValueTimestampHeaders[Any] | None, record: Record[Any, Any]
+    ) -> tuple[Any, ValueTimestampHeaders[Any]]:
+        """Return the value that was there, None if there was none, and what is to be held; a value of None is none."""
+        if held is None:
+            old, there, timestamp_ms, header_bytes = None, self._initializer(), record.timestamp_ms, None
+        else:
+            there, timestamp_ms = held.value, max(record.timestamp_ms, held.timestamp_ms)
+            # The aggregator may change what it is given.
+            old = deepcopy(there) if self._send_old else None
+            header_bytes = held.header_bytes
+        made = self._aggregator(record.key, record.value, there)
+        return old, ValueTimestampHeaders(made, timestamp_ms, self.merged(header_bytes, record.headers.to_bytes()))
+
+    def merged(self, old: bytes | None, new: bytes) -> bytes:
+        """Return the headers that the policy makes of both."""
+        merged, dropped = self._headers.merge(old, new)
+        if dropped:
+            self._context.count(DROPPED_HEADERS, dropped)
+        return merged

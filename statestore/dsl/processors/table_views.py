@@ -1,0 +1,70 @@
+"""How others read what a table holds of a key. Source: Kafka's KTableValueGetter and KTableValueGetterSupplier.
+
+A table without a store of its own is computed from the one that it is made of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from statestore.processor.context import ProcessorContext
+from statestore.stores.holders import ValueTimestampHeaders
+
+Held: TypeAlias = "ValueTimestampHeaders[Any] | None"
+Getter: TypeAlias = "Callable[[Any], Held]"
+
+
+@dataclass(frozen=True)
+class TableView(ABC):
+    """Where a table's entries are. Travels to the executors."""
+
+    stores: tuple[str, ...]
+    """The names of the stores that are read."""
+
+    @abstractmethod
+    def open(self, context: ProcessorContext) -> Getter:
+        """Return what reads one entry, for one task."""
+
+
+@dataclass(frozen=True)
+class StoreView(TableView):
+    """The entries of a key-value store with timestamps and headers."""
+
+    def open(self, context: ProcessorContext) -> Getter:
+        """Return the store's `get`."""
+        get: Getter = context.state_store(self.stores[0]).get
+        return get
+
+
+@dataclass(frozen=True)
+class WindowView(TableView):
+    """The entries of a window store; keys are Windowed."""
+
+    def open(self, context: ProcessorContext) -> Getter:
+        """Return the store's `fetch` of one window."""
+        fetch: Callable[[Any, int], Held] = context.state_store(self.stores[0]).fetch
+        return lambda window: fetch(window.key, window.start_ms)
+
+
+@dataclass(frozen=True)
+class ComputedView(TableView):
+    """What a function of key and value makes of another table's values; a key that it makes None is not there."""
+
+    of: TableView
+    function: Callable[[Any, Any], Any]
+
+    def open(self, context: ProcessorContext) -> Getter:
+        """Return what reads the other table and computes."""
+        get, function = self.of.open(context), self.function
+
+        def get_computed(key: Any) -> Held:
+            held = get(key)
+            value = None if held is None else function(key, held.value)
+            if held is None or value is None:
+                return None
+            return ValueTimestampHeaders(value, held.timestamp_ms, held.header_bytes)
+
+        return get_computed

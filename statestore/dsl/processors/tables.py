@@ -1,0 +1,165 @@
+"""Tables of topics, and what is computed of tables. Source: Kafka's KTableSource, KTableFilter and KTableMapValues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from statestore.bytestore.kinds.versioned_rows import NOT_PUT, VALID_TO_UNDEFINED
+from statestore.dsl.change import Change
+from statestore.dsl.processors.aggregating import DROPPED_RECORDS
+from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.format.serde import Serde
+from statestore.processor.context import ProcessorContext
+from statestore.processor.processor import Processor
+from statestore.processor.record import Record
+from statestore.stores.holders import ValueTimestampHeaders
+
+
+@dataclass(frozen=True)
+class TableStorePlan:
+    """Where a table is kept. Travels to the executors."""
+
+    store: str
+    key_serde: Serde[Any]
+    is_versioned: bool = False
+
+    def open(self, context: ProcessorContext) -> TableStore:
+        """Return the table's store, for one task."""
+        opened = context.state_store(self.store)
+        return VersionedTableStore(opened) if self.is_versioned else TableStore(opened)
+
+
+class TableStore:
+    """The store of a table of one value a key."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def get(self, key: Any) -> ValueTimestampHeaders[Any] | None:
+        """Return what is held of a key."""
+        held: ValueTimestampHeaders[Any] | None = self._store.get(key)
+        return held
+
+    def put(self, key: Any, value: Any, record: Record[Any, Any]) -> bool | None:
+        """Set a key to a value, with the record's timestamp and headers; a value of None deletes it.
+
+        Returns whether no version of the key is later; None if nothing was stored, as the record came too late.
+        """
+        held = None if value is None else ValueTimestampHeaders(value, record.timestamp_ms, record.headers.to_bytes())
+        self._store.put(key, held)
+        return True
+
+
+class VersionedTableStore(TableStore):
+    """The store of a table that keeps old versions."""
+
+    def get(self, key: Any) -> ValueTimestampHeaders[Any] | None:
+        """Return the latest version of a key."""
+        found = self._store.get(key)
+        return None if found is None else ValueTimestampHeaders(found.value, found.timestamp_ms, found.header_bytes)
+
+    def put(self, key: Any, value: Any, record: Record[Any, Any]) -> bool | None:
+        """Add a version of a key, likewise."""
+        valid_to_ms = self._store.put(key, value, record.timestamp_ms, record.headers)
+        return None if valid_to_ms == NOT_PUT else valid_to_ms == VALID_TO_UNDEFINED
+
+
+@dataclass(frozen=True)
+class ReadingTable:
+    """Makes the processor of a table of a topic; without a store it passes values on as changes."""
+
+    store: TableStorePlan | None
+    changes: ChangesPlan
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _TableSource(self)
+
+
+class _TableSource(Processor):
+    def __init__(self, plan: ReadingTable) -> None:
+        self._plan = plan
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+        self._changes = None
+        if self._plan.store is not None:
+            self._store = self._plan.store.open(context)
+            self._changes = self._plan.changes.open(context, self._plan.store.key_serde)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if record.key is None:
+            self._context.count(DROPPED_RECORDS)
+        elif self._changes is None:
+            self._context.forward(record.with_value(Change(record.value)))
+        else:
+            held = self._store.get(record.key)
+            is_latest = self._store.put(record.key, record.value, record)
+            if is_latest is not None:
+                self._changes.send(
+                    record.key,
+                    record.value,
+                    None if held is None else held.value,
+                    record.timestamp_ms,
+                    record.headers.to_bytes(),
+                    is_latest=is_latest,
+                )
+
+    def finish_batch(self) -> None:
+        if self._changes is not None:
+            self._changes.finish()
+
+
+@dataclass(frozen=True)
+class ComputingTable:
+    """Makes the processor of a table that is computed of another one, value by value."""
+
+    function: Callable[[Any, Any], Any]
+    """Of key and value; None where the key is not to be there. Is not asked about keys that are gone."""
+    store: TableStorePlan | None
+    changes: ChangesPlan
+    leaves_out_nothing: bool = False
+    """Whether a change from nothing to nothing is left out, if old values are known: a filter's."""
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _ComputedTable(self)
+
+
+class _ComputedTable(Processor):
+    def __init__(self, plan: ComputingTable) -> None:
+        self._plan = plan
+
+    def init(self, context: ProcessorContext) -> None:
+        plan = self._plan
+        self._context = context
+        self._store = None if plan.store is None else plan.store.open(context)
+        self._changes = None if plan.store is None else plan.changes.open(context, plan.store.key_serde)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        key, change, plan = record.key, record.value, self._plan
+        new, old = self._computed(key, change.new), None
+        if plan.changes.send_old:
+            old = self._computed(key, change.old) if self._store is None else self._held(key)
+            if plan.leaves_out_nothing and new is None and old is None:
+                return
+        if self._store is None or self._changes is None:
+            self._context.forward(record.with_value(Change(new, old, change.is_latest)))
+            return
+        is_latest = self._store.put(key, new, record)
+        if is_latest is not None:
+            self._changes.send(key, new, old, record.timestamp_ms, record.headers.to_bytes(), is_latest=is_latest)
+
+    def finish_batch(self) -> None:
+        if self._changes is not None:
+            self._changes.finish()
+
+    def _computed(self, key: Any, value: Any) -> Any:
+        return None if value is None else self._plan.function(key, value)
+
+    def _held(self, key: Any) -> Any:
+        assert self._store is not None  # asked where there is one
+        held = self._store.get(key)
+        return None if held is None else held.value

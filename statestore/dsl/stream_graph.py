@@ -1,0 +1,100 @@
+"""The nodes of a program until they become a topology, and the names that Kafka gives them.
+
+What a processor needs is known only when all of the program is there: whether a table is kept in a store, and whether
+anybody below wants old values, is decided by what is built on it. So each node is a plan, which is asked for its
+processor when the topology is made. Source: Kafka Streams' InternalStreamsBuilder and graph nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from statestore.errors import TopologyError
+from statestore.processor.processor import ProcessorSupplier
+from statestore.processor.topology import Topology
+from statestore.stores.builder import StoreBuilder
+
+_NUMBERED = "{}{:010d}"
+_STATE_STORE = "STATE-STORE-"
+
+
+@dataclass
+class GraphNode:
+    """A processor of a program, with the stores that it reads and writes."""
+
+    name: str
+    parents: tuple[str, ...]
+    supplier: Callable[[], ProcessorSupplier]
+    """Is asked when the topology is made."""
+    stores: Callable[[], Sequence[StoreBuilder[Any]]] = tuple
+    """Those that come with the processor; is asked when the topology is made."""
+    reads: Callable[[], Iterable[str]] = tuple
+    """The names of stores of other processors that it reads; is asked when the topology is made."""
+
+    def add_to(self, topology: Topology) -> None:
+        """Add the processor, and its stores."""
+        topology.add_processor(self.name, self.supplier(), self.parents)
+        for builder in self.stores():
+            if builder.name in topology.store_builders:
+                topology.connect_processor_and_state_stores(self.name, builder.name)
+            else:
+                topology.add_state_store(builder, self.name)
+
+
+@dataclass
+class StreamGraph:
+    """All nodes of a program, in the order in which they were added, and the number of the next name."""
+
+    _next: int = 0
+    _parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each node, in the order in which they were added."""
+    _steps: list[Callable[[Topology], object]] = field(default_factory=list)
+    _readers: list[GraphNode] = field(default_factory=list)
+
+    def new_name(self, prefix: str, name: str | None = None) -> str:
+        """Return `name`, or a new one of a processor, with a number. Source: Kafka's NamedInternal."""
+        if name is not None:
+            return name
+        return _NUMBERED.format(prefix, self._take_number())
+
+    def new_store_name(self, prefix: str) -> str:
+        """Return a new name of a store."""
+        return _NUMBERED.format(prefix + _STATE_STORE, self._take_number())
+
+    def add(self, node: GraphNode) -> GraphNode:
+        """Add a processor. Raises TopologyError for a name that is taken."""
+        self._claim(node.name, node.parents)
+        self._steps.append(node.add_to)
+        self._readers.append(node)
+        return node
+
+    def add_step(self, name: str, add_to: Callable[[Topology], object], parents: tuple[str, ...] = ()) -> None:
+        """Add a source, a sink or a global store. Raises TopologyError for a name that is taken."""
+        self._claim(name, parents)
+        self._steps.append(add_to)
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """Return the processors and sinks below a node, in the order in which they were added."""
+        return tuple(child for child, parents in self._parents.items() if name in parents)
+
+    def build(self) -> Topology:
+        """Return a topology of all nodes; a new one at every call."""
+        topology = Topology()
+        for add_to in self._steps:
+            add_to(topology)
+        for node in self._readers:
+            for store in node.reads():
+                if store not in topology.global_stores:
+                    topology.connect_processor_and_state_stores(node.name, store)
+        return topology
+
+    def _take_number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _claim(self, name: str, parents: tuple[str, ...]) -> None:
+        if name in self._parents:
+            raise TopologyError(f"there already is a node {name!r}: give one of both another `name`")
+        self._parents[name] = parents

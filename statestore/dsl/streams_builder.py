@@ -1,0 +1,74 @@
+"""StreamsBuilder: where a program of the DSL begins. Source: Kafka Streams' StreamsBuilder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from statestore.dsl.kstream import KStream
+from statestore.dsl.ktable import KTable
+from statestore.dsl.materialized import Materialized
+from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.table_plans import SourceTable
+from statestore.format.serde import Serde
+from statestore.processor.topology import Topology
+
+__all__ = ["StreamsBuilder"]
+
+_STREAM_SOURCE = "KSTREAM-SOURCE-"
+_TABLE_SOURCE = "KTABLE-SOURCE-"
+
+
+class StreamsBuilder:
+    """Declares streams and tables, of which `build` makes a topology.
+
+    Processors and stores have the names that Kafka Streams gives them for the same program, so that state can move both
+    ways. Numbers in names count what was declared before: give names to what is to outlive a change of the program.
+    """
+
+    def __init__(self) -> None:
+        self._graph = StreamGraph()
+
+    def stream(
+        self, topics: str | Sequence[str], *, key_serde: Serde[Any], value_serde: Serde[Any], name: str | None = None
+    ) -> KStream:
+        """Return the stream of the records of one topic or several. `name` is that of its node."""
+        read = (topics,) if isinstance(topics, str) else tuple(topics)
+        node = self._graph.new_name(_STREAM_SOURCE, name)
+        self._graph.add_step(
+            node, lambda topology: topology.add_source(node, read, key_serde=key_serde, value_serde=value_serde)
+        )
+        return KStream(self._graph, node, key_serde, value_serde)
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key_serde: Serde[Any],
+        value_serde: Serde[Any],
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Return the table of a topic: of each key the latest value; a record without a value deletes its key.
+
+        It is kept if `materialized` names it, or if something that is made of it has to look into it.
+        """
+        graph = self._graph
+        asked = materialized or Materialized()
+        kept = asked.named(f"{topic}-{graph.new_store_name('')}") if asked.name is None else asked
+        kept = kept.or_serdes(key_serde, value_serde)
+        source = f"{name}-source" if name is not None else graph.new_name(_STREAM_SOURCE)
+        node = graph.new_name(_TABLE_SOURCE, name)
+        plan = SourceTable(kept, is_kept=asked.name is not None)
+        graph.add_step(
+            source, lambda topology: topology.add_source(source, topic, key_serde=key_serde, value_serde=value_serde)
+        )
+        graph.add(GraphNode(node, (source,), plan.supplier, plan.stores))
+        return KTable(graph, node, kept.key_serde, kept.value_serde, plan)
+
+    def build(self) -> Topology:
+        """Return a topology of all that was declared; a new one at every call.
+
+        Raises TopologyError for what can't be run, as a table whose serdes are not known.
+        """
+        return self._graph.build()

@@ -1,0 +1,148 @@
+"""What a table of a program is made of, until the topology is made: where it is kept, and who wants its old values.
+
+Both are decided by what is built on a table. Source: Kafka's KTableImpl.enableSendingOldValues and valueGetterSupplier.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from statestore.dsl.materialized import Materialized
+from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.processors.table_views import ComputedView, StoreView, TableView, WindowView
+from statestore.dsl.processors.tables import ComputingTable, ReadingTable, TableStorePlan
+from statestore.processor.processor import ProcessorSupplier
+from statestore.stores.builder import StoreBuilder
+
+
+class TablePlan(ABC):
+    """A table of a program."""
+
+    def __init__(self) -> None:
+        self.sends_old = False
+
+    def send_old_values(self, *, even_unkept: bool) -> bool:
+        """Have changes say what was there before, and return whether they will.
+
+        A table that is kept nowhere does not know. `even_unkept` has such a one kept.
+        """
+        if not self.sends_old:
+            self.sends_old = self._can_send_old(even_unkept=even_unkept)
+        return self.sends_old
+
+    @abstractmethod
+    def view(self) -> TableView:
+        """Return how others read the table; one that is read has to be kept, or computed of one that is."""
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether old versions are kept."""
+        return False
+
+    def _can_send_old(self, *, even_unkept: bool) -> bool:
+        return True
+
+
+class KeptTable(TablePlan):
+    """A table that has a store in any case: an aggregate's."""
+
+    def __init__(self, view: TableView) -> None:
+        super().__init__()
+        self._view = view
+        self.late_child: str | None = None
+        """Who gets the records that came too late for a window; None is nobody."""
+
+    def children_of_changes(self, children: Sequence[str]) -> tuple[str, ...] | None:
+        """Return who of all below gets the changes; None is everybody."""
+        return None if self.late_child is None else tuple(name for name in children if name != self.late_child)
+
+    @classmethod
+    def of_keys(cls, store: str) -> KeptTable:
+        """Return the table of a key-value store."""
+        return cls(StoreView((store,)))
+
+    @classmethod
+    def of_windows(cls, store: str) -> KeptTable:
+        """Return the table of a window store."""
+        return cls(WindowView((store,)))
+
+    def view(self) -> TableView:
+        """Return what reads its store."""
+        return self._view
+
+
+class _KeyedTable(TablePlan):
+    """A table of one value a key, which is kept if it was given a name or if somebody needs it."""
+
+    def __init__(self, materialized: Materialized, *, is_kept: bool) -> None:
+        super().__init__()
+        self._materialized = materialized
+        self.is_kept = is_kept
+
+    @property
+    def is_versioned(self) -> bool:
+        return self.is_kept and self._materialized.is_versioned
+
+    def stores(self) -> Sequence[StoreBuilder[Any]]:
+        """Return the store that it is kept in, if it is."""
+        return (self._materialized.key_value_builder(),) if self.is_kept else ()
+
+    def _store(self) -> TableStorePlan | None:
+        if not self.is_kept:
+            return None
+        builder = self._materialized.key_value_builder()
+        return TableStorePlan(builder.name, builder.key_serde, self._materialized.is_versioned)
+
+    def _changes(self) -> ChangesPlan:
+        return ChangesPlan(self.sends_old, self._materialized.is_cached)
+
+
+class SourceTable(_KeyedTable):
+    """The table of a topic."""
+
+    def supplier(self) -> ProcessorSupplier:
+        """Return what makes the processor."""
+        return ReadingTable(self._store(), self._changes())
+
+    def view(self) -> TableView:
+        """Have the table kept, and return what reads its store."""
+        self.is_kept = True
+        assert self._materialized.name is not None  # named when the table was declared
+        return StoreView((self._materialized.name,))
+
+    def _can_send_old(self, *, even_unkept: bool) -> bool:
+        self.is_kept = self.is_kept or even_unkept
+        return self.is_kept
+
+
+class ComputedTable(_KeyedTable):
+    """A table that is computed of another one, value by value."""
+
+    def __init__(
+        self,
+        of: TablePlan,
+        function: Callable[[Any, Any], Any],
+        materialized: Materialized | None,
+        *,
+        leaves_out_nothing: bool,
+    ) -> None:
+        super().__init__(materialized or Materialized(), is_kept=materialized is not None)
+        self._of = of
+        self._function = function
+        self._leaves_out_nothing = leaves_out_nothing
+
+    def supplier(self) -> ProcessorSupplier:
+        """Return what makes the processor."""
+        return ComputingTable(self._function, self._store(), self._changes(), self._leaves_out_nothing)
+
+    def view(self) -> TableView:
+        """Return what reads its store, or computes."""
+        if self.is_kept:
+            assert self._materialized.name is not None  # only a named one is kept
+            return StoreView((self._materialized.name,))
+        return ComputedView((of := self._of.view()).stores, of, self._function)
+
+    def _can_send_old(self, *, even_unkept: bool) -> bool:
+        return self.is_kept or self._of.send_old_values(even_unkept=even_unkept)

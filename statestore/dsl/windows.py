@@ -1,0 +1,136 @@
+"""Which windows a record belongs to. Source: Kafka Streams' TimeWindows, SlidingWindows, SessionWindows, JoinWindows.
+
+Time spans are timedeltas, or ints of milliseconds. Windows begin at the epoch, or at multiples of their advance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from statestore.stores.supplier import Duration, milliseconds
+
+__all__ = ["JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows"]
+
+
+@dataclass(frozen=True)
+class TimeWindows:
+    """Windows of one size, one beginning every `advance_ms`: tumbling if that is their size, else hopping.
+
+    A window's end is not part of it. `grace_ms` is for how long after its end a window still takes records.
+    """
+
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+
+    @classmethod
+    def of_size_with_no_grace(cls, size: Duration) -> TimeWindows:
+        """Return tumbling windows that close when they end. Raises ValueError for a size below 1 ms."""
+        return cls.of_size_and_grace(size, 0)
+
+    @classmethod
+    def of_size_and_grace(cls, size: Duration, after_window_end: Duration) -> TimeWindows:
+        """Return tumbling windows that take records for a while after their end. Raises ValueError likewise."""
+        size_ms = milliseconds("size", size, least=1)
+        return cls(size_ms, size_ms, milliseconds("after_window_end", after_window_end))
+
+    def advance_by(self, advance: Duration) -> TimeWindows:
+        """Return hopping windows: one begins every `advance`. Raises ValueError unless it is 1 ms to their size."""
+        advance_ms = milliseconds("advance", advance, least=1)
+        if advance_ms > self.size_ms:
+            raise ValueError(f"advance ({advance_ms} ms) must not be longer than the windows' size ({self.size_ms} ms)")
+        return replace(self, advance_ms=advance_ms)
+
+    def starts(self, timestamp_ms: int) -> range:
+        """Return the starts of the windows that a timestamp belongs to, earliest first."""
+        first_ms = max(0, timestamp_ms - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
+        return range(first_ms, timestamp_ms + 1, self.advance_ms)
+
+
+@dataclass(frozen=True)
+class SlidingWindows:
+    """For each record a window of those at most `time_difference_ms` before it, and one of those after it.
+
+    Both ends belong to a window.
+    """
+
+    time_difference_ms: int
+    grace_ms: int
+
+    @classmethod
+    def of_time_difference_with_no_grace(cls, time_difference: Duration) -> SlidingWindows:
+        """Return windows that close when they end. Raises ValueError for a negative difference."""
+        return cls.of_time_difference_and_grace(time_difference, 0)
+
+    @classmethod
+    def of_time_difference_and_grace(cls, time_difference: Duration, after_window_end: Duration) -> SlidingWindows:
+        """Return windows that take records for a while after their end. Raises ValueError for negative spans."""
+        return cls(milliseconds("time_difference", time_difference), milliseconds("after_window_end", after_window_end))
+
+
+@dataclass(frozen=True)
+class SessionWindows:
+    """Records of a key with at most `inactivity_gap_ms` between one and the next. Both ends belong to a session."""
+
+    inactivity_gap_ms: int
+    grace_ms: int
+
+    @classmethod
+    def of_inactivity_gap_with_no_grace(cls, inactivity_gap: Duration) -> SessionWindows:
+        """Return sessions that close when their gap has passed. Raises ValueError for a gap below 1 ms."""
+        return cls.of_inactivity_gap_and_grace(inactivity_gap, 0)
+
+    @classmethod
+    def of_inactivity_gap_and_grace(cls, inactivity_gap: Duration, after_window_end: Duration) -> SessionWindows:
+        """Return sessions that take records for a while longer. Raises ValueError for illegal spans."""
+        return cls(
+            milliseconds("inactivity_gap", inactivity_gap, least=1), milliseconds("after_window_end", after_window_end)
+        )
+
+
+@dataclass(frozen=True)
+class JoinWindows:
+    """Two records meet if the other one's timestamp is from `before_ms` before to `after_ms` after this one's.
+
+    One of both may be negative, as long as the window has a length. `grace_ms` is for how long records may come late.
+    """
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+
+    @classmethod
+    def of_time_difference_with_no_grace(cls, time_difference: Duration) -> JoinWindows:
+        """Return windows of that much time to both sides. Raises ValueError for a negative difference."""
+        return cls.of_time_difference_and_grace(time_difference, 0)
+
+    @classmethod
+    def of_time_difference_and_grace(cls, time_difference: Duration, after_window_end: Duration) -> JoinWindows:
+        """Return windows of that much time to both sides, for records that may come late by a grace."""
+        difference_ms = milliseconds("time_difference", time_difference)
+        return cls(difference_ms, difference_ms, milliseconds("after_window_end", after_window_end))
+
+    def before(self, time_difference: Duration) -> JoinWindows:
+        """Return windows with another span before. Raises ValueError if they would end before they begin."""
+        return _with_length(replace(self, before_ms=_span(time_difference)))
+
+    def after(self, time_difference: Duration) -> JoinWindows:
+        """Return windows with another span after. Raises ValueError if they would end before they begin."""
+        return _with_length(replace(self, after_ms=_span(time_difference)))
+
+    @property
+    def size_ms(self) -> int:
+        """From the earliest to the latest timestamp that meets one."""
+        return self.before_ms + self.after_ms
+
+
+def _span(time_difference: Duration) -> int:
+    return milliseconds("time_difference", time_difference, least=-(2**63))
+
+
+def _with_length(windows: JoinWindows) -> JoinWindows:
+    if windows.size_ms < 0:
+        raise ValueError(
+            f"join windows must not end before they begin: {windows.before_ms} ms before, {windows.after_ms} ms after"
+        )
+    return windows
