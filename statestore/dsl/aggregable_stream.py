@@ -1,0 +1,120 @@
+"""What all streams that can be aggregated have in common, whatever they are aggregated by."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from statestore.dsl.aggregations import Aggregation, counting, reducing, summing
+from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
+from statestore.dsl.ktable import KTable
+from statestore.dsl.materialized import Materialized
+from statestore.dsl.processors.aggregating import AggregatePlan
+from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.table_plans import KeptTable
+from statestore.format.serde import Serde
+from statestore.processor.processor import ProcessorSupplier
+from statestore.stores.builder import StoreBuilder
+
+_AGGREGATE = "KSTREAM-AGGREGATE-"
+_REDUCE = "KSTREAM-REDUCE-"
+
+
+class ReducibleStream(ABC):
+    """Records to be aggregated, by what needs no more to be known than the values.
+
+    Of every method: `headers` says what becomes of the headers of the records that are aggregated, `materialized` where
+    the table is kept, `name` is that of its node.
+    """
+
+    def __init__(
+        self, graph: StreamGraph, node: str, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None
+    ) -> None:
+        self._graph = graph
+        self._node = node
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+
+    def count(
+        self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
+    ) -> KTable:
+        """Return how many records there were."""
+        if materialized is not None and materialized.name is None:
+            self._graph.new_store_name(_AGGREGATE)  # Kafka takes a number for nothing here
+        return self._aggregate(_AGGREGATE, counting(), materialized, headers, name)
+
+    def reduce(
+        self,
+        reducer: Callable[[Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "latest",
+        name: str | None = None,
+    ) -> KTable:
+        """Return what a function makes of the value so far and the next one; the first one is the value itself."""
+        return self._aggregate(_REDUCE, reducing(reducer, self._value_serde), materialized, headers, name)
+
+    def sum(
+        self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
+    ) -> KTable:
+        """Return the sum of the values, which are numbers."""
+        return self._aggregate(_REDUCE, summing(self._value_serde), materialized, headers, name)
+
+    @abstractmethod
+    def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
+        """Return the builder of the aggregates' store."""
+
+    @abstractmethod
+    def _table(self, node: str, kept: Materialized, store: str) -> KTable:
+        """Return the table of the aggregates."""
+
+    @abstractmethod
+    def _supplier(self, plan: AggregatePlan, table: KeptTable) -> ProcessorSupplier:
+        """Return what makes the processor."""
+
+    def _aggregate(
+        self,
+        prefix: str,
+        aggregation: Aggregation,
+        materialized: Materialized | None,
+        headers: PolicyLike,
+        name: str | None,
+    ) -> KTable:
+        graph, policy = self._graph, HeaderPolicy.of(headers)
+        asked = materialized or Materialized()
+        kept = asked if asked.name is not None else asked.named(graph.new_store_name(prefix))
+        kept = kept.or_serdes(self._key_serde, aggregation.value_serde)
+        store, node = str(kept.name), graph.new_name(prefix, name)
+        table = self._table(node, kept, store)
+        plan = table._plan
+        assert isinstance(plan, KeptTable)  # an aggregate has a store in any case
+
+        def supplier() -> ProcessorSupplier:
+            changes = ChangesPlan(plan.sends_old, kept.is_cached, plan.children_of_changes(graph.children(node)))
+            key_serde = self._builder(kept).key_serde
+            made = AggregatePlan(store, key_serde, aggregation.initializer, aggregation.aggregator, policy, changes)
+            return self._supplier(made, plan)
+
+        graph.add(GraphNode(node, (self._node,), supplier, lambda: (self._builder(kept),)))
+        return table
+
+
+class AggregableStream(ReducibleStream):
+    """Records to be aggregated, whose aggregates never become one."""
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "latest",
+        name: str | None = None,
+    ) -> KTable:
+        """Return what a function of key, value and aggregate makes, beginning with what `initializer` returns.
+
+        An aggregate of None is deleted.
+        """
+        return self._aggregate(_AGGREGATE, Aggregation(initializer, aggregator), materialized, headers, name)
