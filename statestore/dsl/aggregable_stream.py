@@ -6,7 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from statestore.dsl.aggregations import Aggregation, counting, reducing, summing
+from statestore.dsl.aggregations import (
+    Aggregation,
+    ColumnAggregation,
+    averaging,
+    collecting,
+    counting,
+    earliest,
+    greatest,
+    latest,
+    least,
+    mean_of,
+    reducing,
+    summing,
+)
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
@@ -14,7 +27,7 @@ from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.table_plans import KeptTable
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, Serdes
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
@@ -30,12 +43,19 @@ class ReducibleStream(ABC):
     """
 
     def __init__(
-        self, graph: StreamGraph, node: str, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None
+        self,
+        graph: StreamGraph,
+        node: str,
+        key_serde: Serde[Any] | None,
+        value_serde: Serde[Any] | None,
+        *,
+        in_columns: bool = False,
     ) -> None:
         self._graph = graph
         self._node = node
         self._key_serde = key_serde
         self._value_serde = value_serde
+        self._in_columns = in_columns
 
     def count(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
@@ -62,17 +82,45 @@ class ReducibleStream(ABC):
         """Return the sum of the values, which are numbers."""
         return self._aggregate(_REDUCE, summing(self._value_serde), materialized, headers, name)
 
+    def min(
+        self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
+    ) -> KTable:
+        """Return the least of the values; NaN is none of them."""
+        return self._aggregate(_REDUCE, least(self._value_serde), materialized, headers, name)
+
+    def max(
+        self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
+    ) -> KTable:
+        """Return the greatest of the values; NaN is none of them."""
+        return self._aggregate(_REDUCE, greatest(self._value_serde), materialized, headers, name)
+
+    def first(
+        self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
+    ) -> KTable:
+        """Return the value that came first."""
+        return self._aggregate(_REDUCE, earliest(self._value_serde), materialized, headers, name)
+
+    def last(
+        self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
+    ) -> KTable:
+        """Return the value that came last."""
+        return self._aggregate(_REDUCE, latest(self._value_serde), materialized, headers, name)
+
     @abstractmethod
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         """Return the builder of the aggregates' store."""
 
     @abstractmethod
-    def _table(self, node: str, kept: Materialized, store: str) -> KTable:
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable:
         """Return the table of the aggregates."""
 
     @abstractmethod
-    def _supplier(self, plan: AggregatePlan, table: KeptTable) -> ProcessorSupplier:
-        """Return what makes the processor."""
+    def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
+        """Return what makes the processor; `columns` is what aggregates, if records come in columns."""
+
+    def _can_take_columns(self) -> bool:
+        """Return whether the processor takes columns, if records come in columns."""
+        return True
 
     def _aggregate(
         self,
@@ -86,19 +134,25 @@ class ReducibleStream(ABC):
         asked = materialized or Materialized()
         kept = asked if asked.name is not None else asked.named(graph.new_store_name(prefix))
         kept = kept.or_serdes(self._key_serde, aggregation.value_serde)
-        store, node = str(kept.name), graph.new_name(prefix, name)
-        table = self._table(node, kept, store)
+        node, columns = graph.new_name(prefix, name), self._column_aggregation(aggregation, kept)
+        table = self._table(node, kept, in_columns=columns is not None)
         plan = table._plan
         assert isinstance(plan, KeptTable)  # an aggregate has a store in any case
 
         def supplier() -> ProcessorSupplier:
             changes = ChangesPlan(plan.sends_old, kept.is_cached, plan.children_of_changes(graph.children(node)))
-            key_serde = self._builder(kept).key_serde
-            made = AggregatePlan(store, key_serde, aggregation.initializer, aggregation.aggregator, policy, changes)
-            return self._supplier(made, plan)
+            builder = self._builder(kept)
+            made = AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes)
+            return self._supplier(made, columns, plan)
 
         graph.add(GraphNode(node, (self._node,), supplier, lambda: (self._builder(kept),)))
         return table
+
+    def _column_aggregation(self, aggregation: Aggregation, kept: Materialized) -> ColumnAggregation | None:
+        keys, values, aggregates = kept.key_serde, self._value_serde, kept.value_serde
+        if not self._in_columns or not self._can_take_columns() or keys is None or keys.columns is None:
+            return None
+        return None if values is None or aggregates is None else aggregation.in_columns(values, aggregates)
 
 
 class AggregableStream(ReducibleStream):
@@ -118,3 +172,23 @@ class AggregableStream(ReducibleStream):
         An aggregate of None is deleted.
         """
         return self._aggregate(_AGGREGATE, Aggregation(initializer, aggregator), materialized, headers, name)
+
+    def collect(
+        self,
+        limit: int,
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "latest",
+        name: str | None = None,
+    ) -> KTable:
+        """Return a list of the first `limit` values, in JSON unless said otherwise. Raises ValueError below 1."""
+        if type(limit) is not int or limit < 1:
+            raise ValueError(f"limit must be a whole number, 1 or more, not {limit!r}")
+        return self._aggregate(_AGGREGATE, collecting(limit), materialized, headers, name)
+
+    def mean(
+        self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
+    ) -> KTable:
+        """Return the mean of the values, as a float; what is kept is their sum and number, in JSON."""
+        sums = self._aggregate(_AGGREGATE, averaging(), materialized, headers, name)
+        return sums.map_values(mean_of, value_serde=Serdes.double())

@@ -1,14 +1,21 @@
-"""Aggregations: what is kept of a key's records, and what a record changes of it."""
+"""Aggregations: what is kept of a key's records, what a record changes of it, and how columns of records do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.errors import SerializationError
+from statestore.format.binary_columns import is_valid
+from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde, Serdes
 
-__all__ = ["Aggregation"]
+_LARGEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -17,13 +24,70 @@ class Aggregation:
 
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]
+    """Of key, value and what there is, which may be changed."""
     value_serde: Serde[Any] | None = None
     """How it is stored; None is not known."""
+    columns: ColumnAggregation | None = None
+    """What does the same to columns; None if there is no such thing."""
+    needs_value: bool = False
+    """Whether records without a value are left out, also of windows."""
+
+    def in_columns(self, values: Serde[Any], aggregates: Serde[Any]) -> ColumnAggregation | None:
+        """Return what does it to columns, if values of the one serde can be aggregated so to those of the other."""
+        return self.columns if self.columns is not None and self.columns.takes(values, aggregates) else None
+
+
+@dataclass(frozen=True)
+class ColumnAggregation:
+    """What an aggregation makes of each row of a column: what there was before, with the rows of its key up to it."""
+
+    combine: str | None
+    """The function of numpy that combines two values; None if one of both is taken as it is."""
+    counts: bool = False
+    """Whether each row counts as 1, whatever its value."""
+    keeps_first: bool = False
+    """Without `combine`: whether the first value stays, and not the last one."""
+
+    def takes(self, values: Serde[Any], aggregates: Serde[Any]) -> bool:
+        """Return whether values of the one serde can be aggregated in columns to those of the other."""
+        if values.columns is None or aggregates.columns is None:
+            return False
+        type_ = aggregates.columns.type
+        if self.counts:
+            return bool(type_ == pa.int64())
+        return bool(type_ == values.columns.type and (self.combine is None or type_ in (pa.int64(), pa.float64())))
+
+    def run(self, groups: KeyGroups, values: pa.Array, before: pa.Array) -> pa.Array:
+        """Return the aggregate at each row; `before` has that of each key, null where there is none.
+
+        Raises SerializationError for a sum that does not fit in 64 bits.
+        """
+        if self.combine is None:
+            if not self.keeps_first:
+                return values
+            return pc.coalesce(before, values.take(pa.array(groups.first_rows))).take(pa.array(groups.codes))
+        numbers = np.ones(len(values), np.int64) if self.counts else _numbers(values)
+        start = _numbers(pc.fill_null(before, 0))
+        if numbers.dtype.kind == "i" and self.combine == "add" and _may_overflow(numbers, start, groups):
+            numbers, start = numbers.astype(object), start.astype(object)
+        found = groups.running(getattr(np, self.combine), numbers, start, is_valid(before))
+        try:
+            return pa.array(found, before.type)
+        except (OverflowError, pa.ArrowInvalid) as cause:
+            raise SerializationError(f"an aggregate does not fit in {before.type}") from cause
+
+
+COUNT: Final = ColumnAggregation("add", counts=True)
+SUM: Final = ColumnAggregation("add")
+MIN: Final = ColumnAggregation("fmin")
+MAX: Final = ColumnAggregation("fmax")
+FIRST: Final = ColumnAggregation(None, keeps_first=True)
+LAST: Final = ColumnAggregation(None)
 
 
 def counting() -> Aggregation:
     """Return how many records there were. Kafka's count()."""
-    return Aggregation(_zero, _one_more, Serdes.int64())
+    return Aggregation(_zero, _one_more, Serdes.int64(), COUNT)
 
 
 def reducing(reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None) -> Aggregation:
@@ -33,11 +97,62 @@ def reducing(reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None)
 
 def summing(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the sum of the values, which are numbers."""
-    return reducing(_sum, value_serde)
+    return _ready_made(_sum, value_serde, SUM)
+
+
+def least(value_serde: Serde[Any] | None) -> Aggregation:
+    """Return the least of the values; NaN is none of them."""
+    return _ready_made(_least, value_serde, MIN)
+
+
+def greatest(value_serde: Serde[Any] | None) -> Aggregation:
+    """Return the greatest of the values; NaN is none of them."""
+    return _ready_made(_greatest, value_serde, MAX)
+
+
+def earliest(value_serde: Serde[Any] | None) -> Aggregation:
+    """Return the value that came first."""
+    return _ready_made(_first, value_serde, FIRST)
+
+
+def latest(value_serde: Serde[Any] | None) -> Aggregation:
+    """Return the value that came last."""
+    return _ready_made(_last, value_serde, LAST)
+
+
+def collecting(limit: int) -> Aggregation:
+    """Return a list of the first `limit` values."""
+    return Aggregation(list, _Collected(limit), Serdes.json(), needs_value=True)
+
+
+def averaging() -> Aggregation:
+    """Return the sum of the values, and how many they are, in JSON."""
+    return Aggregation(_nothing_yet, _added, Serdes.json(), needs_value=True)
+
+
+def mean_of(sum_and_count: list[Any]) -> float:
+    """Return the mean that `averaging` has come to."""
+    total, count = sum_and_count
+    return float(total / count)
+
+
+def _ready_made(
+    reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None, columns: ColumnAggregation
+) -> Aggregation:
+    return Aggregation(_nothing, _Reduced(reducer), value_serde, columns, needs_value=True)
 
 
 def _zero() -> int:
     return 0
+
+
+def _nothing_yet() -> list[Any]:
+    return [0, 0]
+
+
+def _added(key: Any, value: Any, sum_and_count: list[Any]) -> list[Any]:
+    total, count = sum_and_count
+    return [total + value, count + 1]
 
 
 def _nothing() -> None:
@@ -52,9 +167,46 @@ def _sum(total: Any, value: Any) -> Any:
     return total + value
 
 
+def _least(found: Any, value: Any) -> Any:
+    return value if value < found or found != found else found
+
+
+def _greatest(found: Any, value: Any) -> Any:
+    return value if value > found or found != found else found
+
+
+def _first(found: Any, value: Any) -> Any:
+    return found
+
+
+def _last(found: Any, value: Any) -> Any:
+    return value
+
+
 @dataclass(frozen=True)
 class _Reduced:
     reducer: Callable[[Any, Any], Any]
 
     def __call__(self, key: Any, value: Any, reduced: Any) -> Any:
         return value if reduced is None else self.reducer(reduced, value)
+
+
+@dataclass(frozen=True)
+class _Collected:
+    limit: int
+
+    def __call__(self, key: Any, value: Any, values: list[Any]) -> list[Any]:
+        if len(values) < self.limit:
+            values.append(value)
+        return values
+
+
+def _numbers(column: pa.Array) -> Any:
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _may_overflow(numbers: Any, start: Any, groups: KeyGroups) -> bool:
+    """Return whether sums may not fit in 64 bits, judged by the largest number and the longest group."""
+    largest = max((abs(int(number)) for number in (numbers.min(), numbers.max())), default=0)
+    begun = max((abs(int(number)) for number in (start.min(), start.max())), default=0)
+    return begun + largest * int(groups.counts.max()) > _LARGEST

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
-from statestore.format.header_bytes import encode_headers, header_count, parse_headers
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.format.header_bytes import MIN_HEADER_SIZE, encode_headers, header_count, parse_headers
 from statestore.headers import Headers
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_COUNT", "HeaderMerger", "HeaderPolicy", "PolicyLike"]
@@ -90,6 +93,14 @@ class HeaderPolicy:
         """Whether there are no headers at all."""
         return self.way is _Way.NONE
 
+    def fits_all(self, headers: pa.BinaryArray) -> bool:
+        """Return whether none of a column are too many or too large. Of few headers, nothing is looked at."""
+        sizes = pc.binary_length(headers)
+        if (pc.max(sizes).as_py() or 0) > self.max_bytes:
+            return False
+        larger = headers.filter(pc.greater(sizes, MIN_HEADER_SIZE * self.max_count))
+        return all(header_count(each) <= self.max_count for each in larger.to_pylist())
+
     def merge(self, old: bytes | None, new: bytes) -> tuple[bytes, int]:
         """Return the bytes of the headers, and how many did not fit; `old` is None where there is no entry yet.
 
@@ -115,9 +126,8 @@ class HeaderPolicy:
     def _bounded_bytes(self, headers: bytes) -> tuple[bytes, int]:
         if self.way is _Way.MERGE_DISTINCT and header_count(headers) > 1:
             return self._bounded(_coming([], parse_headers(headers), distinct=True))
-        if len(headers) <= self.max_bytes and (
-            len(headers) <= self.max_count or header_count(headers) <= self.max_count
-        ):
+        is_few = len(headers) <= MIN_HEADER_SIZE * self.max_count or header_count(headers) <= self.max_count
+        if is_few and len(headers) <= self.max_bytes:
             return headers, 0
         return self._bounded(parse_headers(headers))
 

@@ -38,12 +38,15 @@ class KStream:
         value_serde: Serde[Any] | None,
         *,
         is_rekeyed: bool = False,
+        in_columns: bool = False,
     ) -> None:
         self._graph = graph
         self._node = node
         self._key_serde = key_serde
         self._value_serde = value_serde
         self._is_rekeyed = is_rekeyed
+        self._in_columns = in_columns
+        """Whether records come in columns, if who is below takes them."""
 
     def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is true."""
@@ -107,7 +110,7 @@ class KStream:
     def group_by_key(self) -> KGroupedStream:
         """Return the stream by key, to be aggregated. Raises TopologyError if a step before has changed the keys."""
         self._refuse_rekeyed("group_by_key()")
-        return KGroupedStream(self._graph, self._node, self._key_serde, self._value_serde)
+        return KGroupedStream(self._graph, self._node, self._key_serde, self._value_serde, in_columns=self._in_columns)
 
     def to(
         self,

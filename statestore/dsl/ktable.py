@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.stateless import MappingValues, Passing, new_value
+from statestore.dsl.processors.stateless_columns import NewValuesInColumns, PassingColumns
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.table_plans import ComputedTable, KeptTable, TablePlan
 from statestore.format.serde import Serde
@@ -34,12 +35,16 @@ class KTable:
         key_serde: Serde[Any] | None,
         value_serde: Serde[Any] | None,
         plan: TablePlan,
+        *,
+        in_columns: bool = False,
     ) -> None:
         self._graph = graph
         self._node = node
         self._key_serde = key_serde
         self._value_serde = value_serde
         self._plan = plan
+        self._in_columns = in_columns
+        """Whether changes come in columns, if who is below takes them."""
 
     def filter(
         self,
@@ -74,7 +79,8 @@ class KTable:
 
     def to_stream(self, *, name: str | None = None) -> KStream:
         """Return the changes as a stream: each new value, and None for a key that is gone."""
-        return self._stream("KTABLE-TOSTREAM-", name, MappingValues(new_value), self._value_serde)
+        step = NewValuesInColumns() if self._in_columns else MappingValues(new_value)
+        return self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=self._in_columns)
 
     def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> KStream:
         """Return the changes as a stream of Change: the new value, and the one before it. Kafka has no such step."""
@@ -82,13 +88,19 @@ class KTable:
         return self._stream("KTABLE-CHANGES-", name, Passing(), value_serde)
 
     def _stream(
-        self, prefix: str, name: str | None, supplier: ProcessorSupplier, value_serde: Serde[Any] | None
+        self,
+        prefix: str,
+        name: str | None,
+        supplier: ProcessorSupplier,
+        value_serde: Serde[Any] | None,
+        *,
+        in_columns: bool = False,
     ) -> KStream:
         from statestore.dsl.kstream import KStream  # which makes tables in turn
 
         node = self._graph.new_name(prefix, name)
         self._graph.add(GraphNode(node, (self._node,), lambda: supplier))
-        return KStream(self._graph, node, self._key_serde, value_serde)
+        return KStream(self._graph, node, self._key_serde, value_serde, in_columns=in_columns)
 
     def _computed(
         self,
@@ -125,14 +137,17 @@ class WindowedKTable(KTable):
         value_serde: Serde[Any] | None,
         plan: KeptTable,
         input_serdes: tuple[Serde[Any] | None, Serde[Any] | None],
+        *,
+        in_columns: bool = False,
     ) -> None:
-        super().__init__(graph, node, key_serde, value_serde, plan)
+        super().__init__(graph, node, key_serde, value_serde, plan, in_columns=in_columns)
         self._windows = plan
         self._input_serdes = input_serdes
 
     def late_records(self, *, name: str | None = None) -> KStream:
         """Return the records that came too late for a window, or for one of several, as they came. Kafka has none."""
-        late = self._stream("KTABLE-LATE-RECORDS-", name, Passing(), self._input_serdes[1])
+        step = PassingColumns() if self._in_columns else Passing()
+        late = self._stream("KTABLE-LATE-RECORDS-", name, step, self._input_serdes[1], in_columns=self._in_columns)
         late._key_serde = self._input_serdes[0]
         self._windows.late_child = late._node
         return late

@@ -26,8 +26,10 @@ class StreamsBuilder:
     ways. Numbers in names count what was declared before: give names to what is to outlive a change of the program.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_columns: bool = True) -> None:
+        """Begin a program. `in_columns` of False has all of it go record by record, where columns would be faster."""
         self._graph = StreamGraph()
+        self._in_columns = in_columns
 
     def stream(
         self, topics: str | Sequence[str], *, key_serde: Serde[Any], value_serde: Serde[Any], name: str | None = None
@@ -38,7 +40,8 @@ class StreamsBuilder:
         self._graph.add_step(
             node, lambda topology: topology.add_source(node, read, key_serde=key_serde, value_serde=value_serde)
         )
-        return KStream(self._graph, node, key_serde, value_serde)
+        has_columns = key_serde.columns is not None and value_serde.columns is not None
+        return KStream(self._graph, node, key_serde, value_serde, in_columns=self._in_columns and has_columns)
 
     def table(
         self,

@@ -8,60 +8,109 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
-from statestore.errors import TruncatedError
+import numpy as np
+import pyarrow as pa
+
+from statestore.dsl.column_types import WindowedType, windowed_column
+from statestore.errors import DeserializationError, SerializationError, TruncatedError
+from statestore.format.binary_columns import as_binary_array, binary_array, interleave, is_valid, positions_and_bytes
 from statestore.format.serde import Serde, Serdes
+from statestore.format.serde_columns import ColumnSerde
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.stores.iterator import Windowed
 
 __all__ = ["session_windowed_serde", "time_windowed_serde"]
 
-_START: Final = struct.Struct(">q")
-_END_AND_START: Final = struct.Struct(">qq")
+_TIME: Final = np.dtype(">i8")
 
 
 def time_windowed_serde(inner: Serde[Any], window_size_ms: int) -> Serde[Windowed]:
     """Return the serde of keys of windows of one size; bytes say when a window starts, and its end is computed."""
-    size = _TimeWindowed(inner.serialize, inner.deserialize, window_size_ms)
-    return Serdes.of(f"windowed {inner.name}", size.write, size.read)
+    return _serde(_Layout(f"windowed {inner.name}", inner, ("start_ms",), window_size_ms))
 
 
 def session_windowed_serde(inner: Serde[Any]) -> Serde[Windowed]:
     """Return the serde of keys of sessions."""
-    sessions = _SessionWindowed(inner.serialize, inner.deserialize)
-    return Serdes.of(f"session {inner.name}", sessions.write, sessions.read)
+    return _serde(_Layout(f"session {inner.name}", inner, ("end_ms", "start_ms")))
 
 
 @dataclass(frozen=True)
-class _TimeWindowed:
-    serialize: Callable[[Any], bytes]
-    deserialize: Callable[[bytes], Any]
-    size_ms: int
+class _Layout:
+    """A key, with the times that stand behind it."""
+
+    name: str
+    inner: Serde[Any]
+    times: tuple[str, ...]
+    size_ms: int = 0
+    """Of windows whose end is not there."""
+    struct: struct.Struct = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "struct", struct.Struct(f">{len(self.times)}q"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Layout, (self.name, self.inner, self.times, self.size_ms)
 
     def write(self, window: Windowed) -> bytes:
-        return self.serialize(window.key) + _START.pack(window.start_ms)
+        """Return the bytes of a windowed key."""
+        return self.inner.serialize(window.key) + self.struct.pack(*(getattr(window, time) for time in self.times))
 
     def read(self, data: bytes) -> Windowed:
-        key, (start_ms,) = _split("windowed key", data, _START)
-        return Windowed(self.deserialize(key), start_ms, min(start_ms + self.size_ms, MAX_TIME_MS))
+        """Return the windowed key in bytes. Raises TruncatedError if the times are not there."""
+        end = len(data) - self.struct.size
+        if end < 0:
+            raise TruncatedError(self.name, wanted=self.struct.size, got=len(data))
+        times = dict(zip(self.times, self.struct.unpack(data[end:]), strict=True))
+        return Windowed(self.inner.deserialize(data[:end]), **{"end_ms": self._end_ms(times["start_ms"]), **times})
+
+    def write_column(self, inner: ColumnSerde, column: pa.Array) -> pa.BinaryArray:
+        """Return the bytes of a column of windowed keys. Raises SerializationError for any other column."""
+        if not isinstance(column.type, WindowedType):
+            raise SerializationError(f"{self.name} needs a column of windowed keys, got {column.type}")
+        times = np.stack([column.storage.field(time).to_numpy() for time in self.times], axis=-1).astype(_TIME)
+        places = np.arange(len(column) + 1) * self.struct.size
+        keys = inner.serialize(column.storage.field("key"))
+        positions, data = interleave([keys, binary_array(places, times)], "keys with times")
+        return binary_array(positions[::2], data)
+
+    def read_column(self, inner: ColumnSerde, column: pa.BinaryArray) -> pa.ExtensionArray:
+        """Return the windowed keys in a column of bytes. Raises DeserializationError, naming the row."""
+        positions, data = positions_and_bytes(as_binary_array(column, self.name))
+        sizes = np.diff(positions) - self.struct.size
+        if (sizes < 0).any():
+            row = int(np.argmax(sizes < 0))
+            raise DeserializationError(f"{self.name}: row {row} has too few bytes for its times")
+        places = (positions[1:] - self.struct.size)[:, np.newaxis] + np.arange(self.struct.size)
+        found = data[places].view(_TIME).astype(np.int64)
+        times = {time: found[:, number] for number, time in enumerate(self.times)}
+        keys = inner.deserialize(pa.compute.binary_slice(column, 0, -self.struct.size))
+        ends = times.get("end_ms", np.minimum(times["start_ms"], MAX_TIME_MS - self.size_ms) + self.size_ms)
+        return windowed_column(keys, times["start_ms"], ends)
+
+    def _end_ms(self, start_ms: int) -> int:
+        return min(start_ms + self.size_ms, MAX_TIME_MS)
 
 
-@dataclass(frozen=True)
-class _SessionWindowed:
-    serialize: Callable[[Any], bytes]
-    deserialize: Callable[[bytes], Any]
-
-    def write(self, window: Windowed) -> bytes:
-        return self.serialize(window.key) + _END_AND_START.pack(window.end_ms, window.start_ms)
-
-    def read(self, data: bytes) -> Windowed:
-        key, (end_ms, start_ms) = _split("session key", data, _END_AND_START)
-        return Windowed(self.deserialize(key), start_ms, end_ms)
+def _keeping_nulls(convert: Callable[[pa.Array], pa.Array], column: pa.Array) -> pa.Array:
+    if not column.null_count:
+        return convert(column)
+    valid = is_valid(column)
+    rows = pa.array(np.cumsum(valid) - 1, mask=~valid)
+    return convert(column.filter(pa.array(valid))).take(rows)
 
 
-def _split(what: str, data: bytes, times: struct.Struct) -> tuple[bytes, tuple[int, ...]]:
-    if len(data) < times.size:
-        raise TruncatedError(what, wanted=times.size, got=len(data))
-    return data[: -times.size], times.unpack(data[-times.size :])
+def _serde(layout: _Layout) -> Serde[Windowed]:
+    inner = layout.inner.columns
+    columns = None
+    if inner is not None:
+        columns = ColumnSerde(
+            layout.name,
+            WindowedType(inner.type),
+            partial(_keeping_nulls, partial(layout.write_column, inner)),
+            partial(_keeping_nulls, partial(layout.read_column, inner)),
+        )
+    return Serdes.of(layout.name, layout.write, layout.read, columns)

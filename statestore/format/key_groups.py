@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from statestore.format.binary_columns import Integers, as_one_array
+from statestore.format.binary_columns import Flags, Integers, as_one_array
+
+Column: TypeAlias = npt.NDArray[Any]
+
+_LONG_GROUP: Final = 64
+"""More rows of a key than this are gone through by themselves."""
 
 
 class KeyGroups:
@@ -44,6 +50,15 @@ class KeyGroups:
         rows[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)
         return rows
 
+    @cached_property
+    def rows_before(self) -> Integers:
+        """Of each row, the last row before it with the same key; -1 if there is none."""
+        order, starts = self._order
+        before = np.empty(len(order), np.int64)
+        before[order[1:]] = order[:-1]
+        before[order[starts]] = -1
+        return before
+
     def running_count(self) -> Integers:
         """Return for each row how many rows its key has up to it, itself included."""
         order, starts = self._order
@@ -65,6 +80,29 @@ class KeyGroups:
         before = np.append(np.int64(0), sums)[starts]
         found = np.empty(len(order), np.int64)
         found[order] = sums - np.repeat(before, self.counts)
+        return found
+
+    def running(self, combine: np.ufunc, values: Column, before: Column, is_before: Flags) -> Column:
+        """Return for each row what `combine` makes, in order, of its key's `before` and its values up to it.
+
+        `values` has one for each row, `before` one for each key, which counts where `is_before`. As loops of numpy do,
+        it wraps around where integers overflow; columns of Python objects do not.
+        """
+        order, starts = self._order
+        counts = self.counts
+        made = values[order]
+        begun = starts[is_before]
+        made[begun] = combine(before[is_before], made[begun])
+        is_long = counts > _LONG_GROUP
+        for start, count in zip(starts[is_long].tolist(), counts[is_long].tolist(), strict=True):
+            made[start : start + count] = combine.accumulate(made[start : start + count])
+        # Row by row of all short groups at once: as many steps as the longest of them has rows.
+        starts, counts = starts[~is_long], counts[~is_long]
+        for number in range(1, int(counts.max(initial=0))):
+            starts, counts = starts[counts > number], counts[counts > number]
+            made[starts + number] = combine(made[starts + number - 1], made[starts + number])
+        found = np.empty_like(made)
+        found[order] = made
         return found
 
     @cached_property

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from statestore.errors import DriverError, DriverFailedError, InvalidTimestampError, UnknownTopicError
 from statestore.middleware.chain import Chain
 from statestore.middleware.failures import FailureHandling
+from statestore.processor.counted import DROPPED_RECORDS
 from statestore.processor.receivers import SinkRecord, SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.topic_columns import source_batch
@@ -155,14 +156,16 @@ class DriverRun:
 
     def metrics(self) -> dict[str, float]:
         """Return counts since the start by Kafka's names, and `STORE/METRIC` of stores that are measured."""
-        stores, skipped = self._state.stores, self._task.skipped_records
+        stores, skipped, counted = self._state.stores, self._task.skipped_records, self._task.counted
+        left_out = sum(number for name, number in counted.items() if name.endswith(f".{DROPPED_RECORDS}"))
         found: dict[str, float] = {
             "process-total": self._processed,
             "punctuate-total": self._task.punctuation_count,
             "commit-total": self._commits,
             "skipped-records-total": skipped,
-            "dropped-records-total": skipped + sum(store.dropped_records for store in stores.values()),
+            "dropped-records-total": skipped + left_out + sum(store.dropped_records for store in stores.values()),
             **{f"failed-records/{error}": count for error, count in self._task.failures.by_error.items()},
+            **counted,
         }
         for name, store in stores.items():
             if store.metrics is not None:

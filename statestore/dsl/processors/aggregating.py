@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from statestore.dsl.aggregations import Aggregation
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.format.serde import Serde
 from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_HEADERS, DROPPED_RECORDS
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
-
-DROPPED_RECORDS = "dropped_records"
-"""What is counted of records without a key, or without a value where one is needed, and of late ones, by window."""
-DROPPED_HEADERS = "dropped_headers"
-"""What is counted of headers that a policy had no room for."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +23,7 @@ class AggregatePlan:
 
     store: str
     key_serde: Serde[Any]
-    initializer: Callable[[], Any]
-    aggregator: Callable[[Any, Any, Any], Any]
-    """Of key, value and what there is, which may be changed."""
+    aggregation: Aggregation
     headers: HeaderPolicy
     changes: ChangesPlan
 
@@ -75,7 +69,7 @@ class Update:
     """What a record makes of what is held of its key or window."""
 
     def __init__(self, plan: AggregatePlan, context: ProcessorContext) -> None:
-        self._initializer, self._aggregator = plan.initializer, plan.aggregator
+        self._initializer, self._aggregator = plan.aggregation.initializer, plan.aggregation.aggregator
         self._headers, self._send_old = plan.headers, plan.changes.send_old
         self._context = context
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from statestore.bytestore.kinds.versioned_rows import NOT_PUT, VALID_TO_UNDEFINED
 from statestore.dsl.change import Change
-from statestore.dsl.processors.aggregating import DROPPED_RECORDS
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.format.serde import Serde
 from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_RECORDS
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders

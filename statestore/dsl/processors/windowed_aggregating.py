@@ -10,18 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from statestore.dsl.processors.aggregating import DROPPED_RECORDS, AggregatePlan, Update
+from statestore.dsl.processors.aggregating import AggregatePlan, Update
 from statestore.dsl.processors.changes_out import ChangesOut
 from statestore.dsl.windows import TimeWindows
 from statestore.format.serde import Serde
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.iterator import Windowed
 
-LATE_RECORDS: Final = "late_records"
-"""What is counted of records that came too late for at least one of their windows."""
 _OBSERVED: Final = "{}-observed-stream-time"
 
 
@@ -107,7 +106,7 @@ class _WindowedAggregate(Processor):
 
     def process(self, record: Record[Any, Any]) -> None:
         key, windows = record.key, self._windows
-        if key is None:
+        if key is None or (record.value is None and self._asked.plan.aggregation.needs_value):
             self._context.count(DROPPED_RECORDS)
             return
         close_ms = self._observed.advance(record.timestamp_ms) - windows.grace_ms

@@ -1,0 +1,81 @@
+"""How the changes of a table go on that were made in columns: all of them, or with caching the last one of each key."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from statestore.dsl.column_types import change_column
+from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.format.key_groups import KeyGroups
+from statestore.headers.record_columns import ORIGIN, RecordColumns
+from statestore.processor.context import ProcessorContext
+
+
+class _Part(NamedTuple):
+    """The last change of each key, or window, of some records, and what it was before them."""
+
+    records: RecordColumns
+    old: pa.Array
+
+
+class ColumnChanges:
+    """Sends changes on, for one task; who is below gets columns of Change."""
+
+    def __init__(self, plan: ChangesPlan, context: ProcessorContext) -> None:
+        self._plan, self._context = plan, context
+        self._held: list[_Part] = []
+
+    def send(self, made: RecordColumns, old: pa.Array, groups: KeyGroups) -> None:
+        """Send on what became of keys, or windows, which `groups` tells apart, and what was there before each row."""
+        if not self._plan.is_cached:
+            self._forward(made, old)
+            return
+        self._held.append(_Part(made.take(groups.last_rows), old.take(pa.array(groups.first_rows))))
+
+    def finish(self) -> None:
+        """Send on what was held back of the batch, in the order in which keys first changed."""
+        held, self._held = self._held, []
+        if not held:
+            return
+        records, old = (held[0].records, held[0].old) if len(held) == 1 else self._merged(held)
+        self._forward(records, old)
+
+    def _merged(self, parts: list[_Part]) -> tuple[RecordColumns, pa.Array]:
+        records = concat([part.records for part in parts])
+        groups = groups_of(records.key)
+        return records.take(groups.last_rows), pa.concat_arrays([part.old for part in parts]).take(
+            pa.array(groups.first_rows)
+        )
+
+    def _forward(self, made: RecordColumns, old: pa.Array) -> None:
+        value = change_column(made.value, old if self._plan.send_old else None)
+        changes = RecordColumns.adopt(made.key, value, made.timestamp_ms, made.headers, made.origin)
+        if self._plan.children is None:
+            self._context.forward_batch(changes)
+        else:
+            for child in self._plan.children:
+                self._context.forward_batch(changes, child)
+
+
+def groups_of(keys: pa.Array) -> KeyGroups:
+    """Return which rows have the same key, of windowed keys too."""
+    if not isinstance(keys, pa.ExtensionArray):
+        return KeyGroups(keys)
+    fields = [KeyGroups(keys.storage.field(name)).codes for name in ("key", "start_ms", "end_ms")]
+    codes = fields[0]
+    for more in fields[1:]:
+        codes = codes * (int(more.max(initial=0)) + 1) + more
+    return KeyGroups(pa.array(codes))
+
+
+def concat(parts: list[RecordColumns]) -> RecordColumns:
+    """Return the records of all parts, in order."""
+    names = ("key", "value", "timestamp_ms", "headers")
+    key, value, times, headers = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in names)
+    origins = [part.origin for part in parts]
+    if any(origin is None for origin in origins):
+        return RecordColumns.adopt(key, value, times, headers, None)
+    table = pa.Table.from_batches(origins, schema=ORIGIN).combine_chunks()
+    return RecordColumns.adopt(key, value, times, headers, table.to_batches()[0])

@@ -1,0 +1,122 @@
+"""Aggregates of keys and windows of time, of records in columns: what `windowed_aggregating` does record by record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from statestore.dsl.aggregations import ColumnAggregation
+from statestore.dsl.column_types import windowed_column
+from statestore.dsl.processors.aggregating_columns import with_keys
+from statestore.dsl.processors.column_changes import ColumnChanges
+from statestore.dsl.processors.column_updates import ColumnUpdate
+from statestore.dsl.processors.windowed_aggregating import ObservedTime, WindowedAggregating
+from statestore.dsl.windows import TimeWindows
+from statestore.format.binary_columns import Flags, Integers
+from statestore.format.key_groups import KeyGroups
+from statestore.format.window_key import MAX_TIME_MS
+from statestore.headers.record_columns import RecordColumns
+from statestore.processor.batch_processor import BatchProcessor
+from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
+
+
+@dataclass(frozen=True)
+class WindowedAggregatingColumns:
+    """Makes the processor."""
+
+    asked: WindowedAggregating
+    aggregation: ColumnAggregation
+
+    def __call__(self) -> BatchProcessor:
+        """Return a new processor."""
+        return _WindowedColumnAggregate(self)
+
+
+class _Assigned(NamedTuple):
+    """Records with the windows that they belong to: a row for each window of each record, in that order."""
+
+    rows: Integers
+    """The record of each row."""
+    starts_ms: Integers
+    ends_ms: Integers
+    is_late: Flags
+    """Whether the window had closed by then."""
+
+
+class _WindowedColumnAggregate(BatchProcessor):
+    """Keeps one aggregate a key and window, with the latest timestamp of its records."""
+
+    def __init__(self, made_for: WindowedAggregatingColumns) -> None:
+        self._asked, self._aggregation = made_for.asked, made_for.aggregation
+
+    def init(self, context: ProcessorContext) -> None:
+        plan = self._asked.plan
+        self._context = context
+        self._store = context.state_store(plan.store)
+        self._changes = ColumnChanges(plan.changes, context)
+        self._update = ColumnUpdate(self._aggregation, plan.headers, context)
+        self._observed = ObservedTime(context, plan.store)
+
+    def process_batch(self, records: RecordColumns) -> None:
+        records = with_keys(records, self._context, needs_value=self._asked.plan.aggregation.needs_value)
+        if not len(records):
+            return
+        assigned = self._assign(records.timestamp_ms.to_numpy())
+        late = assigned.rows[assigned.is_late]
+        if len(late):
+            self._tell_late(records, late)
+        kept = ~assigned.is_late
+        if kept.any():
+            self._aggregate(records, assigned.rows[kept], assigned.starts_ms[kept], assigned.ends_ms[kept])
+
+    def finish_batch(self) -> None:
+        self._changes.finish()
+        self._observed.record()
+
+    def _assign(self, times_ms: Integers) -> _Assigned:
+        windows = self._asked.windows
+        observed = np.maximum(np.maximum.accumulate(times_ms), self._observed.time_ms)
+        self._observed.advance(int(observed[-1]))
+        first = first_starts(windows, times_ms)
+        counts = (times_ms - first) // windows.advance_ms + 1
+        rows = np.repeat(np.arange(len(times_ms)), counts)
+        numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts = first[rows] + numbers * windows.advance_ms
+        # A sum beyond 64 bits is not taken: the end of time is.
+        ends = np.minimum(starts, MAX_TIME_MS - windows.size_ms) + windows.size_ms
+        return _Assigned(rows, starts, ends, ends <= observed[rows] - windows.grace_ms)
+
+    def _aggregate(self, records: RecordColumns, rows: Integers, starts: Integers, ends: Integers) -> None:
+        codes = records.by_key.codes[rows]
+        # By number of window, not by start: the product has to fit in 64 bits.
+        places = np.unique(starts, return_inverse=True)[1]
+        groups = KeyGroups(pa.array(codes * (int(places.max()) + 1) + places))
+        firsts = groups.first_rows
+        keys = records.by_key.keys.take(pa.array(codes[firsts]))
+        held = self._store.fetch_many(keys, starts[firsts])
+        is_one_each = np.array_equal(rows, np.arange(len(records)))
+        of_windows = records if is_one_each else records.take(pa.array(rows))
+        updated = self._update.of(groups, held, of_windows)
+        made = of_windows.with_columns(value=updated.new, timestamp_ms=updated.timestamp_ms, headers=updated.headers)
+        lasts = groups.last_rows
+        self._store.put_many(made.take(lasts), starts[lasts])
+        windowed = windowed_column(made.key, starts, ends)
+        changed = RecordColumns.adopt(windowed, made.value, made.timestamp_ms, made.headers, made.origin)
+        self._changes.send(changed, updated.old, groups)
+
+    def _tell_late(self, records: RecordColumns, late: Integers) -> None:
+        rows = np.unique(late)
+        self._context.count(DROPPED_RECORDS, len(late))
+        self._context.count(LATE_RECORDS, len(rows))
+        if self._asked.late_child is not None:
+            self._context.forward_batch(records.take(pa.array(rows)), self._asked.late_child)
+
+
+def first_starts(windows: TimeWindows, times_ms: Integers) -> Integers:
+    """Return when the first of the windows of each time starts: `TimeWindows.starts`, for columns."""
+    shifted = np.maximum(0, times_ms - (windows.size_ms - windows.advance_ms))
+    return shifted // windows.advance_ms * windows.advance_ms
