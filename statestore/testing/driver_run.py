@@ -262,7 +262,7 @@ class DriverRun:
         self._is_running = False
 
     def _commit_state(self, punctuations: RecordedPunctuations | None = None) -> None:
-        """Commit what was written to stores, and when the schedules are due next; None means as before."""
+        """Commit what was written, processor metadata too, and when schedules are due next; None means as before."""
         self._state.commit(punctuations, self._task.processor_metadata.changes, self._on_changelog)
         for log in self._read_changelogs:
             for record in log.new_records():

@@ -111,6 +111,23 @@ def test_an_attempt_that_did_not_count_changes_nothing(tmp_path: Path) -> None:
     assert times_in(shard_call, first.pointer) == []
 
 
+class Calls(Reminding):
+    """Counts the batches of its shard in processor metadata."""
+
+    def init(self, context: ProcessorContext) -> None:
+        before = context.processor_metadata("calls")
+        context.set_processor_metadata("calls", 1 if before is None else before + 1)
+
+
+def test_calls_go_on_from_what_processors_keep_beside_stores(tmp_path: Path) -> None:
+    shard_call = call(tmp_path, reminding(Calls), wall_clock=False)
+    pointers = [result_at(shard_call, None, 100).pointer]
+    for at in (0, 0, 1):
+        pointers.append(result_at(shard_call, pointers[at], 100).pointer)
+    calls = [CommitPointer.from_json(pointer).processor_metadata["calls"] for pointer in pointers]
+    assert calls == [1, 2, 2, 3], "the attempt that did not count is forgotten"
+
+
 def test_a_schedule_that_only_a_task_makes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match=r"init\(\) must schedule the same every time"):
         list(call(tmp_path, wall_clock=False).run(17, [], None, "query", 100))
