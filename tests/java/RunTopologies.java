@@ -45,11 +45,8 @@ import org.apache.kafka.streams.test.TestRecord;
  * Runs named topologies through Kafka Streams' own TopologyTestDriver and says what came out, as JSON.
  *
  * <p>Reads a JSON list of scenarios from standard input and prints the list of their results. A scenario is
- * {@code {"topology": NAME, "initial_wall_clock_ms": N, "persistent": BOOLEAN, "steps": [...]}}; a step is one of
- * {@code ["pipe", TOPIC, KEY, VALUE, TIMESTAMP, HEADERS]}, {@code ["advance", MS]}, {@code ["read", TOPIC]},
- * {@code ["read_one", TOPIC]}, {@code ["put", STORE, KEY, VALUE]}, {@code ["input", TOPIC, START_MS, AUTO_ADVANCE_MS]},
- * {@code ["advance_time", TOPIC, MS]}. Bytes are hex. The topologies are those of tests/support/twin_topologies.py;
- * "graph" is made of the scenario's "graph", a list of what is added: {@code ["source", NAME, TOPICS]},
+ * {@code {"topology": NAME, "initial_wall_clock_ms": N, "persistent": BOOLEAN, "steps": [...]}}, with the steps of
+ * {@link DriverRun}. The topologies are those of tests/support/twins; "graph" is made of the scenario's "graph", a list of what is added: {@code ["source", NAME, TOPICS]},
  * {@code ["processor", NAME, PARENTS]}, {@code ["sink", NAME, TOPIC, PARENTS]}, {@code ["store", NAME, PROCESSORS]} and
  * {@code ["global", STORE, SOURCE, TOPIC, PROCESSOR]}.
  */
@@ -76,11 +73,6 @@ public final class RunTopologies {
     // ---- Running a scenario
 
     private final JsonNode scenario;
-    private final Set<String> keys = new TreeSet<>();
-    private final Set<Long> times = new TreeSet<>();
-    private final Map<String, TestInputTopic<byte[], byte[]>> inputs = new HashMap<>();
-
-    private TopologyTestDriver driver;
 
     private RunTopologies(JsonNode scenario) {
         this.scenario = scenario;
@@ -96,168 +88,26 @@ public final class RunTopologies {
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "app");
         config.put(StreamsConfig.STATE_DIR_CONFIG, Files.createTempDirectory("run-topologies").toString());
+        TopologyTestDriver driver;
         try {
             Topology topology = function.apply(new Kit(scenario.path("persistent").asBoolean()));
             result.put("describe", topology.describe().toString());
             Instant start = Instant.ofEpochMilli(scenario.path("initial_wall_clock_ms").asLong());
             driver = new TopologyTestDriver(topology, config, start);
         } catch (Exception failure) {
-            result.put("error", messages(failure));
+            result.put("error", DriverRun.messages(failure));
             return result;
         }
+        var run = new DriverRun(driver);
         var steps = new ArrayList<Object>();
         for (JsonNode step : scenario.get("steps")) {
-            steps.add(outcome(step));
+            steps.add(run.outcome(step));
         }
         result.put("steps", steps);
-        var stores = new TreeMap<String, Object>();
-        for (String name : driver.getAllStateStores().keySet()) {
-            stores.put(name, dump(driver.getAllStateStores().get(name)));
-        }
-        result.put("stores", stores);
+        result.put("stores", run.stores());
         driver.close();
-        var topics = new TreeMap<String, Object>();
-        for (String topic : driver.producedTopicNames()) {
-            topics.put(topic, described(output(topic).readRecordsToList()));
-        }
-        result.put("topics", topics);
+        result.put("topics", run.topics());
         return result;
-    }
-
-    /** What a step gives: null, records, or the messages of an error. */
-    private Object outcome(JsonNode step) {
-        try {
-            return perform(step);
-        } catch (Exception failure) {
-            return Map.of("error", messages(failure));
-        }
-    }
-
-    private Object perform(JsonNode step) {
-        String argument = step.get(1).asText();
-        switch (step.get(0).asText()) {
-            case "pipe" -> pipe(argument, step);
-            case "advance" -> driver.advanceWallClockTime(Duration.ofMillis(step.get(1).asLong()));
-            case "read" -> {
-                return described(output(argument).readRecordsToList());
-            }
-            case "read_one" -> {
-                return described(List.of(output(argument).readRecord()));
-            }
-            case "put" -> driver.<String, String>getKeyValueStore(argument)
-                .put(string(bytes(step.get(2))), string(bytes(step.get(3))));
-            case "input" -> inputs.put(argument, input(argument, step.get(2).asLong(), step.get(3).asLong()));
-            case "advance_time" -> inputs.get(argument).advanceTime(Duration.ofMillis(step.get(2).asLong()));
-            default -> throw new IllegalArgumentException("no such step: " + step);
-        }
-        return null;
-    }
-
-    private void pipe(String topic, JsonNode step) {
-        byte[] key = bytes(step.get(2));
-        Long timestamp = step.get(4).isNull() ? null : step.get(4).asLong();
-        var headers = new RecordHeaders();
-        for (JsonNode header : step.get(5)) {
-            headers.add(header.get(0).asText(), bytes(header.get(1)));
-        }
-        if (key != null) {
-            keys.add(string(key));
-        }
-        if (timestamp != null) {
-            times.add(timestamp);
-        }
-        inputs.computeIfAbsent(topic, name -> input(name, 0, 0))
-            .pipeInput(new TestRecord<>(key, bytes(step.get(3)), headers, timestamp));
-    }
-
-    private TestInputTopic<byte[], byte[]> input(String topic, long startMs, long autoAdvanceMs) {
-        var bytes = new ByteArraySerializer();
-        return driver.createInputTopic(
-            topic, bytes, bytes, Instant.ofEpochMilli(startMs), Duration.ofMillis(autoAdvanceMs));
-    }
-
-    private TestOutputTopic<byte[], byte[]> output(String topic) {
-        return driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer());
-    }
-
-    private static List<Object> described(List<TestRecord<byte[], byte[]>> records) {
-        var list = new ArrayList<Object>();
-        for (TestRecord<byte[], byte[]> record : records) {
-            list.add(Arrays.asList(hex(record.key()), hex(record.value()), record.timestamp(), list(record.headers())));
-        }
-        return list;
-    }
-
-    /** The entries of a store in its order; a versioned store is asked for each key that was piped, at each time. */
-    private List<Object> dump(StateStore store) {
-        var entries = new ArrayList<Object>();
-        if (store instanceof VersionedKeyValueStore<?, ?>) {
-            var versioned = (VersionedKeyValueStore<String, Object>) store;
-            for (String key : keys) {
-                entries.add(Arrays.asList(key, null, parts(versioned.get(key))));
-                for (long time : times) {
-                    entries.add(Arrays.asList(key, time, parts(versioned.get(key, time))));
-                }
-            }
-        } else if (store instanceof WindowStore<?, ?>) {
-            entries(((WindowStore<String, Object>) store).all(), entries);
-        } else if (store instanceof SessionStore<?, ?>) {
-            entries(((SessionStore<String, Object>) store).fetch(null, null), entries);
-        } else {
-            entries(((KeyValueStore<String, Object>) store).all(), entries);
-        }
-        return entries;
-    }
-
-    private static void entries(KeyValueIterator<?, Object> iterator, List<Object> entries) {
-        try (iterator) {
-            iterator.forEachRemaining(pair -> {
-                var entry = new ArrayList<Object>();
-                if (pair.key instanceof Windowed<?> windowed) {
-                    entry.addAll(List.of(windowed.key(), windowed.window().start(), windowed.window().end()));
-                } else {
-                    entry.add(pair.key);
-                }
-                entry.addAll(parts(pair.value));
-                entries.add(entry);
-            });
-        }
-    }
-
-    private static List<Object> parts(Object value) {
-        if (value instanceof ValueAndTimestamp<?> stored) {
-            return Arrays.asList(stored.value(), stored.timestamp());
-        } else if (value instanceof ValueTimestampHeaders<?> stored) {
-            return Arrays.asList(stored.value(), stored.timestamp(), list(stored.headers()));
-        } else if (value instanceof AggregationWithHeaders<?> stored) {
-            return Arrays.asList(stored.aggregation(), list(stored.headers()));
-        } else if (value instanceof VersionedRecord<?> stored) {
-            return Arrays.asList(stored.value(), stored.timestamp());
-        }
-        return Collections.singletonList(value);
-    }
-
-    private static List<Object> list(Headers headers) {
-        return StreamSupport.stream(headers.spliterator(), false)
-            .map(header -> (Object) Arrays.asList(header.key(), hex(header.value())))
-            .toList();
-    }
-
-    /** The failure and its causes. */
-    private static List<String> messages(Throwable failure) {
-        var messages = new ArrayList<String>();
-        for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
-            messages.add(cause.getClass().getName() + ": " + cause.getMessage());
-        }
-        return messages;
-    }
-
-    private static String hex(byte[] bytes) {
-        return bytes == null ? null : HexFormat.of().formatHex(bytes);
-    }
-
-    private static byte[] bytes(JsonNode hex) {
-        return hex.isNull() ? null : HexFormat.of().parseHex(hex.asText());
     }
 
     private static byte[] bytes(String text) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from tests.support.java.program import PROGRAMS, JavaProgramError, run_java_program
@@ -42,7 +43,7 @@ class Scenario:
 def pipe(
     topic: str,
     key: str | None,
-    value: str | None,
+    value: str | bytes | None,
     timestamp_ms: int | None,
     headers: Sequence[tuple[str, str | None]] = (),
 ) -> Step:
@@ -82,12 +83,18 @@ def run_with_kafka_streams(scenarios: Sequence[Scenario]) -> list[dict[str, Any]
     One Java virtual machine runs them all. An error is a list: the exception and its causes, each as class name, colon,
     message. Raises what `run_java_program` raises, for a scenario that makes no sense too.
     """
-    said = run_java_program(PROGRAM, lines=json.dumps([scenario.to_json() for scenario in scenarios]))
-    results: list[dict[str, Any]] = json.loads(said)
+    return results_of(PROGRAM, [scenario.to_json() for scenario in scenarios])
+
+
+def results_of(program: Path, scenarios: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a program that takes a JSON list of scenarios says of each. Raises what `run_java_program` raises."""
+    results: list[dict[str, Any]] = json.loads(run_java_program(program, lines=json.dumps(scenarios)))
     if len(results) != len(scenarios):
-        raise JavaProgramError(PROGRAM, 0, output=f"{len(results)} results of {len(scenarios)} scenarios")
+        raise JavaProgramError(program, 0, output=f"{len(results)} results of {len(scenarios)} scenarios")
     return results
 
 
-def _hex(text: str | None) -> str | None:
-    return None if text is None else text.encode().hex()
+def _hex(data: str | bytes | None) -> str | None:
+    if data is None:
+        return None
+    return (data.encode() if isinstance(data, str) else data).hex()

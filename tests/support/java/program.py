@@ -1,7 +1,8 @@
-"""Runs the Java programs of tests/java from their source, on the jars of Kafka Streams or Connect."""
+"""Compiles the Java programs of tests/java and runs them, on the jars of Kafka Streams or Connect."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -17,7 +18,7 @@ TIMEOUT_S = 300
 
 
 class JavaCompilerMissingError(HarnessError):
-    """This Java runs programs, but can't start one from its source."""
+    """This Java runs programs, but can't compile them."""
 
     def __init__(self, command: str) -> None:
         super().__init__(
@@ -46,13 +47,19 @@ def run_java_program(program: Path, *arguments: str, lines: str, jars: Callable[
     """
     java = java_command()
     with tempfile.TemporaryDirectory() as scratch:
-        command = [java, f"-Djava.io.tmpdir={scratch}", *SHORT_LIVED_JVM, "-cp", f"{jars()}/*"]
-        command += [str(program), *arguments]
-        done = subprocess.run(
-            command, input=lines, capture_output=True, encoding="utf-8", timeout=TIMEOUT_S, check=False
-        )
+        classes, class_path = Path(scratch, "classes"), os.pathsep.join(map(str, sorted(jars().glob("*.jar"))))
+        # What the program uses of its neighbours is found and compiled with it.
+        compiler = [java, *SHORT_LIVED_JVM, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-proc:none", "-nowarn"]
+        compiler += ["-encoding", "UTF-8", "-cp", class_path, "-sourcepath", str(PROGRAMS), "-d", str(classes)]
+        _run(program, [*compiler, str(program)], java=java)
+        command = [java, f"-Djava.io.tmpdir={scratch}", *SHORT_LIVED_JVM, "-cp", f"{classes}{os.pathsep}{class_path}"]
+        return _run(program, [*command, program.stem, *arguments], java=java, lines=lines)
+
+
+def _run(program: Path, command: list[str], *, java: str, lines: str = "") -> str:
+    done = subprocess.run(command, input=lines, capture_output=True, encoding="utf-8", timeout=TIMEOUT_S, check=False)
     if done.returncode != 0:
-        if "jdk.compiler" in done.stderr:
+        if "required by jdk.compiler" in done.stdout or "Module jdk.compiler not found" in done.stdout:
             raise JavaCompilerMissingError(java)
         raise JavaProgramError(program, done.returncode, output=done.stderr.strip())
     return done.stdout

@@ -1,0 +1,591 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.*;
+import java.util.function.Function;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.TopologyConfig;
+import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.kstream.*;
+import org.apache.kafka.streams.kstream.internals.Change;
+import org.apache.kafka.streams.kstream.internals.KTableImpl;
+import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.Stores;
+
+/**
+ * Runs programs of Kafka Streams' DSL through its own TopologyTestDriver and says what came out, as JSON.
+ *
+ * <p>Reads a JSON list of scenarios from standard input and prints the list of their results. A scenario is
+ * {@code {"program": [STATEMENT, ...], "steps": [...], "initial_wall_clock_ms": N, "persistent": BOOLEAN,
+ * "caching": BOOLEAN, "config": {NAME: VALUE}}}, with the steps of {@link DriverRun}. A statement is an object with
+ * "op" and mostly "id", the name by which later ones call it "of" or "other"; tests/support/twins/dsl_programs.py makes
+ * them, and says what else is in each. A result has "describe", the text of the topology; "emitted", for each step the
+ * records of each topic; "stores"; "topics", what was written when the driver was closed; and "dropped", the task's
+ * count of dropped records. One that can't be built or started has "error".
+ */
+@SuppressWarnings({"unchecked", "rawtypes"})
+public final class RunDsl {
+
+    private static final ObjectMapper JSON = new ObjectMapper();
+    /** A time difference that before and after replace; each may be negative, if the other makes up for it. */
+    private static final long NARROWED_MS = 1_000_000;
+    private static final Map<String, Serde> SERDES = Map.of("string", Serdes.String(), "long", Serdes.Long());
+
+    public static void main(String[] args) throws Exception {
+        PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
+        System.setOut(System.err);
+        var results = new ArrayList<Map<String, Object>>();
+        for (JsonNode scenario : JSON.readTree(System.in)) {
+            results.add(new RunDsl(scenario).run());
+        }
+        answers.println(JSON.writeValueAsString(results));
+    }
+
+    // ---- Running a scenario
+
+    private final JsonNode scenario;
+    private final Map<String, Object> made = new HashMap<>();
+    private final List<JsonNode> changes = new ArrayList<>();
+
+    private RunDsl(JsonNode scenario) {
+        this.scenario = scenario;
+    }
+
+    private Map<String, Object> run() throws Exception {
+        var result = new LinkedHashMap<String, Object>();
+        TopologyTestDriver driver;
+        try {
+            Properties config = config();
+            Topology topology = topology(config);
+            result.put("describe", topology.describe().toString());
+            Instant start = Instant.ofEpochMilli(scenario.path("initial_wall_clock_ms").asLong());
+            driver = new TopologyTestDriver(topology, config, start);
+        } catch (RuntimeException failure) {
+            result.put("error", DriverRun.messages(failure));
+            return result;
+        }
+        var run = new DriverRun(driver);
+        var emitted = new ArrayList<Object>();
+        for (JsonNode step : scenario.get("steps")) {
+            Object outcome = run.outcome(step);
+            emitted.add(outcome == null ? news(run) : outcome);
+        }
+        result.put("emitted", emitted);
+        result.put("dropped", dropped(driver));
+        result.put("stores", run.stores());
+        driver.close();
+        result.put("topics", news(run));
+        return result;
+    }
+
+    /** What no step has read, of topics that have any. */
+    private static Map<String, List<Object>> news(DriverRun run) {
+        Map<String, List<Object>> news = run.topics();
+        news.values().removeIf(List::isEmpty);
+        return news;
+    }
+
+    private static long dropped(TopologyTestDriver driver) {
+        return driver.metrics().entrySet().stream()
+            .filter(metric -> metric.getKey().name().equals("dropped-records-total"))
+            .filter(metric -> metric.getKey().group().equals("stream-task-metrics"))
+            .mapToLong(metric -> ((Number) metric.getValue().metricValue()).longValue())
+            .sum();
+    }
+
+    private Properties config() throws Exception {
+        Properties config = new Properties();
+        config.put(StreamsConfig.APPLICATION_ID_CONFIG, "app");
+        config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "nowhere:1");
+        config.put(StreamsConfig.STATE_DIR_CONFIG, Files.createTempDirectory("run-dsl").toString());
+        if (!scenario.path("persistent").asBoolean()) {
+            config.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG,
+                org.apache.kafka.streams.state.BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
+        }
+        if (!scenario.path("caching").asBoolean()) {
+            config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+        }
+        scenario.path("config").fields().forEachRemaining(
+            entry -> config.put(entry.getKey(), JSON.convertValue(entry.getValue(), Object.class)));
+        return config;
+    }
+
+    // ---- Building what a program says
+
+    private StreamsBuilder builder;
+
+    private Topology topology(Properties config) {
+        builder = new StreamsBuilder(new TopologyConfig(new StreamsConfig(config)));
+        for (JsonNode statement : scenario.get("program")) {
+            Object found = perform(statement);
+            if (found != null) {
+                made.put(statement.get("id").asText(), found);
+            }
+        }
+        Topology topology = builder.build(config);
+        for (JsonNode statement : changes) {
+            addChanges(topology, statement);
+        }
+        return topology;
+    }
+
+    private Object perform(JsonNode statement) {
+        Object of = made.get(statement.path("of").asText());
+        String op = statement.get("op").asText();
+        if (op.endsWith("oin")) {
+            return join(op, of, made.get(statement.get("other").asText()), statement);
+        }
+        return switch (op) {
+            case "stream" -> builder.stream(text(statement, "topic"), consumed(statement));
+            case "table" -> statement.has("materialized")
+                ? builder.table(text(statement, "topic"), consumed(statement), materialized(statement))
+                : builder.table(text(statement, "topic"), consumed(statement));
+            case "global_table" -> statement.has("materialized")
+                ? builder.globalTable(text(statement, "topic"), consumed(statement), materialized(statement))
+                : builder.globalTable(text(statement, "topic"), consumed(statement));
+            case "to" -> {
+                ((KStream) of).to(text(statement, "topic"), produced(statement));
+                yield null;
+            }
+            case "changes" -> {
+                // A table sends old values if one of its children wants them, before the topology is built.
+                ((KTableImpl) of).enableSendingOldValues(true);
+                changes.add(statement);
+                yield null;
+            }
+            case "to_stream" -> of(statement, named -> ((KTable) of).toStream(named), ((KTable) of)::toStream);
+            case "to_table" -> toTable((KStream) of, statement);
+            case "merge" -> merge((KStream) of, (KStream) made.get(text(statement, "other")), statement);
+            case "group_by_key" -> ((KStream) of).groupByKey(Grouped.with(Serdes.String(), serde(statement, "value")));
+            case "windowed_by" -> windowedBy((KGroupedStream) of, statement);
+            case "emit_strategy" -> emitStrategy(of, text(statement, "on"));
+            case "count", "reduce", "aggregate" -> aggregated(of, statement);
+            case "suppress" -> ((KTable) of).suppress(suppressed(statement));
+            default -> of instanceof KTable table ? ofTable(table, statement) : ofStream((KStream) of, statement);
+        };
+    }
+
+    private static Object ofStream(KStream of, JsonNode statement) {
+        return switch (text(statement, "op")) {
+            case "filter" -> {
+                Predicate test = predicate(statement);
+                yield of(statement, named -> of.filter(test, named), () -> of.filter(test));
+            }
+            case "filter_not" -> {
+                Predicate test = predicate(statement);
+                yield of(statement, named -> of.filterNot(test, named), () -> of.filterNot(test));
+            }
+            case "map_values" -> {
+                ValueMapper map = mapper(statement);
+                yield of(statement, named -> of.mapValues(map, named), () -> of.mapValues(map));
+            }
+            case "flat_map_values" -> {
+                ValueMapper map = flatMapper(statement);
+                yield of(statement, named -> of.flatMapValues(map, named), () -> of.flatMapValues(map));
+            }
+            case "select_key" -> {
+                KeyValueMapper map = (key, value) -> function(MAPPERS, statement, "mapper").apply(value);
+                yield of(statement, named -> of.selectKey(map, named), () -> of.selectKey(map));
+            }
+            default -> throw new IllegalArgumentException("no such statement: " + statement);
+        };
+    }
+
+    private static Object ofTable(KTable of, JsonNode statement) {
+        boolean stored = statement.has("materialized");
+        return switch (text(statement, "op")) {
+            case "filter" -> {
+                Predicate test = predicate(statement);
+                yield stored
+                    ? of(statement, named -> of.filter(test, named, materialized(statement)),
+                        () -> of.filter(test, materialized(statement)))
+                    : of(statement, named -> of.filter(test, named), () -> of.filter(test));
+            }
+            case "filter_not" -> {
+                Predicate test = predicate(statement);
+                yield stored
+                    ? of(statement, named -> of.filterNot(test, named, materialized(statement)),
+                        () -> of.filterNot(test, materialized(statement)))
+                    : of(statement, named -> of.filterNot(test, named), () -> of.filterNot(test));
+            }
+            case "map_values" -> {
+                ValueMapper map = mapper(statement);
+                yield stored
+                    ? of(statement, named -> of.mapValues(map, named, materialized(statement)),
+                        () -> of.mapValues(map, materialized(statement)))
+                    : of(statement, named -> of.mapValues(map, named), () -> of.mapValues(map));
+            }
+            default -> throw new IllegalArgumentException("no such statement: " + statement);
+        };
+    }
+
+    private interface Make {
+        Object make();
+    }
+
+    /** What is made with the name that the statement says, or without one. */
+    private static Object of(JsonNode statement, Function<Named, Object> named, Make unnamed) {
+        return statement.has("name") ? named.apply(Named.as(text(statement, "name"))) : unnamed.make();
+    }
+
+    private static Object toTable(KStream of, JsonNode statement) {
+        Materialized materialized = statement.has("materialized")
+            ? materialized(statement) : Materialized.with(Serdes.String(), serde(statement, "value"));
+        return of(statement, named -> of.toTable(named, materialized), () -> of.toTable(materialized));
+    }
+
+    private static Object merge(KStream of, KStream other, JsonNode statement) {
+        return of(statement, named -> of.merge(other, named), () -> of.merge(other));
+    }
+
+    private static Object windowedBy(KGroupedStream of, JsonNode statement) {
+        return switch (text(statement, "kind")) {
+            case "time" -> {
+                TimeWindows windows = TimeWindows.ofSizeAndGrace(time(statement, "size_ms"), time(statement, "grace_ms"));
+                yield of.windowedBy(statement.has("advance_ms")
+                    ? windows.advanceBy(time(statement, "advance_ms")) : windows);
+            }
+            case "sliding" -> of.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(
+                time(statement, "difference_ms"), time(statement, "grace_ms")));
+            case "session" -> of.windowedBy(SessionWindows.ofInactivityGapAndGrace(
+                time(statement, "gap_ms"), time(statement, "grace_ms")));
+            default -> throw new IllegalArgumentException("no such windows: " + statement);
+        };
+    }
+
+    private static Object emitStrategy(Object of, String on) {
+        EmitStrategy strategy = on.equals("window_close") ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
+        return of instanceof SessionWindowedKStream sessions
+            ? sessions.emitStrategy(strategy) : ((TimeWindowedKStream) of).emitStrategy(strategy);
+    }
+
+    private static Object aggregated(Object of, JsonNode statement) {
+        Materialized stored = statement.has("materialized") ? materialized(statement) : null;
+        Materialized unnamed = Materialized.with(Serdes.String(), serde(statement, "value"));
+        Named named = statement.has("name") ? Named.as(text(statement, "name")) : null;
+        return switch (text(statement, "op")) {
+            case "count" -> count(of, named, stored);
+            case "reduce" -> reduce(of, (old, added) -> function(REDUCERS, statement, "reducer").apply(old, added),
+                named, stored == null ? unnamed : stored);
+            default -> aggregate(of, statement, named, stored == null ? unnamed : stored);
+        };
+    }
+
+    private static Object count(Object of, Named named, Materialized stored) {
+        if (of instanceof KGroupedStream grouped) {
+            return stored == null
+                ? named == null ? grouped.count() : grouped.count(named)
+                : named == null ? grouped.count(stored) : grouped.count(named, stored);
+        } else if (of instanceof TimeWindowedKStream windowed) {
+            return stored == null
+                ? named == null ? windowed.count() : windowed.count(named)
+                : named == null ? windowed.count(stored) : windowed.count(named, stored);
+        }
+        SessionWindowedKStream sessions = (SessionWindowedKStream) of;
+        return stored == null
+            ? named == null ? sessions.count() : sessions.count(named)
+            : named == null ? sessions.count(stored) : sessions.count(named, stored);
+    }
+
+    private static Object reduce(Object of, Reducer reducer, Named named, Materialized stored) {
+        if (of instanceof KGroupedStream grouped) {
+            return named == null ? grouped.reduce(reducer, stored) : grouped.reduce(reducer, named, stored);
+        } else if (of instanceof TimeWindowedKStream windowed) {
+            return named == null ? windowed.reduce(reducer, stored) : windowed.reduce(reducer, named, stored);
+        }
+        SessionWindowedKStream sessions = (SessionWindowedKStream) of;
+        return named == null ? sessions.reduce(reducer, stored) : sessions.reduce(reducer, named, stored);
+    }
+
+    private static Object aggregate(Object of, JsonNode statement, Named named, Materialized stored) {
+        Initializer initial = () -> value(statement.get("initial"), text(statement, "value"));
+        Three each = function(AGGREGATORS, statement, "aggregator");
+        Aggregator aggregator = each::apply;
+        if (of instanceof KGroupedStream grouped) {
+            return named == null
+                ? grouped.aggregate(initial, aggregator, stored)
+                : grouped.aggregate(initial, aggregator, named, stored);
+        } else if (of instanceof TimeWindowedKStream windowed) {
+            return named == null
+                ? windowed.aggregate(initial, aggregator, stored)
+                : windowed.aggregate(initial, aggregator, named, stored);
+        }
+        Two both = function(REDUCERS, statement, "merger");
+        Merger merger = (key, left, right) -> both.apply(left, right);
+        SessionWindowedKStream sessions = (SessionWindowedKStream) of;
+        return named == null
+            ? sessions.aggregate(initial, aggregator, merger, stored)
+            : sessions.aggregate(initial, aggregator, merger, named, stored);
+    }
+
+    private static Suppressed suppressed(JsonNode statement) {
+        Suppressed.BufferConfig buffer = null;
+        if (statement.has("max_records")) {
+            buffer = Suppressed.BufferConfig.maxRecords(statement.get("max_records").asLong());
+        }
+        if (statement.has("max_bytes")) {
+            long bytes = statement.get("max_bytes").asLong();
+            buffer = buffer == null ? Suppressed.BufferConfig.maxBytes(bytes) : buffer.withMaxBytes(bytes);
+        }
+        buffer = buffer == null ? Suppressed.BufferConfig.unbounded() : buffer;
+        if (statement.has("full")) {
+            buffer = text(statement, "full").equals("shut_down") ? buffer.shutDownWhenFull() : buffer.emitEarlyWhenFull();
+        }
+        Suppressed suppressed = text(statement, "until").equals("window_closes")
+            ? Suppressed.untilWindowCloses((Suppressed.StrictBufferConfig) buffer)
+            : Suppressed.untilTimeLimit(time(statement, "limit_ms"), buffer);
+        return statement.has("name") ? suppressed.withName(text(statement, "name")) : suppressed;
+    }
+
+    // ---- Joins
+
+    private static Object join(String op, Object of, Object other, JsonNode statement) {
+        Two both = function(JOINERS, statement, "joiner");
+        ValueJoiner joiner = both::apply;
+        if (of instanceof KTable left) {
+            return joinTables(op, left, (KTable) other, joiner, statement);
+        }
+        KStream left = (KStream) of;
+        if (other instanceof KStream right) {
+            return joinStreams(op, left, right, joiner, statement);
+        } else if (other instanceof KTable right) {
+            Joined joined = Joined.with(Serdes.String(), serde(statement, "left_value"), serde(statement, "right_value"));
+            joined = statement.has("name") ? joined.withName(text(statement, "name")) : joined;
+            joined = statement.has("grace_ms") ? joined.withGracePeriod(time(statement, "grace_ms")) : joined;
+            return op.equals("join") ? left.join(right, joiner, joined) : left.leftJoin(right, joiner, joined);
+        }
+        Object[] choices = {other};
+        GlobalKTable right = (GlobalKTable) choices[0];
+        KeyValueMapper mapper = (key, value) -> function(KEYS, statement, "key_mapper").apply(key, value);
+        return op.equals("join")
+            ? of(statement, named -> left.join(right, mapper, joiner, named), () -> left.join(right, mapper, joiner))
+            : of(statement, named -> left.leftJoin(right, mapper, joiner, named),
+                () -> left.leftJoin(right, mapper, joiner));
+    }
+
+    private static Object joinStreams(String op, KStream left, KStream right, ValueJoiner joiner, JsonNode statement) {
+        JoinWindows windows =
+            JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(NARROWED_MS), time(statement, "grace_ms"))
+                .before(time(statement, "before_ms")).after(time(statement, "after_ms"));
+        StreamJoined joined =
+            StreamJoined.with(Serdes.String(), serde(statement, "left_value"), serde(statement, "right_value"));
+        joined = statement.has("name") ? joined.withName(text(statement, "name")) : joined;
+        joined = statement.has("store_name") ? joined.withStoreName(text(statement, "store_name")) : joined;
+        return switch (op) {
+            case "join" -> left.join(right, joiner, windows, joined);
+            case "left_join" -> left.leftJoin(right, joiner, windows, joined);
+            default -> left.outerJoin(right, joiner, windows, joined);
+        };
+    }
+
+    private static Object joinTables(String op, KTable left, KTable right, ValueJoiner joiner, JsonNode statement) {
+        boolean stored = statement.has("materialized");
+        return switch (op) {
+            case "join" -> stored
+                ? of(statement, named -> left.join(right, joiner, named, materialized(statement)),
+                    () -> left.join(right, joiner, materialized(statement)))
+                : of(statement, named -> left.join(right, joiner, named), () -> left.join(right, joiner));
+            case "left_join" -> stored
+                ? of(statement, named -> left.leftJoin(right, joiner, named, materialized(statement)),
+                    () -> left.leftJoin(right, joiner, materialized(statement)))
+                : of(statement, named -> left.leftJoin(right, joiner, named), () -> left.leftJoin(right, joiner));
+            default -> stored
+                ? of(statement, named -> left.outerJoin(right, joiner, named, materialized(statement)),
+                    () -> left.outerJoin(right, joiner, materialized(statement)))
+                : of(statement, named -> left.outerJoin(right, joiner, named), () -> left.outerJoin(right, joiner));
+        };
+    }
+
+    // ---- What the table above it sends on, old and new
+
+    /** Add a processor that writes "old->new" of each change of a table to a topic. */
+    private void addChanges(Topology topology, JsonNode statement) {
+        String parent = parentName(made.get(text(statement, "of")));
+        String name = text(statement, "topic") + "-changes";
+        topology.addProcessor(name, () -> new Processor<Object, Change<Object>, Object, Object>() {
+            private ProcessorContext<Object, Object> context;
+
+            @Override
+            public void init(ProcessorContext<Object, Object> context) {
+                this.context = context;
+            }
+
+            @Override
+            public void process(Record<Object, Change<Object>> record) {
+                Change<Object> change = record.value();
+                context.forward(record.withValue(change.oldValue + "->" + change.newValue));
+            }
+        }, parent);
+        Serde keys = keySerde(statement);
+        topology.addSink(text(statement, "topic") + "-sink", text(statement, "topic"),
+            keys.serializer(), Serdes.String().serializer(), name);
+    }
+
+    private static String parentName(Object table) {
+        try {
+            var field = table.getClass().getSuperclass().getDeclaredField("name");
+            field.setAccessible(true);
+            return (String) field.get(table);
+        } catch (ReflectiveOperationException failure) {
+            throw new IllegalStateException(failure);
+        }
+    }
+
+    // ---- Parts of statements
+
+    private static String text(JsonNode statement, String name) {
+        JsonNode found = statement.get(name);
+        if (found == null) {
+            throw new IllegalArgumentException("no " + name + ": " + statement);
+        }
+        return found.asText();
+    }
+
+    private static Duration time(JsonNode statement, String name) {
+        text(statement, name);
+        return Duration.ofMillis(statement.get(name).asLong());
+    }
+
+    private static Serde serde(JsonNode statement, String name) {
+        return Objects.requireNonNull(SERDES.get(text(statement, name)));
+    }
+
+    private static Object value(JsonNode json, String kind) {
+        return json.isNull() ? null : kind.equals("long") ? (Object) json.asLong() : json.asText();
+    }
+
+    private static Serde keySerde(JsonNode statement) {
+        return switch (statement.path("key").asText("string")) {
+            case "string" -> Serdes.String();
+            case "windowed" -> WindowedSerdes.timeWindowedSerdeFrom(String.class, statement.get("size_ms").asLong());
+            case "session" -> WindowedSerdes.sessionWindowedSerdeFrom(String.class);
+            default -> throw new IllegalArgumentException("no such key: " + statement);
+        };
+    }
+
+    private static Consumed consumed(JsonNode statement) {
+        Consumed consumed = Consumed.with(Serdes.String(), serde(statement, "value"));
+        return statement.has("name") ? consumed.withName(text(statement, "name")) : consumed;
+    }
+
+    private static Produced produced(JsonNode statement) {
+        Produced produced = Produced.with(keySerde(statement), serde(statement, "value"));
+        return statement.has("name") ? produced.withName(text(statement, "name")) : produced;
+    }
+
+    private static Materialized materialized(JsonNode statement) {
+        JsonNode asked = statement.get("materialized");
+        Materialized made = asked.has("history_ms")
+            ? Materialized.as(Stores.persistentVersionedKeyValueStore(
+                text(asked, "name"), time(asked, "history_ms"), time(asked, "segment_ms")))
+            : asked.has("name") ? Materialized.<Object, Object, StateStore>as(text(asked, "name")) : Materialized.with(null, null);
+        // Aggregations put the window into the key themselves.
+        boolean aggregates = List.of("count", "reduce", "aggregate").contains(text(statement, "op"));
+        made = made.withKeySerde(aggregates ? Serdes.String() : keySerde(statement));
+        made = made.withValueSerde(serde(statement, "value"));
+        made = asked.has("retention_ms") ? made.withRetention(time(asked, "retention_ms")) : made;
+        return asked.path("logged").asBoolean(true) ? made : made.withLoggingDisabled();
+    }
+
+    private static Predicate predicate(JsonNode statement) {
+        Two test = function(PREDICATES, statement, "predicate");
+        return (key, value) -> (Boolean) test.apply(key, value);
+    }
+
+    private static ValueMapper mapper(JsonNode statement) {
+        One map = function(MAPPERS, statement, "mapper");
+        return map::apply;
+    }
+
+    private static ValueMapper flatMapper(JsonNode statement) {
+        One map = function(FLAT_MAPPERS, statement, "mapper");
+        return value -> (Iterable<Object>) map.apply(value);
+    }
+
+    // ---- The functions that statements name, as in tests/support/twins/dsl_functions.py
+
+    private interface One {
+        Object apply(Object value);
+    }
+
+    private interface Two {
+        Object apply(Object first, Object second);
+    }
+
+    private interface Three {
+        Object apply(Object key, Object value, Object aggregate);
+    }
+
+    private static <F> F function(Map<String, F> functions, JsonNode statement, String name) {
+        F found = functions.get(text(statement, name));
+        if (found == null) {
+            throw new IllegalArgumentException("no such " + name + ": " + statement);
+        }
+        return found;
+    }
+
+    /** How long a text is, or what a number is. */
+    private static long size(Object value) {
+        return value == null ? 0 : value instanceof Long number ? number : ((String) value).length();
+    }
+
+    private static Object lesser(Object first, Object second) {
+        return ((Comparable) first).compareTo(second) <= 0 ? first : second;
+    }
+
+    private static boolean isX(Object value) {
+        return "x".equals(value);
+    }
+
+    private static final Map<String, One> MAPPERS = Map.of(
+        "text", value -> "" + value,
+        "upper", value -> value == null ? null : ((String) value).toUpperCase(Locale.ROOT),
+        "append_x", value -> value == null ? null : value + "x",
+        "size", RunDsl::size,
+        "null_if_x", value -> isX(value) ? null : value);
+
+    private static final Map<String, One> FLAT_MAPPERS = Map.of(
+        "letters", value -> value == null ? List.of() : List.of(((String) value).split("(?!^)")),
+        "twice", value -> Arrays.asList(value, value));
+
+    private static final Map<String, Two> PREDICATES = Map.of(
+        "is_even", (key, value) -> size(value) % 2 == 0,
+        "is_long", (key, value) -> size(value) > 1,
+        "key_is_a", (key, value) -> "a".equals(key),
+        "is_null", (key, value) -> value == null);
+
+    private static final Map<String, Two> REDUCERS = Map.of(
+        "concat", (old, added) -> old + "," + added,
+        "min", RunDsl::lesser,
+        "sum", (old, added) -> size(old) + size(added),
+        "null_if_x", (old, added) -> isX(added) ? null : added);
+
+    private static final Map<String, Three> AGGREGATORS = Map.of(
+        "concat", (key, value, aggregate) -> aggregate + "+" + value,
+        "sum", (key, value, aggregate) -> size(aggregate) + size(value),
+        "key_and_min", (key, value, aggregate) -> lesser(key + "" + value, aggregate),
+        "null_if_x", (key, value, aggregate) -> isX(value) ? null : aggregate + "/" + value);
+
+    private static final Map<String, Two> JOINERS = Map.of(
+        "pair", (left, right) -> left + "&" + right,
+        "right", (left, right) -> right,
+        "null_if_x", (left, right) -> isX(left) ? null : left + "&" + right);
+
+    private static final Map<String, Two> KEYS = Map.of(
+        "key", (key, value) -> key,
+        "value", (key, value) -> value,
+        "null_if_x", (key, value) -> isX(value) ? null : key);
+}

@@ -1,0 +1,47 @@
+"""Runs programs of Kafka Streams' DSL through its own TopologyTestDriver, with tests/java/RunDsl.java."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.java.driver import Step, results_of
+from tests.support.java.program import PROGRAMS
+from tests.support.twins.dsl_programs import Program
+
+PROGRAM = PROGRAMS / "RunDsl.java"
+
+
+@dataclass(frozen=True)
+class DslScenario:
+    """A program of the DSL and what is done with its driver.
+
+    Its stores are on RocksDB if they are to be `persistent`, else in memory; versioned ones always are on RocksDB.
+    Without `caching`, stores have no cache; `config` is further configuration of Kafka Streams.
+    """
+
+    program: Program
+    steps: tuple[Step, ...] = ()
+    persistent: bool = False
+    caching: bool = False
+    config: dict[str, Any] = field(default_factory=dict)
+    initial_wall_clock_ms: int = 1000
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "program": self.program.statements,
+            "steps": self.steps,
+            "persistent": self.persistent,
+            "caching": self.caching,
+            "config": self.config,
+            "initial_wall_clock_ms": self.initial_wall_clock_ms,
+        }
+
+
+def run_dsl_with_kafka_streams(scenarios: Sequence[DslScenario]) -> list[dict[str, Any]]:
+    """What each scenario gives: describe, emitted, dropped, stores and topics, or error where there is no driver.
+
+    One Java virtual machine runs them all. Raises what `run_java_program` raises.
+    """
+    return results_of(PROGRAM, [scenario.to_json() for scenario in scenarios])
