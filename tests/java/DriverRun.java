@@ -37,10 +37,16 @@ final class DriverRun {
         this.driver = driver;
     }
 
-    /** The entries of each store, by name. */
+    /** The entries of each store, by name; null where they can't be read, as those of windows without a size. */
     Map<String, Object> stores() {
         var stores = new TreeMap<String, Object>();
-        driver.getAllStateStores().forEach((name, store) -> stores.put(name, dump(store)));
+        driver.getAllStateStores().forEach((name, store) -> {
+            try {
+                stores.put(name, dump(store));
+            } catch (IllegalArgumentException unreadable) {
+                stores.put(name, null);
+            }
+        });
         return stores;
     }
 

@@ -543,6 +543,9 @@ public final class RunDsl {
     }
 
     private static Object lesser(Object first, Object second) {
+        if (first == null || second == null) {
+            return first == null ? second : first;
+        }
         return ((Comparable) first).compareTo(second) <= 0 ? first : second;
     }
 
@@ -565,6 +568,7 @@ public final class RunDsl {
         "is_even", (key, value) -> size(value) % 2 == 0,
         "is_long", (key, value) -> size(value) > 1,
         "key_is_a", (key, value) -> "a".equals(key),
+        "has_key", (key, value) -> key != null,
         "is_null", (key, value) -> value == null);
 
     private static final Map<String, Two> REDUCERS = Map.of(

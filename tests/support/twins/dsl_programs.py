@@ -2,8 +2,8 @@
 
 A program is a list of statements, each a dictionary with "op", which tests/java/RunDsl.java and `dsl_driver` know. The
 methods of `Program` and of `Node` make them; they know what is of which type, so that each statement that needs a serde
-says which one: "value" is "string" or "long"; "key" is "string", "windowed" (with "size_ms") or "session". Functions are
-named: those of `dsl_functions`.
+says which one: "value" is "string" or "long"; "key" is "string", "windowed" (with "size_ms") or "session". Functions
+have names, which `dsl_functions` and RunDsl.java know.
 """
 
 from __future__ import annotations

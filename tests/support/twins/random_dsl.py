@@ -1,0 +1,435 @@
+"""Draws programs of the DSL, and records for them that come to the corners of their windows.
+
+A family draws programs of one kind of operator: `FAMILIES`. What the scenarios of a family came to is counted from the
+results of Kafka Streams: `coverage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tests.support.java.driver import Step, advance, pipe
+from tests.support.java.dsl import DslScenario
+from tests.support.twins.dsl_programs import Node, Program
+
+KEYS = (("a", "a", "a", "a", "b", None), ("a", "b", "c"), ("a", "a", "b", "b", "c", None))
+VALUES = {"string": ("x", "y", "zz", "www", "", None), "long": (0, 1, 2, 7, -3, None)}
+HEADERS = (("trace", "1"), ("trace", "2"), ("source", None), ("", ""), ("ü", "€"))
+LONG_RETENTION_MS = 100_000
+
+
+@dataclass
+class Draft:
+    """A program that is being drawn, and what its records are to be like.
+
+    Corners are differences of time that matter to the program: times are drawn that differ by such a one, or by a
+    millisecond more or less, from the latest.
+    """
+
+    random: Random
+    program: Program = field(default_factory=Program)
+    topics: dict[str, str] = field(default_factory=dict)
+    """The topics that it reads, with the types of their values."""
+    corners_ms: set[int] = field(default_factory=lambda: {1})
+    caching: bool = False
+    _names: int = 0
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def topic(self, name: str, value: str = "string") -> str:
+        self.topics[name] = value
+        return name
+
+    def new_name(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def named(self, probability: float = 0.25) -> dict[str, Any]:
+        """The option of a name of a node, or none."""
+        return {"name": self.new_name("node-")} if self.chance(probability) else {}
+
+    def stored(self, probability: float = 0.5, **options: Any) -> dict[str, Any]:
+        """The option of a store's name, with further ones, or none at all."""
+        if not options and not self.chance(probability):
+            return {}
+        held: dict[str, Any] = {"name": self.new_name("store-"), **options}
+        if self.chance(0.1):
+            held["logged"] = False
+        return {"materialized": held}
+
+    def add_corners(self, *corners_ms: int) -> None:
+        self.corners_ms.update(corner for each in corners_ms for corner in (each - 1, each, each + 1) if corner >= 0)
+
+    def grace_ms(self) -> int:
+        return self.random.choice((0, 0, 1, 3, 10, 50))
+
+
+# ---- Parts of programs
+
+
+def stream(draft: Draft, topic: str = "in", *, long: float = 0.25) -> Node:
+    value = "long" if draft.chance(long) else "string"
+    return draft.program.stream(draft.topic(topic, value), value, **draft.named())
+
+
+def grouped(draft: Draft) -> Node:
+    source = stream(draft)
+    if draft.chance(0.2):
+        source = source.filter(draft.random.choice(("is_even", "is_long")), **draft.named())
+    if draft.chance(0.2) and source.value == "string":
+        source = source.map_values(draft.random.choice(("upper", "null_if_x")), **draft.named())
+    return source.group_by_key()
+
+
+def aggregated(draft: Draft, of: Node, **stored: Any) -> Node:
+    """An aggregation of any kind; options go to its store."""
+    options = {**draft.named(), **draft.stored(**stored)}
+    kind = draft.random.choice(("count", "reduce", "aggregate", "aggregate"))
+    if kind == "count":
+        return of.count(**options)
+    if kind == "reduce":
+        reducers = ("sum", "min") if of.value == "long" else ("concat", "min", "null_if_x")
+        return of.reduce(draft.random.choice(reducers), **options)
+    initial, aggregator, merger = draft.random.choice(
+        (("i", "concat", "concat"), (0, "sum", "sum"), ("~", "key_and_min", "min"), ("i", "null_if_x", "concat"))
+    )
+    merge = {"merger": merger} if of.key == "session" else {}
+    return of.aggregate(initial, aggregator, **merge, **options)
+
+
+def finish(draft: Draft, table: Node) -> None:
+    """Write what becomes of a table to topics."""
+    random = draft.random
+    if draft.chance(0.3):
+        table.changes("changes")
+    if draft.chance(0.3):
+        filtered = table.filter(random.choice(("is_even", "is_long")), **draft.named())
+        filtered.to_stream(**draft.named()).to("filtered")
+    if draft.chance(0.3):
+        table.map_values(random.choice(("text", "size")), **draft.named()).to_stream().to("mapped")
+    result = table.to_stream(**draft.named())
+    if draft.chance(0.2):
+        result = result.map_values("text", **draft.named())
+    result.to("out", **draft.named())
+
+
+def time_windows(draft: Draft, of: Node) -> Node:
+    size_ms = draft.random.choice((1, 4, 5, 10, 17))
+    advance_ms = draft.random.choice((None, None, max(1, size_ms // 2), draft.random.randint(1, size_ms)))
+    grace_ms = draft.grace_ms()
+    draft.add_corners(size_ms, grace_ms, size_ms + grace_ms, advance_ms or 0)
+    return of.windowed_by_time(size_ms, grace_ms=grace_ms, advance_ms=advance_ms)
+
+
+def sliding_windows(draft: Draft, of: Node) -> Node:
+    difference_ms, grace_ms = draft.random.choice((1, 4, 5, 10)), draft.grace_ms()
+    draft.add_corners(difference_ms, grace_ms, difference_ms + grace_ms, 2 * difference_ms + 1)
+    return of.windowed_by_difference(difference_ms, grace_ms=grace_ms)
+
+
+def session_windows(draft: Draft, of: Node) -> Node:
+    gap_ms, grace_ms = draft.random.choice((1, 3, 5, 10)), draft.grace_ms()
+    draft.add_corners(gap_ms, 2 * gap_ms, grace_ms, gap_ms + grace_ms)
+    return of.windowed_by_session(gap_ms, grace_ms=grace_ms)
+
+
+def any_windows(draft: Draft, of: Node) -> Node:
+    return draft.random.choice((time_windows, sliding_windows, session_windows))(draft, of)
+
+
+def any_table(draft: Draft, topic: str) -> Node:
+    """A table with plain keys: of a topic, an aggregation, or one that hangs on such a table."""
+    table = source_table(draft, topic)
+    if draft.chance(0.2):
+        stored = draft.stored(0.3)
+        table = table.filter(draft.random.choice(("is_even", "is_long", "key_is_a")), **draft.named(), **stored)
+    if draft.chance(0.2):
+        table = table.map_values(draft.random.choice(("text", "size")), **draft.named(), **draft.stored(0.3))
+    return table
+
+
+def source_table(draft: Draft, topic: str) -> Node:
+    if draft.chance(0.25):
+        return aggregated(draft, stream(draft, topic).group_by_key())
+    if draft.chance(0.2):
+        return stream(draft, topic).to_table(**draft.named(), **draft.stored())
+    value = "long" if draft.chance(0.25) else "string"
+    return draft.program.table(draft.topic(topic, value), value, **draft.named(), **draft.stored())
+
+
+def versioned_table(draft: Draft, topic: str, history_ms: int) -> Node:
+    draft.add_corners(history_ms)
+    options = draft.stored(history_ms=history_ms, segment_ms=max(1, history_ms // 2))
+    return draft.program.table(draft.topic(topic), **draft.named(), **options)
+
+
+# ---- Families of programs
+
+
+def stateless(draft: Draft) -> None:
+    random, streams = draft.random, [stream(draft)]
+    if draft.chance(0.3):
+        streams.append(stream(draft, "other"))
+    for _ in range(random.randint(1, 6)):
+        of = random.choice(streams)
+        alike = [other for other in streams if other.value == of.value and other.id != of.id]
+        made = random.choice(("filter", "filter_not", "map_values", "flat_map_values", "merge"))
+        if made in ("filter", "filter_not"):
+            test = random.choice(("is_even", "is_long", "key_is_a", "is_null"))
+            streams.append(getattr(of, made)(test, **draft.named()))
+        elif made == "map_values":
+            mappers = ("text", "size", "upper", "append_x", "null_if_x") if of.value == "string" else ("text", "size")
+            streams.append(of.map_values(random.choice(mappers), **draft.named()))
+        elif made == "flat_map_values":
+            mappers = ("letters", "twice") if of.value == "string" else ("twice",)
+            streams.append(of.flat_map_values(random.choice(mappers), **draft.named()))
+        elif alike:
+            streams.append(of.merge(random.choice(alike), **draft.named()))
+    for number, each in enumerate(streams[1:] or streams):
+        each.to(f"out-{number}", **draft.named())
+
+
+def aggregates(draft: Draft) -> None:
+    finish(draft, aggregated(draft, grouped(draft)))
+
+
+def cached_aggregates(draft: Draft) -> None:
+    draft.caching = True
+    of = grouped(draft)
+    windows = draft.random.choice((None, time_windows, session_windows))
+    finish(draft, aggregated(draft, windows(draft, of) if windows else of))
+
+
+def windowed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
+    def draw(draft: Draft) -> None:
+        finish(draft, aggregated(draft, windows(draft, grouped(draft))))
+
+    return draw
+
+
+def closed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
+    """Emission on close: what a jump of time closes is lost there if it is past the retention, so that is long."""
+
+    def draw(draft: Draft) -> None:
+        of = windows(draft, grouped(draft)).emit_strategy("window_close")
+        finish(draft, aggregated(draft, of, retention_ms=LONG_RETENTION_MS))
+
+    return draw
+
+
+def suppressed_windows(draft: Draft) -> None:
+    table = aggregated(draft, any_windows(draft, grouped(draft)))
+    if draft.chance(0.2):
+        table = table.filter(draft.random.choice(("is_even", "is_long")), **draft.named())
+    finish(draft, table.suppress_until_window_closes(**draft.named()))
+
+
+def suppressed_tables(draft: Draft) -> None:
+    random = draft.random
+    table = any_table(draft, "in") if draft.chance(0.7) else aggregated(draft, time_windows(draft, grouped(draft)))
+    limit_ms = random.choice((0, 1, 5, 20))
+    draft.add_corners(limit_ms)
+    bounds = random.choice(({}, {"max_records": random.randint(1, 3)}, {"max_bytes": random.choice((1, 60, 150))}))
+    if bounds and draft.chance(0.5):
+        bounds["full"] = "emit_early"
+    finish(draft, table.suppress_until_time_limit(limit_ms, **bounds, **draft.named()))
+
+
+def tables(draft: Draft) -> None:
+    table = any_table(draft, "in")
+    finish(draft, table)
+
+
+def versioned_tables(draft: Draft) -> None:
+    table = versioned_table(draft, "in", draft.random.choice((10, 30)))
+    if draft.chance(0.5):
+        table = table.filter(draft.random.choice(("is_even", "is_long")), **draft.named(), **draft.stored(0.3))
+    finish(draft, table)
+
+
+def stream_joins(op: str) -> Callable[[Draft], None]:
+    def draw(draft: Draft) -> None:
+        random = draft.random
+        left = stream(draft, "left")
+        right = left if draft.chance(0.1) else stream(draft, "right")
+        before_ms, after_ms, grace_ms = random.choice((0, 1, 5, 10)), random.choice((0, 1, 5, 10)), draft.grace_ms()
+        if draft.chance(0.1):
+            before_ms, after_ms = -2, 7
+        draft.add_corners(before_ms, after_ms, grace_ms, after_ms + grace_ms, before_ms + grace_ms)
+        draft.add_corners(before_ms + after_ms + grace_ms)
+        options = draft.named()
+        if draft.chance(0.25):
+            options["store_name"] = draft.new_name("joined-")
+        joined = left.join_stream(
+            op, right, joiner(draft), before_ms=before_ms, after_ms=after_ms, grace_ms=grace_ms, **options
+        )
+        joined.to("out", **draft.named())
+
+    return draw
+
+
+def joiner(draft: Draft) -> str:
+    return draft.random.choice(("pair", "pair", "pair", "null_if_x", "right"))
+
+
+def stream_table_joins(draft: Draft) -> None:
+    left, right = stream(draft, "left"), any_table(draft, "right")
+    op = draft.random.choice(("join", "left_join"))
+    left.join_table(op, right, joiner(draft), **draft.named()).to("out")
+
+
+def versioned_joins(draft: Draft) -> None:
+    """As of the time of the stream's record, which may wait for the table."""
+    left, history_ms = stream(draft, "left"), draft.random.choice((10, 30))
+    right = versioned_table(draft, "right", history_ms)
+    grace = {}
+    if draft.chance(0.6):
+        grace["grace_ms"] = draft.random.choice((0, 1, 5, history_ms))
+        draft.add_corners(grace["grace_ms"])
+    op = draft.random.choice(("join", "left_join"))
+    if grace:
+        # A record without a key makes the left join fail there.
+        left = left.filter("has_key")
+    left.join_table(op, right, joiner(draft), **grace, **draft.named()).to("out")
+
+
+def global_joins(draft: Draft) -> None:
+    value = "long" if draft.chance(0.2) else "string"
+    right = draft.program.global_table(draft.topic("right", value), value, **draft.named(), **draft.stored())
+    left = stream(draft, "left", long=0)
+    op, key_mapper = draft.random.choice(("join", "left_join")), draft.random.choice(("key", "value", "null_if_x"))
+    left.join_global_table(op, right, key_mapper, joiner(draft), **draft.named()).to("out")
+
+
+def table_joins(op: str) -> Callable[[Draft], None]:
+    def draw(draft: Draft) -> None:
+        joined = any_table(draft, "left").join_table(
+            op, any_table(draft, "right"), joiner(draft), **draft.named(), **draft.stored()
+        )
+        if draft.chance(0.2):
+            other = draft.random.choice(("join", "left_join", "outer_join"))
+            joined = joined.join_table(other, any_table(draft, "third"), "pair", **draft.named(), **draft.stored())
+        finish(draft, joined)
+
+    return draw
+
+
+FAMILIES: dict[str, Callable[[Draft], None]] = {
+    "stateless": stateless,
+    "aggregates": aggregates,
+    "cached aggregates": cached_aggregates,
+    "time windows": windowed(time_windows),
+    "sliding windows": windowed(sliding_windows),
+    "session windows": windowed(session_windows),
+    "time windows on close": closed(time_windows),
+    "sliding windows on close": closed(sliding_windows),
+    "session windows on close": closed(session_windows),
+    "suppressed windows": suppressed_windows,
+    "suppressed tables": suppressed_tables,
+    "tables": tables,
+    "versioned tables": versioned_tables,
+    "stream joins": stream_joins("join"),
+    "left stream joins": stream_joins("left_join"),
+    "outer stream joins": stream_joins("outer_join"),
+    "stream-table joins": stream_table_joins,
+    "stream-table joins as of a time": versioned_joins,
+    "joins with a global table": global_joins,
+    "table joins": table_joins("join"),
+    "left table joins": table_joins("left_join"),
+    "outer table joins": table_joins("outer_join"),
+}
+
+
+# ---- Records
+
+
+def draw_dsl_scenario(family: str, seed: int) -> DslScenario:
+    """The same one for the same seed."""
+    draft = Draft(Random(f"{family} {seed}"))
+    FAMILIES[family](draft)
+    config = {"dsl.store.format": "HEADERS"} if seed % 4 == 1 else {}
+    return DslScenario(draft.program, tuple(_steps(draft)), caching=draft.caching, config=config)
+
+
+def _steps(draft: Draft) -> Iterable[Step]:
+    random, now_ms = draft.random, draft.random.choice((0, 0, 3, 100, 60_000))
+    keys = random.choice(KEYS)
+    corners_ms, topics = sorted(draft.corners_ms), sorted(draft.topics)
+    for _ in range(random.randint(8, 30)):
+        time_ms = _drawn_time_ms(random, now_ms, corners_ms)
+        topic = random.choice(topics)
+        value = random.choice(VALUES[draft.topics[topic]])
+        headers = random.choices(HEADERS, k=random.choice((0, 0, 1, 2)))
+        yield pipe(topic, random.choice(keys), _encoded(value), time_ms, headers)
+        now_ms = max(now_ms, time_ms)
+        if random.random() < 0.05:
+            yield advance(random.choice((1, 5, 1000)))
+    if random.random() < 0.7:
+        for topic in topics:
+            last = random.choice(VALUES[draft.topics[topic]][:4])
+            yield pipe(topic, "last", _encoded(last), now_ms + random.choice((0, corners_ms[-1], 1000)), ())
+
+
+def _drawn_time_ms(random: Random, now_ms: int, corners_ms: list[int]) -> int:
+    chance = random.random()
+    if chance < 0.3:
+        return now_ms
+    if chance < 0.5:
+        return now_ms + random.randint(0, max(corners_ms[-1] // 2, 2))
+    if chance < 0.65:
+        return now_ms + random.choice(corners_ms)
+    if chance < 0.85:
+        return max(0, now_ms - random.choice(corners_ms))
+    if chance < 0.97:
+        return max(0, now_ms - random.randint(0, corners_ms[-1] + 2))
+    return 0
+
+
+def _encoded(value: str | int | None) -> str | bytes | None:
+    return value.to_bytes(8, "big", signed=True) if isinstance(value, int) else value
+
+
+# ---- What scenarios came to
+
+
+def coverage(scenarios: Iterable[DslScenario], results: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """How many scenarios show what, by the results of Kafka Streams."""
+    found: dict[str, int] = {}
+    for scenario, result in zip(scenarios, results, strict=True):
+        for name in _seen(scenario, result):
+            found[name] = found.get(name, 0) + 1
+    return found
+
+
+def _seen(scenario: DslScenario, result: dict[str, Any]) -> set[str]:
+    if "error" in result:
+        return {"not built"}
+    nulls = sum(step[0] == "pipe" and None in step[2:4] for step in scenario.steps)
+    seen = {"dropped"} if result["dropped"] else set()
+    if result["dropped"] > nulls:
+        seen.add("late")
+    for step in result["emitted"]:
+        if "error" in step:
+            seen.add("failed")
+            continue
+        outputs = [record for topic, records in step.items() if not topic.startswith("app-") for record in records]
+        if outputs:
+            seen.add("emitted")
+        if len({record[0] for record in outputs}) > 1:
+            seen.add("emitted for several keys")
+        values = [bytes.fromhex(record[1]) for record in outputs if record[1] is not None]
+        if len(values) < len(outputs):
+            seen.add("tombstones")
+        if any(b"&null" in value or b"null&" in value for value in values):
+            seen.add("unmatched")
+        if any(b"&" in value and b"null" not in value for value in values):
+            seen.add("matched")
+        for topic, records in step.items():
+            deleted = [record for record in records if record[1] is None]
+            if topic.startswith("app-") and len(deleted) > 1 and deleted != records:
+                seen.add("merged")
+    return seen
