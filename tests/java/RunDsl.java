@@ -489,15 +489,14 @@ public final class RunDsl {
     private static Materialized materialized(JsonNode statement) {
         JsonNode asked = statement.get("materialized");
         Materialized made = asked.has("history_ms")
-            ? Materialized.as(Stores.persistentVersionedKeyValueStore(
-                text(asked, "name"), time(asked, "history_ms"), time(asked, "segment_ms")))
-            : asked.has("name") ? Materialized.<Object, Object, StateStore>as(text(asked, "name")) : Materialized.with(null, null);
+            ? Materialized.as(
+                Stores.persistentVersionedKeyValueStore(text(asked, "name"), time(asked, "history_ms")))
+            : Materialized.<Object, Object, StateStore>as(text(asked, "name"));
         // Aggregations put the window into the key themselves.
         boolean aggregates = List.of("count", "reduce", "aggregate").contains(text(statement, "op"));
         made = made.withKeySerde(aggregates ? Serdes.String() : keySerde(statement));
         made = made.withValueSerde(serde(statement, "value"));
-        made = asked.has("retention_ms") ? made.withRetention(time(asked, "retention_ms")) : made;
-        return asked.path("logged").asBoolean(true) ? made : made.withLoggingDisabled();
+        return asked.has("retention_ms") ? made.withRetention(time(asked, "retention_ms")) : made;
     }
 
     private static Predicate predicate(JsonNode statement) {

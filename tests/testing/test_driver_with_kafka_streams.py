@@ -5,7 +5,6 @@ All scenarios are run by one Java virtual machine, before the first test.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from tests.support.java.driver import (
     read_one,
     run_with_kafka_streams,
 )
-from tests.support.twins.driver import FAILED, meaning_of_java, run_here
+from tests.support.twins.driver import FAILED, meaning_of_java, run_here, with_sorted_lists
 from tests.support.twins.random_scenarios import INPUTS, draw_graph, draw_scenario
 from tests.support.twins.topologies import TOPOLOGIES
 from tests.support.twins.wrong_topologies import WRONG_TOPOLOGIES
@@ -190,19 +189,6 @@ def comparable(scenario: Scenario, outcome: dict[str, Any]) -> dict[str, Any]:
     elif not scenario.persistent:
         compared["stores"] = {name: sorted(entries, key=repr) for name, entries in outcome["stores"].items()}
     return compared
-
-
-def with_sorted_lists(description: str) -> str:
-    """A description whose topics, stores, parents and children are in the order of their names.
-
-    Kafka lists them in the order of hash tables of Java's.
-    """
-
-    def sorted_names(found: re.Match[str]) -> str:
-        return found[1] + ", ".join(sorted(found[2].split(", "))) + found[3]
-
-    in_brackets = re.sub(r"(\[)([^\]]+)(\])", sorted_names, description)
-    return re.sub(r"((?:-->|<--) )(.+)()", sorted_names, in_brackets)
 
 
 def text(records: list[Any]) -> list[str]:

@@ -35,14 +35,13 @@ _SAID_BY_BOTH = re.compile(r"(Uninitialized topic|Empty topic|Unknown topic): (\
 
 
 class Run:
-    """A scenario on its way through the driver."""
+    """Steps of a scenario on their way through the driver."""
 
-    def __init__(self, scenario: Scenario, driver: TopologyTestDriver) -> None:
-        self._scenario = scenario
+    def __init__(self, steps: Sequence[Step], driver: TopologyTestDriver) -> None:
         self._driver = driver
         self._inputs: dict[str, TestInputTopic[bytes | None, bytes | None]] = {}
-        self._keys = sorted({_text(step[2]) or "" for step in scenario.steps if step[0] == "pipe" and step[2]})
-        self._times_ms = sorted({step[4] for step in scenario.steps if step[0] == "pipe" and step[4] is not None})
+        self._keys = sorted({_text(step[2]) or "" for step in steps if step[0] == "pipe" and step[2]})
+        self._times_ms = sorted({step[4] for step in steps if step[0] == "pipe" and step[4] is not None})
 
     def outcome(self, step: Step) -> Any:
         """What a step gives: None, records, or what went wrong."""
@@ -135,7 +134,7 @@ def run_here(scenario: Scenario) -> dict[str, Any]:
     except Exception as failure:
         return {"error": meaning_here(failure)}
     with driver:
-        run = Run(scenario, driver)
+        run = Run(scenario.steps, driver)
         steps = [run.outcome(step) for step in scenario.steps]
         if FAILED in steps:
             return {"describe": description, "steps": steps}
@@ -204,6 +203,19 @@ def _meaning_of_errors(errors: list[str]) -> list[Any]:
     if class_name in ("java.lang.IllegalArgumentException", "java.lang.NullPointerException"):
         return ["argument"]
     return errors
+
+
+def with_sorted_lists(description: str) -> str:
+    """A description whose topics, stores, parents and children are in the order of their names.
+
+    Kafka lists them in the order of hash tables of Java's.
+    """
+
+    def sorted_names(found: re.Match[str]) -> str:
+        return found[1] + ", ".join(sorted(found[2].split(", "))) + found[3]
+
+    in_brackets = re.sub(r"(\[)([^\]]+)(\])", sorted_names, description)
+    return re.sub(r"((?:-->|<--) )(.+)()", sorted_names, in_brackets)
 
 
 def _described(records: Iterable[TestRecord[bytes | None, bytes | None]]) -> list[Any]:

@@ -26,7 +26,7 @@ class Program:
         return self.add("stream", Node(self, value=value), topic=topic, value=value, **options)
 
     def table(self, topic: str, value: str = "string", **options: Any) -> Node:
-        """`materialized` is a dictionary of name, logged, and of versioned stores history_ms and segment_ms."""
+        """`materialized` is a dictionary of name, and of history_ms for a versioned store, or retention_ms."""
         return self.add("table", Node(self, value=value), topic=topic, value=value, **options)
 
     def global_table(self, topic: str, value: str = "string", **options: Any) -> Node:

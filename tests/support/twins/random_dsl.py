@@ -34,6 +34,8 @@ class Draft:
     topics: dict[str, str] = field(default_factory=dict)
     """The topics that it reads, with the types of their values."""
     corners_ms: set[int] = field(default_factory=lambda: {1})
+    pace_ms: int = 5
+    """How far time goes on at once, mostly."""
     caching: bool = False
     _names: int = 0
 
@@ -54,12 +56,9 @@ class Draft:
 
     def stored(self, probability: float = 0.5, **options: Any) -> dict[str, Any]:
         """The option of a store's name, with further ones, or none at all."""
-        if not options and not self.chance(probability):
+        if not (options or self.caching or self.chance(probability)):
             return {}
-        held: dict[str, Any] = {"name": self.new_name("store-"), **options}
-        if self.chance(0.1):
-            held["logged"] = False
-        return {"materialized": held}
+        return {"materialized": {"name": self.new_name("store-"), **options}}
 
     def add_corners(self, *corners_ms: int) -> None:
         self.corners_ms.update(corner for each in corners_ms for corner in (each - 1, each, each + 1) if corner >= 0)
@@ -105,8 +104,6 @@ def finish(draft: Draft, table: Node) -> None:
     """Write what becomes of a table to topics."""
     random = draft.random
     if draft.chance(0.3):
-        table.changes("changes")
-    if draft.chance(0.3):
         filtered = table.filter(random.choice(("is_even", "is_long")), **draft.named())
         filtered.to_stream(**draft.named()).to("filtered")
     if draft.chance(0.3):
@@ -115,6 +112,8 @@ def finish(draft: Draft, table: Node) -> None:
     if draft.chance(0.2):
         result = result.map_values("text", **draft.named())
     result.to("out", **draft.named())
+    if draft.chance(0.3):
+        table.changes("changes")  # which comes last there
 
 
 def time_windows(draft: Draft, of: Node) -> Node:
@@ -122,18 +121,21 @@ def time_windows(draft: Draft, of: Node) -> Node:
     advance_ms = draft.random.choice((None, None, max(1, size_ms // 2), draft.random.randint(1, size_ms)))
     grace_ms = draft.grace_ms()
     draft.add_corners(size_ms, grace_ms, size_ms + grace_ms, advance_ms or 0)
+    draft.pace_ms = size_ms
     return of.windowed_by_time(size_ms, grace_ms=grace_ms, advance_ms=advance_ms)
 
 
 def sliding_windows(draft: Draft, of: Node) -> Node:
     difference_ms, grace_ms = draft.random.choice((1, 4, 5, 10)), draft.grace_ms()
     draft.add_corners(difference_ms, grace_ms, difference_ms + grace_ms, 2 * difference_ms + 1)
+    draft.pace_ms = difference_ms
     return of.windowed_by_difference(difference_ms, grace_ms=grace_ms)
 
 
 def session_windows(draft: Draft, of: Node) -> Node:
     gap_ms, grace_ms = draft.random.choice((1, 3, 5, 10)), draft.grace_ms()
     draft.add_corners(gap_ms, 2 * gap_ms, grace_ms, gap_ms + grace_ms)
+    draft.pace_ms = 2 * gap_ms
     return of.windowed_by_session(gap_ms, grace_ms=grace_ms)
 
 
@@ -163,7 +165,7 @@ def source_table(draft: Draft, topic: str) -> Node:
 
 def versioned_table(draft: Draft, topic: str, history_ms: int) -> Node:
     draft.add_corners(history_ms)
-    options = draft.stored(history_ms=history_ms, segment_ms=max(1, history_ms // 2))
+    options = draft.stored(history_ms=history_ms)
     return draft.program.table(draft.topic(topic), **draft.named(), **options)
 
 
@@ -261,6 +263,7 @@ def stream_joins(op: str) -> Callable[[Draft], None]:
             before_ms, after_ms = -2, 7
         draft.add_corners(before_ms, after_ms, grace_ms, after_ms + grace_ms, before_ms + grace_ms)
         draft.add_corners(before_ms + after_ms + grace_ms)
+        draft.pace_ms = max(before_ms, after_ms) + 1
         options = draft.named()
         if draft.chance(0.25):
             options["store_name"] = draft.new_name("joined-")
@@ -359,8 +362,13 @@ def _steps(draft: Draft) -> Iterable[Step]:
     random, now_ms = draft.random, draft.random.choice((0, 0, 3, 100, 60_000))
     keys = random.choice(KEYS)
     corners_ms, topics = sorted(draft.corners_ms), sorted(draft.topics)
+    recent_ms = [now_ms]
     for _ in range(random.randint(8, 30)):
-        time_ms = _drawn_time_ms(random, now_ms, corners_ms)
+        if random.random() < 0.12:
+            time_ms = sum(random.choices(recent_ms[-4:], k=2)) // 2  # it may join two sessions
+        else:
+            time_ms = _drawn_time_ms(draft, now_ms, corners_ms)
+        recent_ms.append(time_ms)
         topic = random.choice(topics)
         value = random.choice(VALUES[draft.topics[topic]])
         headers = random.choices(HEADERS, k=random.choice((0, 0, 1, 2)))
@@ -374,17 +382,19 @@ def _steps(draft: Draft) -> Iterable[Step]:
             yield pipe(topic, "last", _encoded(last), now_ms + random.choice((0, corners_ms[-1], 1000)), ())
 
 
-def _drawn_time_ms(random: Random, now_ms: int, corners_ms: list[int]) -> int:
-    chance = random.random()
-    if chance < 0.3:
+def _drawn_time_ms(draft: Draft, now_ms: int, corners_ms: list[int]) -> int:
+    random, chance = draft.random, draft.random.random()
+    if chance < 0.2:
         return now_ms
     if chance < 0.5:
-        return now_ms + random.randint(0, max(corners_ms[-1] // 2, 2))
-    if chance < 0.65:
+        return now_ms + random.randint(0, draft.pace_ms)
+    if chance < 0.6:
         return now_ms + random.choice(corners_ms)
-    if chance < 0.85:
+    if chance < 0.78:
+        return max(0, now_ms - random.randint(0, 2 * draft.pace_ms))
+    if chance < 0.93:
         return max(0, now_ms - random.choice(corners_ms))
-    if chance < 0.97:
+    if chance < 0.98:
         return max(0, now_ms - random.randint(0, corners_ms[-1] + 2))
     return 0
 

@@ -1,0 +1,267 @@
+"""Runs programs of the DSL through statestore's own, and compares what came of it with what Kafka Streams gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from statestore import Serde, Serdes
+from statestore.dsl.emit_strategy import EmitStrategy
+from statestore.dsl.materialized import Materialized
+from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
+from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
+from statestore.testing import TopologyTestDriver
+from tests.support.java.dsl import DslScenario
+from tests.support.twins.driver import FAILED, Run, meaning_here, with_sorted_lists
+from tests.support.twins.dsl_functions import (
+    AGGREGATORS,
+    FLAT_MAPPERS,
+    MAPPERS,
+    PREDICATES,
+    REDUCERS,
+)
+from tests.support.twins.kit import text
+
+SERDES: dict[str, Serde[Any]] = {"string": Serdes.string(), "long": Serdes.int64()}
+AGGREGATIONS = ("count", "reduce", "aggregate")
+
+
+class Interpreter:
+    """Builds what the statements of a program say. A method for each op; of some, one for streams and tables."""
+
+    def __init__(self, scenario: DslScenario) -> None:
+        self._scenario = scenario
+        self._made: dict[str, Any] = {}
+        self.builder = StreamsBuilder()
+
+    def build(self) -> StreamsBuilder:
+        for statement in self._scenario.program.statements:
+            made = getattr(self, "_" + statement["op"])(statement)
+            if made is not None:
+                self._made[statement["id"]] = made
+        return self.builder
+
+    # ---- Where programs begin and end
+
+    def _stream(self, statement: dict[str, Any]) -> Any:
+        return self.builder.stream(statement["topic"], **_serdes(statement), **_named(statement))
+
+    def _table(self, statement: dict[str, Any]) -> Any:
+        return self.builder.table(
+            statement["topic"], **_serdes(statement), **_named(statement), **self._stored(statement)
+        )
+
+    def _to(self, statement: dict[str, Any]) -> None:
+        self._of(statement).to(statement["topic"], **_serdes(statement), **_named(statement))
+
+    def _changes(self, statement: dict[str, Any]) -> None:
+        topic, of = statement["topic"], self._of(statement)
+        serdes = {**_serdes(statement), "value_serde": CHANGES}
+        of.changes(name=f"{topic}-changes").to(topic, **serdes, name=f"{topic}-sink")
+
+    # ---- Steps without state
+
+    def _filter(self, statement: dict[str, Any]) -> Any:
+        return self._step(statement, PREDICATES[statement["predicate"]])
+
+    _filter_not = _filter
+
+    def _map_values(self, statement: dict[str, Any]) -> Any:
+        return self._step(statement, MAPPERS[statement["mapper"]], value_serde=SERDES[statement["value"]])
+
+    def _flat_map_values(self, statement: dict[str, Any]) -> Any:
+        return self._step(statement, FLAT_MAPPERS[statement["mapper"]], value_serde=SERDES[statement["value"]])
+
+    def _merge(self, statement: dict[str, Any]) -> Any:
+        return self._step(statement, self._made[statement["other"]])
+
+    def _to_stream(self, statement: dict[str, Any]) -> Any:
+        return self._step(statement)
+
+    def _to_table(self, statement: dict[str, Any]) -> Any:
+        stored = self._stored(statement) or {"materialized": Materialized.with_(**_serdes(statement))}
+        return self._of(statement).to_table(**_named(statement), **stored)
+
+    def _select_key(self, statement: dict[str, Any]) -> Any:
+        mapper = MAPPERS[statement["mapper"]]
+        return self._step(statement, lambda key, value: mapper(value))
+
+    def _step(self, statement: dict[str, Any], *arguments: Any, **options: Any) -> Any:
+        step = getattr(self._of(statement), statement["op"])
+        return step(*arguments, **options, **_named(statement), **self._stored(statement))
+
+    # ---- Aggregations
+
+    def _group_by_key(self, statement: dict[str, Any]) -> Any:
+        return self._of(statement).group_by_key()
+
+    def _windowed_by(self, statement: dict[str, Any]) -> Any:
+        grace_ms = statement["grace_ms"]
+        if statement["kind"] == "time":
+            tumbling = TimeWindows.of_size_and_grace(statement["size_ms"], grace_ms)
+            advance_ms = statement.get("advance_ms")
+            return self._of(statement).windowed_by(tumbling.advance_by(advance_ms) if advance_ms else tumbling)
+        if statement["kind"] == "sliding":
+            sliding = SlidingWindows.of_time_difference_and_grace(statement["difference_ms"], grace_ms)
+            return self._of(statement).windowed_by(sliding)
+        sessions = SessionWindows.of_inactivity_gap_and_grace(statement["gap_ms"], grace_ms)
+        return self._of(statement).windowed_by(sessions)
+
+    def _emit_strategy(self, statement: dict[str, Any]) -> Any:
+        strategy = getattr(EmitStrategy, f"on_{statement['on']}")()
+        return self._of(statement).emit_strategy(strategy)
+
+    def _count(self, statement: dict[str, Any]) -> Any:
+        return self._of(statement).count(**_named(statement), **self._stored(statement))
+
+    def _reduce(self, statement: dict[str, Any]) -> Any:
+        reducer = REDUCERS[statement["reducer"]]
+        return self._of(statement).reduce(reducer, **_named(statement), **self._stored_always(statement))
+
+    def _aggregate(self, statement: dict[str, Any]) -> Any:
+        functions: list[Callable[..., Any]] = [AGGREGATORS[statement["aggregator"]]]
+        if "merger" in statement:
+            both = REDUCERS[statement["merger"]]
+            functions.append(lambda key, left, right: both(left, right))
+        return self._of(statement).aggregate(
+            partial(_itself, statement["initial"]), *functions, **_named(statement), **self._stored_always(statement)
+        )
+
+    # ---- Parts of statements
+
+    def _of(self, statement: dict[str, Any]) -> Any:
+        return self._made[statement["of"]]
+
+    def _stored(self, statement: dict[str, Any]) -> dict[str, Any]:
+        """The option of where a table is kept, if the statement says."""
+        asked = statement.get("materialized")
+        if asked is None:
+            return {}
+        if "history_ms" in asked:
+            made = Materialized.as_versioned(asked["name"], asked["history_ms"])
+        else:
+            made = Materialized.as_(asked["name"])
+        if "retention_ms" in asked:
+            made = made.with_retention(asked["retention_ms"])
+        return {"materialized": self._cached(made.or_serdes(**self._stored_serdes(statement)))}
+
+    def _stored_always(self, statement: dict[str, Any]) -> dict[str, Any]:
+        return self._stored(statement) or {
+            "materialized": self._cached(Materialized.with_(**self._stored_serdes(statement)))
+        }
+
+    @staticmethod
+    def _stored_serdes(statement: dict[str, Any]) -> dict[str, Serde[Any]]:
+        # Aggregations put the window into the key themselves.
+        return _serdes({**statement, "key": "string"} if statement["op"] in AGGREGATIONS else statement)
+
+    def _cached(self, materialized: Materialized) -> Materialized:
+        return materialized.with_caching_enabled() if self._scenario.caching else materialized
+
+
+def _change_bytes(change: Any) -> bytes:
+    return f"{text(change.old)}->{text(change.new)}".encode()
+
+
+def _not_read(data: bytes) -> Any:
+    raise NotImplementedError
+
+
+CHANGES: Serde[Any] = Serdes.of("change", _change_bytes, _not_read)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _serdes(statement: dict[str, Any]) -> dict[str, Serde[Any]]:
+    kind = statement.get("key", "string")
+    keys = SERDES["string"]
+    if kind == "windowed":
+        keys = time_windowed_serde(keys, statement["size_ms"])
+    elif kind == "session":
+        keys = session_windowed_serde(keys)
+    return {"key_serde": keys, "value_serde": SERDES[statement["value"]]}
+
+
+def _named(statement: dict[str, Any]) -> dict[str, str]:
+    return {"name": statement["name"]} if "name" in statement else {}
+
+
+# ---- Running and comparing
+
+
+def run_dsl_here(scenario: DslScenario) -> dict[str, Any]:
+    """What a scenario gives here, in the shape of RunDsl.java's results."""
+    topology = Interpreter(scenario).build().build()
+    result: dict[str, Any] = {"describe": str(topology.describe())}
+    driver = TopologyTestDriver(
+        topology, application_id="app", initial_wall_clock_time_ms=scenario.initial_wall_clock_ms
+    )
+    with driver:
+        run, emitted = Run(scenario.steps, driver), []
+        for step in scenario.steps:
+            outcome = run.outcome(step)
+            emitted.append(_news(run) if outcome is None else outcome)
+            if outcome is not None:
+                return {**result, "emitted": emitted}
+        result["emitted"] = emitted
+        result["dropped"] = driver.metrics()["dropped-records-total"]
+        result["stores"] = run.stores()
+        result["topics"] = _news(run)
+    return result
+
+
+def _news(run: Run) -> dict[str, Any]:
+    """What no step has read, of topics that have any."""
+    return {topic: records for topic, records in run.topics().items() if records}
+
+
+def comparable(result: dict[str, Any], *, has_headers: bool) -> dict[str, Any]:
+    """A result without what differs for a reason, up to the step that failed.
+
+    Lists of names are sorted in the description: there they are in the order of hash tables. Headers are left out
+    unless both keep the same ones; of changelogs always, where each format of values has its own. A store that has no
+    public interface there is not compared.
+    """
+    emitted = result["emitted"]
+    failed = next((number for number, step in enumerate(emitted) if "error" in step), None)
+    if failed is not None:
+        emitted = [*emitted[:failed], "failed"]
+    compared = {
+        "describe": with_sorted_lists(result["describe"]),
+        "emitted": [_compared_topics(step, has_headers=has_headers) for step in emitted],
+    }
+    if failed is None:
+        compared["dropped"] = result["dropped"]
+        compared["stores"] = {name: _compared_entries(entries) for name, entries in result["stores"].items()}
+        compared["topics"] = _compared_topics(result["topics"], has_headers=has_headers)
+    return compared
+
+
+def _compared_topics(step: Any, *, has_headers: bool) -> Any:
+    if step == "failed":
+        return step
+    return {
+        topic: [record if has_headers and not _is_changelog(topic) else record[:3] for record in records]
+        for topic, records in sorted(step.items())
+    }
+
+
+def _is_changelog(topic: str) -> bool:
+    return topic.startswith("app-") and topic.endswith("-changelog")
+
+
+def _compared_entries(entries: list[list[Any]] | None) -> Any:
+    if entries is None:
+        return None
+    return sorted(([part for part in entry if not _is_headers(part)] for entry in entries), key=repr)
+
+
+def _is_headers(part: Any) -> bool:
+    return isinstance(part, list) and all(isinstance(header, list) for header in part)
+
+
+__all__ = ["FAILED", "comparable", "meaning_here", "run_dsl_here"]
