@@ -122,6 +122,8 @@ class KTable:
             kept = asked if asked.name is not None else None
         node = graph.new_name(prefix, name)
         plan = ComputedTable(self._plan, function, kept, leaves_out_nothing=is_filter)
+        # If old values are there to be had, a key that never passed a filter is not said to be gone.
+        plan.sends_old = is_filter and self._plan.send_old_values(even_unkept=False)
         graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
         return KTable(graph, node, self._key_serde, value_serde, plan)
 

@@ -54,10 +54,9 @@ class StreamGraph:
     _readers: list[GraphNode] = field(default_factory=list)
 
     def new_name(self, prefix: str, name: str | None = None) -> str:
-        """Return `name`, or a new one of a processor, with a number. Source: Kafka's NamedInternal."""
-        if name is not None:
-            return name
-        return _NUMBERED.format(prefix, self._take_number())
+        """Return `name`, or a new one of a processor, with a number: a name takes one too. Source: NamedInternal."""
+        numbered = _NUMBERED.format(prefix, self._take_number())
+        return numbered if name is None else name
 
     def new_store_name(self, prefix: str) -> str:
         """Return a new name of a store."""

@@ -60,7 +60,7 @@ class StreamsBuilder:
         asked = materialized or Materialized()
         kept = asked.named(f"{topic}-{graph.new_store_name('')}") if asked.name is None else asked
         kept = kept.or_serdes(key_serde, value_serde)
-        source = f"{name}-source" if name is not None else graph.new_name(_STREAM_SOURCE)
+        source = graph.new_name(_STREAM_SOURCE, None if name is None else f"{name}-source")
         node = graph.new_name(_TABLE_SOURCE, name)
         plan = SourceTable(kept, is_kept=asked.name is not None)
         graph.add_step(

@@ -133,9 +133,16 @@ class ComputedTable(_KeyedTable):
         self._function = function
         self._leaves_out_nothing = leaves_out_nothing
 
+    @property
+    def is_versioned(self) -> bool:
+        """Whether old versions are kept: where it is kept itself, else where what it is made of is."""
+        return self._materialized.is_versioned if self._materialized.name is not None else self._of.is_versioned
+
     def supplier(self) -> ProcessorSupplier:
         """Return what makes the processor."""
-        return ComputingTable(self._function, self._store(), self._changes(), self._leaves_out_nothing)
+        # Of a versioned table each version counts, also one that says what the last one said.
+        leaves_out_nothing = self._leaves_out_nothing and not self._of.is_versioned
+        return ComputingTable(self._function, self._store(), self._changes(), leaves_out_nothing)
 
     def view(self) -> TableView:
         """Return what reads its store, or computes."""

@@ -118,6 +118,12 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
         super().__init__(parts)
         self._changelog = parts.changelog
         self._written_for = parts.written_for
+        self._dropped_records = 0
+
+    @property
+    def dropped_records(self) -> int:
+        """How many versions were older than the history that is kept, so that they were not stored."""
+        return self._dropped_records
 
     def put(self, key: K, value: V | None, timestamp_ms: int) -> int:
         """Add the version of `key` that is valid from `timestamp_ms` on, or replace it; None deletes from then on.
@@ -148,6 +154,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], TypedStore):
         valid_to_ms = self._rows.put(key_bytes, stored, timestamp_ms)
         if valid_to_ms == NOT_PUT:
             self._require_open()
+            self._dropped_records += 1
         if self._changelog is not None:
             self._changelog.append(key_bytes, stored, self._written_for, timestamp_ms)
         return valid_to_ms

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from statestore.dsl.processors.aggregating import DROPPED_RECORDS
 from statestore.errors import DriverError, DriverFailedError, InvalidTimestampError, UnknownTopicError
 from statestore.middleware.chain import Chain
 from statestore.middleware.failures import FailureHandling

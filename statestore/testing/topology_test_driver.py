@@ -147,8 +147,10 @@ class TopologyTestDriver(StoreAccess):
         return dict(self._state.stores)
 
     def metrics(self) -> dict[str, float]:
-        """Return counts since the last start by Kafka's names, `STORE/METRIC` of stores that are measured, and what
-        processors counted, by `NODE.WHAT`."""
+        """Return counts since the last start by Kafka's names.
+
+        Beside them `STORE/METRIC` of stores that are measured, and what processors counted, by `NODE.WHAT`.
+        """
         self._require_open()
         return self._run.metrics()
 

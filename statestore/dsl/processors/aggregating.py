@@ -70,20 +70,25 @@ class Update:
 
     def __init__(self, plan: AggregatePlan, context: ProcessorContext) -> None:
         self._initializer, self._aggregator = plan.aggregation.initializer, plan.aggregation.aggregator
-        self._headers, self._send_old = plan.headers, plan.changes.send_old
+        self._headers, self._changes = plan.headers, plan.changes
         self._context = context
 
     def of(
         self, held: ValueTimestampHeaders[Any] | None, record: Record[Any, Any]
     ) -> tuple[Any, ValueTimestampHeaders[Any]]:
-        """Return the value that was there, None if there was none, and what is to be held; a value of None is none."""
+        """Return the value that was there, and what is to be held; a value of None is none.
+
+        What was there before the first record is what the initializer makes, as in Kafka, unless changes are cached.
+        """
         if held is None:
-            old, there, timestamp_ms, header_bytes = None, self._initializer(), record.timestamp_ms, None
+            there, timestamp_ms, header_bytes = self._initializer(), record.timestamp_ms, None
+            knows_old = self._changes.send_old and not self._changes.is_cached
         else:
             there, timestamp_ms = held.value, max(record.timestamp_ms, held.timestamp_ms)
-            # The aggregator may change what it is given.
-            old = deepcopy(there) if self._send_old else None
             header_bytes = held.header_bytes
+            knows_old = self._changes.send_old or self._changes.is_cached
+        # The aggregator may change what it is given.
+        old = deepcopy(there) if knows_old else None
         made = self._aggregator(record.key, record.value, there)
         return old, ValueTimestampHeaders(made, timestamp_ms, self.merged(header_bytes, record.headers.to_bytes()))
 

@@ -61,7 +61,8 @@ class _CachedChanges(ChangesOut):
     def __init__(self, plan: ChangesPlan, context: ProcessorContext, key_serde: Serde[Any]) -> None:
         super().__init__(plan, context)
         self._key_bytes: Callable[[Any], bytes] = key_serde.serialize
-        self._held: dict[Hashable, tuple[Record[Any, Any], RecordMetadata | None]] = {}
+        self._held: dict[Hashable, tuple[Record[Any, Any], Any, RecordMetadata | None]] = {}
+        """Of each key what goes on, what was told of it before, and where the record came from."""
 
     def send(
         self, key: Any, new: Any, old: Any, timestamp_ms: int, header_bytes: bytes, *, is_latest: bool = True
@@ -69,16 +70,20 @@ class _CachedChanges(ChangesOut):
         place = self._place(key)
         before = self._held.get(place)
         # What nobody was told of was never there.
-        told = old if before is None else before[0].value.old
+        told = old if before is None else before[1]
         change = Change(new, told if self._send_old else None, is_latest)
+        if new is None:
+            # What is not in the cache has no timestamp of its own. Source: Kafka's TimestampedCacheFlushListener.
+            timestamp_ms = self._context.current_timestamp_ms
         record = Record.adopt(key, change, timestamp_ms, Headers.from_bytes(header_bytes))
-        self._held[place] = record, self._context.record_metadata
+        self._held[place] = record, told, self._context.record_metadata
 
     def finish(self) -> None:
         held, self._held = self._held, {}
-        for record, metadata in held.values():
-            with self._context.resumed(record, metadata):
-                self._forward(record)
+        for record, told, metadata in held.values():
+            if record.value.new is not None or told is not None:
+                with self._context.resumed(record, metadata):
+                    self._forward(record)
 
     def _place(self, key: Any) -> Hashable:
         if isinstance(key, Windowed):

@@ -13,8 +13,9 @@ from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.testing import TopologyTestDriver
+from tests.support.java.driver import Step
 from tests.support.java.dsl import DslScenario
-from tests.support.twins.driver import FAILED, Run, meaning_here, with_sorted_lists
+from tests.support.twins.driver import Run, with_sorted_lists
 from tests.support.twins.dsl_functions import (
     AGGREGATORS,
     FLAT_MAPPERS,
@@ -219,12 +220,41 @@ def _news(run: Run) -> dict[str, Any]:
     return {topic: records for topic, records in run.topics().items() if records}
 
 
-def comparable(result: dict[str, Any], *, has_headers: bool) -> dict[str, Any]:
+def difference(scenario: DslScenario, there: dict[str, Any], here: dict[str, Any], *, has_headers: bool) -> str | None:
+    """What is not the same, and where it begins; None if all is that can be compared."""
+    expected = comparable(scenario, there, has_headers=has_headers)
+    found = comparable(scenario, here, has_headers=has_headers)
+    for part, value in expected.items():
+        if part == "stores":
+            # What has no public interface there is not known.
+            value = {name: entries for name, entries in value.items() if entries is not None}
+            found[part] = {name: entries for name, entries in found[part].items() if name in value}
+        if value != found.get(part):
+            program = "\n".join(map(str, scenario.program.statements))
+            return f"{program}\n{_first_difference(scenario, part, value, found.get(part))}"
+    return None
+
+
+def _first_difference(scenario: DslScenario, part: str, expected: Any, found: Any) -> str:
+    if part != "emitted":
+        return f"{part}\nthere: {expected}\nhere:  {found}"
+    number = next(number for number, step in enumerate(expected) if found[number : number + 1] != [step])
+    steps = "\n".join(map(_shown, scenario.steps[: number + 1]))
+    return f"{steps}\nthere: {expected[number]}\nhere:  {found[number : number + 1]}"
+
+
+def _shown(step: Step) -> str:
+    if step[0] != "pipe":
+        return str(step)
+    return " ".join(str(None if part is None else bytes.fromhex(part)) for part in step[2:4]) + f" {step[1]} {step[4]}"
+
+
+def comparable(scenario: DslScenario, result: dict[str, Any], *, has_headers: bool) -> dict[str, Any]:
     """A result without what differs for a reason, up to the step that failed.
 
     Lists of names are sorted in the description: there they are in the order of hash tables. Headers are left out
-    unless both keep the same ones; of changelogs always, where each format of values has its own. A store that has no
-    public interface there is not compared.
+    unless both keep the same ones; of changelogs always, where each format of values has its own. With caching, there
+    stores are behind their caches, and so are their changelogs: both are left out.
     """
     emitted = result["emitted"]
     failed = next((number for number, step in enumerate(emitted) if "error" in step), None)
@@ -232,21 +262,23 @@ def comparable(result: dict[str, Any], *, has_headers: bool) -> dict[str, Any]:
         emitted = [*emitted[:failed], "failed"]
     compared = {
         "describe": with_sorted_lists(result["describe"]),
-        "emitted": [_compared_topics(step, has_headers=has_headers) for step in emitted],
+        "emitted": [_compared_topics(scenario, step, has_headers=has_headers) for step in emitted],
     }
     if failed is None:
         compared["dropped"] = result["dropped"]
-        compared["stores"] = {name: _compared_entries(entries) for name, entries in result["stores"].items()}
-        compared["topics"] = _compared_topics(result["topics"], has_headers=has_headers)
+        compared["topics"] = _compared_topics(scenario, result["topics"], has_headers=has_headers)
+        if not scenario.caching:
+            compared["stores"] = {name: _compared_entries(entries) for name, entries in result["stores"].items()}
     return compared
 
 
-def _compared_topics(step: Any, *, has_headers: bool) -> Any:
+def _compared_topics(scenario: DslScenario, step: Any, *, has_headers: bool) -> Any:
     if step == "failed":
         return step
     return {
         topic: [record if has_headers and not _is_changelog(topic) else record[:3] for record in records]
         for topic, records in sorted(step.items())
+        if not (scenario.caching and _is_changelog(topic))
     }
 
 
@@ -262,6 +294,3 @@ def _compared_entries(entries: list[list[Any]] | None) -> Any:
 
 def _is_headers(part: Any) -> bool:
     return isinstance(part, list) and all(isinstance(header, list) for header in part)
-
-
-__all__ = ["FAILED", "comparable", "meaning_here", "run_dsl_here"]

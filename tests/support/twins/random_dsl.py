@@ -37,6 +37,8 @@ class Draft:
     pace_ms: int = 5
     """How far time goes on at once, mostly."""
     caching: bool = False
+    needs_disk: bool = False
+    """Whether stores in memory do otherwise there: they forget at once what expires."""
     _names: int = 0
 
     def chance(self, probability: float) -> bool:
@@ -175,7 +177,7 @@ def versioned_table(draft: Draft, topic: str, history_ms: int) -> Node:
 def stateless(draft: Draft) -> None:
     random, streams = draft.random, [stream(draft)]
     if draft.chance(0.3):
-        streams.append(stream(draft, "other"))
+        streams.append(stream(draft, "other").filter("is_even"))
     for _ in range(random.randint(1, 6)):
         of = random.choice(streams)
         alike = [other for other in streams if other.value == of.value and other.id != of.id]
@@ -191,7 +193,7 @@ def stateless(draft: Draft) -> None:
             streams.append(of.flat_map_values(random.choice(mappers), **draft.named()))
         elif alike:
             streams.append(of.merge(random.choice(alike), **draft.named()))
-    for number, each in enumerate(streams[1:] or streams):
+    for number, each in enumerate(streams):
         each.to(f"out-{number}", **draft.named())
 
 
@@ -202,8 +204,12 @@ def aggregates(draft: Draft) -> None:
 def cached_aggregates(draft: Draft) -> None:
     draft.caching = True
     of = grouped(draft)
-    windows = draft.random.choice((None, time_windows, session_windows))
-    finish(draft, aggregated(draft, windows(draft, of) if windows else of))
+    finish(draft, aggregated(draft, time_windows(draft, of) if draft.chance(0.5) else of))
+
+
+def cached_sessions(draft: Draft) -> None:
+    draft.caching = True
+    finish(draft, aggregated(draft, session_windows(draft, grouped(draft))))
 
 
 def windowed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
@@ -264,6 +270,7 @@ def stream_joins(op: str) -> Callable[[Draft], None]:
         draft.add_corners(before_ms, after_ms, grace_ms, after_ms + grace_ms, before_ms + grace_ms)
         draft.add_corners(before_ms + after_ms + grace_ms)
         draft.pace_ms = max(before_ms, after_ms) + 1
+        draft.needs_disk = True
         options = draft.named()
         if draft.chance(0.25):
             options["store_name"] = draft.new_name("joined-")
@@ -328,6 +335,7 @@ FAMILIES: dict[str, Callable[[Draft], None]] = {
     "time windows": windowed(time_windows),
     "sliding windows": windowed(sliding_windows),
     "session windows": windowed(session_windows),
+    "cached session windows": cached_sessions,
     "time windows on close": closed(time_windows),
     "sliding windows on close": closed(sliding_windows),
     "session windows on close": closed(session_windows),
@@ -355,7 +363,8 @@ def draw_dsl_scenario(family: str, seed: int) -> DslScenario:
     draft = Draft(Random(f"{family} {seed}"))
     FAMILIES[family](draft)
     config = {"dsl.store.format": "HEADERS"} if seed % 4 == 1 else {}
-    return DslScenario(draft.program, tuple(_steps(draft)), caching=draft.caching, config=config)
+    persistent = seed % 6 == 0 or draft.needs_disk
+    return DslScenario(draft.program, tuple(_steps(draft)), persistent, draft.caching, config)
 
 
 def _steps(draft: Draft) -> Iterable[Step]:

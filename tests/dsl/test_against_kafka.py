@@ -1,0 +1,60 @@
+"""Programs of the DSL do what Kafka Streams' DSL makes of them, scenario for scenario.
+
+All scenarios are run by one Java virtual machine, before the first test. With STATESTORE_SEED set to another number
+than 0 they are others, and STATESTORE_SCENARIOS says how many there are of each family.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tests.support.java.dsl import run_dsl_with_kafka_streams
+from tests.support.twins.dsl_driver import difference, run_dsl_here
+from tests.support.twins.random_dsl import coverage, draw_dsl_scenario
+
+COUNT = int(os.environ.get("STATESTORE_SCENARIOS", "50"))
+FIRST = int(os.environ.get("STATESTORE_SEED", "0")) * COUNT
+SEEDS = range(FIRST, FIRST + COUNT)
+
+FAMILIES = {
+    "stateless": ("tombstones",),
+    "aggregates": ("tombstones", "dropped"),
+    "cached aggregates": ("tombstones", "dropped"),
+    "time windows": ("late", "tombstones"),
+    "time windows on close": ("late", "emitted for several keys"),
+    "versioned tables": ("late", "tombstones"),
+}
+"""Of each family what a tenth of its scenarios come to, at least."""
+
+HEADERS_AS_IN_KAFKA = {"stateless", "aggregates", "cached aggregates", "time windows"}
+"""The families whose records have the same headers there."""
+
+Results = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def kafka_streams(java: str) -> Results:
+    """What Kafka Streams makes of the scenarios of each family, by seed."""
+    scenarios = [draw_dsl_scenario(family, seed) for family in FAMILIES for seed in SEEDS]
+    results = iter(run_dsl_with_kafka_streams(scenarios))
+    return {family: [next(results) for _ in SEEDS] for family in FAMILIES}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_programs_do_as_in_kafka(family: str, kafka_streams: Results) -> None:
+    has_headers = family in HEADERS_AS_IN_KAFKA
+    for seed, there in zip(SEEDS, kafka_streams[family], strict=True):
+        scenario = draw_dsl_scenario(family, seed)
+        found = difference(scenario, there, run_dsl_here(scenario), has_headers=has_headers)
+        assert found is None, f"{family} {seed}\n{found}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_scenarios_come_to_corners(family: str, kafka_streams: Results) -> None:
+    scenarios = [draw_dsl_scenario(family, seed) for seed in SEEDS]
+    seen = coverage(scenarios, kafka_streams[family])
+    assert seen["emitted"] > COUNT // 2
+    assert [corner for corner in FAMILIES[family] if seen.get(corner, 0) < COUNT // 10] == []
