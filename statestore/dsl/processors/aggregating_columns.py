@@ -40,7 +40,7 @@ class _ColumnAggregate(BatchProcessor):
         self._context = context
         self._store = context.state_store(plan.store)
         self._changes = ColumnChanges(plan.changes, context)
-        self._update = ColumnUpdate(self._asked.aggregation, plan.headers, context)
+        self._update = ColumnUpdate(self._asked.aggregation, plan, context)
 
     def process_batch(self, records: RecordColumns) -> None:
         records = with_keys(records, self._context, needs_value=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.dsl.aggregations import ColumnAggregation
-from statestore.dsl.header_policy import HeaderPolicy
+from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.format.binary_columns import as_binary_array, is_valid
 from statestore.format.key_groups import KeyGroups
 from statestore.headers.record_columns import RecordColumns
@@ -30,8 +30,9 @@ class UpdatedColumns(NamedTuple):
 class ColumnUpdate:
     """Aggregates columns, for one task."""
 
-    def __init__(self, aggregation: ColumnAggregation, headers: HeaderPolicy, context: ProcessorContext) -> None:
-        self._aggregation, self._headers = aggregation, headers
+    def __init__(self, aggregation: ColumnAggregation, plan: AggregatePlan, context: ProcessorContext) -> None:
+        self._aggregation, self._headers = aggregation, plan.headers
+        self._begins_with_zero = aggregation.counts and not plan.changes.is_cached
         self._context = context
 
     def of(self, groups: KeyGroups, held: HeldColumns, records: RecordColumns) -> UpdatedColumns:
@@ -50,7 +51,8 @@ class ColumnUpdate:
             is_held,
         )
         headers = self._merged(groups, held.headers, records.headers)
-        return UpdatedColumns(new, _shifted(groups, held.value, new), pa.array(times, pa.int64()), headers)
+        before = pc.fill_null(held.value, 0) if self._begins_with_zero else held.value
+        return UpdatedColumns(new, _shifted(groups, before, new), pa.array(times, pa.int64()), headers)
 
     def _merged(self, groups: KeyGroups, held: pa.BinaryArray, coming: pa.BinaryArray) -> pa.BinaryArray:
         policy = self._headers

@@ -58,7 +58,7 @@ class _WindowedColumnAggregate(BatchProcessor):
         self._context = context
         self._store = context.state_store(plan.store)
         self._changes = ColumnChanges(plan.changes, context)
-        self._update = ColumnUpdate(self._aggregation, plan.headers, context)
+        self._update = ColumnUpdate(self._aggregation, plan, context)
         self._observed = ObservedTime(context, plan.store)
 
     def process_batch(self, records: RecordColumns) -> None:
