@@ -55,7 +55,9 @@ class ColumnAggregation:
         type_ = aggregates.columns.type
         if self.counts:
             return bool(type_ == pa.int64())
-        return bool(type_ == values.columns.type and (self.combine is None or type_ in (pa.int64(), pa.float64())))
+        is_widened = self.combine == "add" and (values.columns.type, type_) == (pa.int32(), pa.int64())
+        is_number = self.combine is None or type_ in (pa.int32(), pa.int64(), pa.float64())
+        return is_widened or bool(type_ == values.columns.type and is_number)
 
     def run(self, groups: KeyGroups, values: pa.Array, before: pa.Array) -> pa.Array:
         """Return the aggregate at each row; `before` has that of each key, null where there is none.
@@ -66,8 +68,8 @@ class ColumnAggregation:
             if not self.keeps_first:
                 return values
             return pc.coalesce(before, values.take(pa.array(groups.first_rows))).take(pa.array(groups.codes))
-        numbers = np.ones(len(values), np.int64) if self.counts else _numbers(values)
         start = _numbers(pc.fill_null(before, 0))
+        numbers = np.ones(len(values), np.int64) if self.counts else _numbers(values).astype(start.dtype, copy=False)
         if numbers.dtype.kind == "i" and self.combine == "add" and _may_overflow(numbers, start, groups):
             numbers, start = numbers.astype(object), start.astype(object)
         found = groups.running(getattr(np, self.combine), numbers, start, is_valid(before))
@@ -96,8 +98,8 @@ def reducing(reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None)
 
 
 def summing(value_serde: Serde[Any] | None) -> Aggregation:
-    """Return the sum of the values, which are numbers."""
-    return _ready_made(_sum, value_serde, SUM)
+    """Return the sum of the values, which are numbers; that of int32 is stored as int64."""
+    return _ready_made(_sum, Serdes.int64() if value_serde == Serdes.int32() else value_serde, SUM)
 
 
 def least(value_serde: Serde[Any] | None) -> Aggregation:

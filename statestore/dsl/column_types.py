@@ -25,6 +25,10 @@ class WindowedType(pa.ExtensionType):  # type: ignore[misc]
     def __init__(self, key: pa.DataType) -> None:
         fields = [("key", key), ("start_ms", pa.int64()), ("end_ms", pa.int64())]
         super().__init__(pa.struct(fields), "statestore.windowed")
+        self._made_of = (key,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_of
 
     def __arrow_ext_serialize__(self) -> bytes:
         """Return nothing: the storage says it all."""
@@ -48,6 +52,10 @@ class ChangeType(pa.ExtensionType):  # type: ignore[misc]
     def __init__(self, value: pa.DataType, old: pa.DataType) -> None:
         fields = [("new", value), ("old", old), ("is_latest", pa.bool_())]
         super().__init__(pa.struct(fields), "statestore.change")
+        self._made_of = value, old
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_of
 
     def __arrow_ext_serialize__(self) -> bytes:
         """Return nothing: the storage says it all."""

@@ -23,23 +23,30 @@ from statestore.format.serde_columns import ColumnSerde
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.stores.iterator import Windowed
 
-__all__ = ["session_windowed_serde", "time_windowed_serde"]
+__all__ = ["WindowedLayout", "WindowedSerde", "session_windowed_serde", "time_windowed_serde"]
 
 _TIME: Final = np.dtype(">i8")
 
 
-def time_windowed_serde(inner: Serde[Any], window_size_ms: int) -> Serde[Windowed]:
+@dataclass(frozen=True)
+class WindowedSerde(Serde[Windowed]):
+    """The serde of windowed keys, and what it is made of."""
+
+    layout: WindowedLayout = field(kw_only=True)
+
+
+def time_windowed_serde(inner: Serde[Any], window_size_ms: int) -> WindowedSerde:
     """Return the serde of keys of windows of one size; bytes say when a window starts, and its end is computed."""
-    return _serde(_Layout(f"windowed {inner.name}", inner, ("start_ms",), window_size_ms))
+    return _serde(WindowedLayout(f"windowed {inner.name}", inner, ("start_ms",), window_size_ms))
 
 
-def session_windowed_serde(inner: Serde[Any]) -> Serde[Windowed]:
+def session_windowed_serde(inner: Serde[Any]) -> WindowedSerde:
     """Return the serde of keys of sessions."""
-    return _serde(_Layout(f"session {inner.name}", inner, ("end_ms", "start_ms")))
+    return _serde(WindowedLayout(f"session {inner.name}", inner, ("end_ms", "start_ms")))
 
 
 @dataclass(frozen=True)
-class _Layout:
+class WindowedLayout:
     """A key, with the times that stand behind it."""
 
     name: str
@@ -53,7 +60,7 @@ class _Layout:
         object.__setattr__(self, "struct", struct.Struct(f">{len(self.times)}q"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Layout, (self.name, self.inner, self.times, self.size_ms)
+        return WindowedLayout, (self.name, self.inner, self.times, self.size_ms)
 
     def write(self, window: Windowed) -> bytes:
         """Return the bytes of a windowed key."""
@@ -103,7 +110,7 @@ def _keeping_nulls(convert: Callable[[pa.Array], pa.Array], column: pa.Array) ->
     return convert(column.filter(pa.array(valid))).take(rows)
 
 
-def _serde(layout: _Layout) -> Serde[Windowed]:
+def _serde(layout: WindowedLayout) -> WindowedSerde:
     inner = layout.inner.columns
     columns = None
     if inner is not None:
@@ -113,4 +120,5 @@ def _serde(layout: _Layout) -> Serde[Windowed]:
             partial(_keeping_nulls, partial(layout.write_column, inner)),
             partial(_keeping_nulls, partial(layout.read_column, inner)),
         )
-    return Serdes.of(layout.name, layout.write, layout.read, columns)
+    made = Serdes.of(layout.name, layout.write, layout.read, columns)
+    return WindowedSerde(made.name, made.serialize, made.deserialize, columns=columns, layout=layout)

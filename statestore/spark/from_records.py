@@ -70,11 +70,42 @@ def from_records(
     A value that is null is null in all of its columns. Fields that JSON has and the schema has not are left out, those
     that it lacks are null. Raises RecordColumnsError with all that is wrong, ValueError for an unknown `on_error`.
     """
+    return columns_of(
+        records,
+        schema,
+        key=key,
+        key_as=key_as,
+        value=value,
+        timestamp=timestamp,
+        headers=headers,
+        keep=keep,
+        on_error=on_error,
+        error=error,
+        computed={},
+    )
+
+
+def columns_of(
+    records: DataFrame,
+    schema: Schema,
+    *,
+    key: str | None,
+    key_as: Schema,
+    value: str,
+    timestamp: str | None,
+    headers: Mapping[str, str] | None,
+    keep: Collection[str],
+    on_error: str,
+    error: str,
+    computed: Mapping[str, Column],
+) -> DataFrame:
+    """Return what `from_records` returns, with columns behind the key that are computed of the records' own."""
     check_choice("on_error", on_error, ON_ERROR)
     reading = _Reading(records)
     made: list[_Read] = []
     if key is not None:
         made.append(reading.of_bytes("key", key_as, key))
+    made += [_Read(column, [name]) for name, column in computed.items()]
     made.append(reading.of_bytes("value", schema, value))
     if timestamp is not None:
         made.append(reading.as_it_is("timestamp", timestamp))

@@ -96,6 +96,21 @@ def to_records(
     return df.select([made[name].alias(name) for name in INPUT_COLUMNS])
 
 
+def encoding_of(df: DataFrame, role: str, asked: Columns, encoding: Encoding | None = None) -> str:
+    """Return the name of what `to_records` writes a key or value of these columns with.
+
+    Raises RecordColumnsError if there are no such columns, or no serde for them.
+    """
+    found = _Found(df)
+    _, spark_type = found._one_of(role, asked)
+    try:
+        if spark_type is not None:
+            return encoding_for(spark_type, encoding)
+    except ValueError as cause:
+        found._refused(f"{role}: {cause} ({role}_as)")
+    raise RecordColumnsError("to_records", problems=found.problems)
+
+
 class _Found:
     """The columns that are asked for, and what is wrong with them."""
 

@@ -18,7 +18,7 @@ from statestore.dsl.windows import TimeWindows
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.testing import TestRecord, TopologyTestDriver
 
-TEXT, INT64, DOUBLE = Serdes.string(), Serdes.int64(), Serdes.double()
+TEXT, INT32, INT64, DOUBLE = Serdes.string(), Serdes.int32(), Serdes.int64(), Serdes.double()
 POLICIES = ["latest", "first", "merge_distinct", "append", "none"]
 STEPS = ["count", "sum", "min", "max", "first", "last"]
 
@@ -53,6 +53,7 @@ class Program:
 
 
 VALUES = {
+    INT32: st.integers(-(2**31), 2**31 - 1),
     INT64: st.integers(-(2**62), 2**62) | st.integers(-9, 9),
     DOUBLE: st.floats(),
     TEXT: st.text(max_size=2),
@@ -67,7 +68,7 @@ RECORDS = st.tuples(
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
     step = draw(st.sampled_from(STEPS))
-    serde = draw(st.sampled_from([INT64, DOUBLE] if step in ("sum", "min", "max") else [INT64, DOUBLE, TEXT]))
+    serde = draw(st.sampled_from([INT32, INT64, DOUBLE] if step in ("sum", "min", "max") else [INT64, DOUBLE, TEXT]))
     policy = HeaderPolicy.of(draw(st.sampled_from(POLICIES)))
     if draw(st.booleans()):
         policy = policy.capped(max_count=draw(st.integers(0, 3)), max_bytes=draw(st.integers(0, 20)))

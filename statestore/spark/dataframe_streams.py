@@ -1,0 +1,241 @@
+"""DataFrameStreams: programs of the DSL on DataFrames of any columns, and their results as columns again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from statestore.dsl.kstream import KStream
+from statestore.dsl.ktable import KTable
+from statestore.dsl.materialized import Materialized
+from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.dsl.windowed_serdes import WindowedLayout, WindowedSerde
+from statestore.errors import InputError, TopologyError
+from statestore.format.serde import STANDARD_SERDES, Serde, Serdes
+from statestore.spark.encodings import decode
+from statestore.spark.from_records import columns_of
+from statestore.spark.stateful import stateful
+from statestore.spark.to_records import (
+    ColumnOrName,
+    Columns,
+    Encoding,
+    HeaderColumns,
+    encoding_of,
+    to_records,
+)
+
+_RESULT: Final = "result"
+_KEY: Final = "key"
+_TIME_BYTES: Final = 8
+
+
+@dataclass(frozen=True)
+class _Result:
+    """A stream that is put out, and what is known of its bytes."""
+
+    key_serde: Serde[Any]
+    value_serde: Serde[Any]
+
+
+class DataFrameStreams:
+    """Streams and tables of DataFrames, each with columns of its own, in one query.
+
+    `stream` and `table` take DataFrames, what they return has the DSL's steps, and `result` makes a DataFrame of one of
+    them. A key of one column is written by its type; one of several columns is the JSON of them.
+    """
+
+    def __init__(self) -> None:
+        self._builder = StreamsBuilder()
+        self._inputs: list[DataFrame] = []
+        self._keys: list[tuple[str, StructType | None]] = []
+        """Of each input, the name of its key's column, and if it has several, their types."""
+
+    def stream(
+        self,
+        df: DataFrame,
+        *,
+        key: Columns,
+        value: Columns,
+        timestamp: ColumnOrName | None = None,
+        headers: HeaderColumns | None = None,
+        order_by: ColumnOrName | None = None,
+        value_as: Encoding | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """Return the rows of a streaming DataFrame as a stream. The arguments are those of `to_records`.
+
+        A value of one column is that column's; of several it is a dict of them, by name. `name` is that of the topic
+        that records are said to come from. Raises RecordColumnsError with all that is wrong about the columns.
+        """
+        topic, key_serde, value_serde = self._add(df, key, value, timestamp, headers, order_by, value_as, name)
+        return self._builder.stream(topic, key_serde=key_serde, value_serde=value_serde)
+
+    def table(
+        self,
+        df: DataFrame,
+        *,
+        key: Columns,
+        value: Columns,
+        timestamp: ColumnOrName | None = None,
+        headers: HeaderColumns | None = None,
+        order_by: ColumnOrName | None = None,
+        value_as: Encoding | None = None,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Return the rows of a streaming DataFrame as a table: of each key the latest row. As `stream` otherwise."""
+        topic, key_serde, value_serde = self._add(df, key, value, timestamp, headers, order_by, value_as, name)
+        return self._builder.table(topic, key_serde=key_serde, value_serde=value_serde, materialized=materialized)
+
+    def result(
+        self,
+        result: KStream | KTable,
+        *,
+        value: str = "value",
+        value_schema: str | DataType | None = None,
+        timestamp: str | None = "timestamp",
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> DataFrame:
+        """Return a stream, or the changes of a table, as a DataFrame: key, windows, value, timestamp and headers.
+
+        Args:
+            result: a stream or table of this program.
+            value: the name of the value's column, where it is one.
+            value_schema: of values that are JSON: in Spark's words or as a type. None is its text.
+            timestamp: the name of the timestamp's column; None leaves it out.
+            headers: columns made of headers, as `from_records` makes them; None is one column `headers`.
+            options: those of `stateful`, as shards and state_location.
+
+        Keys have the names that they came with if all inputs agree on them, else `key`. Of a windowed key there are
+        `window_start` and `window_end` as well. A null value says that a key is gone. Raises TopologyError if it is not
+        known how values are written, and what `stateful` and `from_records` raise.
+        """
+        records = self.records({_RESULT: result}, **options)
+        return self.columns(
+            records, result, value=value, value_schema=value_schema, timestamp=timestamp, headers=headers
+        )
+
+    def records(self, results: Mapping[str, KStream | KTable], **options: Any) -> DataFrame:
+        """Return several results in one DataFrame of Kafka's shape, with the name of each as the topic.
+
+        `options` are those of `stateful`. In a foreachBatch, `columns` makes columns of the rows of one topic.
+        """
+        if not self._inputs:
+            raise InputError("the program has no input: add one with stream() or table()")
+        for topic, result in results.items():
+            known = _known(result)
+            stream = result.to_stream() if isinstance(result, KTable) else result
+            stream.to(topic, key_serde=known.key_serde, value_serde=known.value_serde)
+        return stateful(reduce(DataFrame.unionAll, self._inputs), self._builder.build(), **options)
+
+    def columns(
+        self,
+        records: DataFrame,
+        result: KStream | KTable,
+        *,
+        value: str = "value",
+        value_schema: str | DataType | None = None,
+        timestamp: str | None = "timestamp",
+        headers: Mapping[str, str] | None = None,
+    ) -> DataFrame:
+        """Return records of one result in columns; the arguments are those of `result`."""
+        known, (name, several) = _known(result), self._key()
+        key_serde, computed = known.key_serde, {}
+        if isinstance(key_serde, WindowedSerde):
+            layout = key_serde.layout
+            key_serde, computed = layout.inner, _windows(layout)
+            inner = F.expr(f"substring(key, 1, length(key) - {_TIME_BYTES * len(layout.times)})")
+            # The windows are read of the key as it came, so that is kept.
+            records = records.withColumns({_WHOLE_KEY: F.col(_KEY), _KEY: inner})
+        made = columns_of(
+            records,
+            _schema("value", known.value_serde, value_schema),
+            key=name,
+            key_as=several if several is not None else key_serde.name,
+            value=value,
+            timestamp=timestamp,
+            headers=headers,
+            keep=() if headers is not None else ("headers",),
+            on_error="raise",
+            error="error",
+            computed=computed,
+        )
+        if several is None:
+            return made
+        rest = [column for column in made.columns if column != name]
+        return made.select(*(F.col(name)[field].alias(field) for field in several.names), *rest)
+
+    def _add(
+        self,
+        df: DataFrame,
+        key: Columns,
+        value: Columns,
+        timestamp: ColumnOrName | None,
+        headers: HeaderColumns | None,
+        order_by: ColumnOrName | None,
+        value_as: Encoding | None,
+        name: str | None,
+    ) -> tuple[str, Serde[Any], Serde[Any]]:
+        topic = name or f"input-{len(self._inputs)}"
+        records = to_records(
+            df,
+            key=key,
+            value=value,
+            topic=topic,
+            timestamp=timestamp,
+            headers=headers,
+            order_by=order_by,
+            value_as=value_as,
+        )
+        self._inputs.append(records)
+        several = None if isinstance(key, (str, Column)) else df.select(*key).schema
+        self._keys.append((key if isinstance(key, str) else _KEY, several))
+        # The bytes of several columns are a text, to everybody but who reads the result: texts go in columns.
+        key_serde = Serdes.string() if several is not None else STANDARD_SERDES[encoding_of(df, "key", key)]
+        return topic, key_serde, STANDARD_SERDES[encoding_of(df, "value", value, value_as)]
+
+    def _key(self) -> tuple[str, StructType | None]:
+        first = self._keys[0]
+        return first if all(each == first for each in self._keys) else (_KEY, None)
+
+
+_WHOLE_KEY: Final = "__windowed_key"
+
+
+def _known(result: KStream | KTable) -> _Result:
+    for what, serde in (("keys", result._key_serde), ("values", result._value_serde)):
+        if serde is None:
+            raise TopologyError(
+                f"it is not known how the {what} of the result are written: give the last step that makes them a "
+                "serde, as map_values(..., value_serde=Serdes.int64())"
+            )
+    assert result._key_serde is not None
+    assert result._value_serde is not None
+    return _Result(result._key_serde, result._value_serde)
+
+
+def _windows(layout: WindowedLayout) -> dict[str, Column]:
+    key, count = F.col(_WHOLE_KEY), len(layout.times)
+    times = {
+        name: decode(F.substring(key, -_TIME_BYTES * (count - place), _TIME_BYTES), "int64")
+        for place, name in enumerate(layout.times)
+    }
+    end = times.get("end_ms", times["start_ms"] + F.lit(layout.size_ms))
+    return {"window_start": F.timestamp_millis(times["start_ms"]), "window_end": F.timestamp_millis(end)}
+
+
+def _schema(what: str, serde: Serde[Any], asked: str | DataType | None) -> str | DataType:
+    if asked is not None and serde.name != "json":
+        raise ValueError(f"{what}_schema is for JSON, and the result's values are {serde.name}")
+    if serde.name not in STANDARD_SERDES:
+        raise TopologyError(
+            f"the result's values have a serde of your own, {serde.name!r}: read them with from_records()"
+        )
+    return asked if asked is not None else serde.name
