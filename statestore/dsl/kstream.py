@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from statestore.dsl.grouped_stream import KGroupedStream
+from statestore.dsl.ktable import KTable
+from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.stateless import (
     Filtering,
     FlatMappingValues,
@@ -16,12 +18,15 @@ from statestore.dsl.processors.stateless import (
     SelectingKeys,
 )
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.table_plans import SourceTable
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
 from statestore.processor.nodes import TopicNameExtractor
 from statestore.processor.processor import ProcessorSupplier
 
 __all__ = ["KStream"]
+
+_TO_TABLE = "KSTREAM-TOTABLE-"
 
 
 class KStream:
@@ -111,6 +116,21 @@ class KStream:
         """Return the stream by key, to be aggregated. Raises TopologyError if a step before has changed the keys."""
         self._refuse_rekeyed("group_by_key()")
         return KGroupedStream(self._graph, self._node, self._key_serde, self._value_serde, in_columns=self._in_columns)
+
+    def to_table(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+        """Return the table of the records: of each key the latest value; a record without a value deletes its key.
+
+        It is kept if `materialized` names it, or if something that is made of it has to look into it. Records without a
+        key are left out, and counted. Raises TopologyError if a step before has changed the keys.
+        """
+        self._refuse_rekeyed("to_table()")
+        node, asked = self._graph.new_name(_TO_TABLE, name), materialized or Materialized()
+        kept = (asked if asked.name is not None else asked.named(self._graph.new_store_name(_TO_TABLE))).or_serdes(
+            self._key_serde, self._value_serde
+        )
+        plan = SourceTable(kept, is_kept=asked.name is not None)
+        self._graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
+        return KTable(self._graph, node, kept.key_serde, kept.value_serde, plan)
 
     def to(
         self,

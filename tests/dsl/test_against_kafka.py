@@ -25,6 +25,7 @@ FAMILIES = {
     "cached aggregates": ("tombstones", "dropped"),
     "time windows": ("late", "tombstones"),
     "time windows on close": ("late", "emitted for several keys"),
+    "tables": ("tombstones", "dropped"),
     "versioned tables": ("late", "tombstones"),
 }
 """Of each family what a tenth of its scenarios come to, at least."""

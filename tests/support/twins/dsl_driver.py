@@ -82,7 +82,7 @@ class Interpreter:
         return self._step(statement)
 
     def _to_table(self, statement: dict[str, Any]) -> Any:
-        stored = self._stored(statement) or {"materialized": Materialized.with_(**_serdes(statement))}
+        stored = self._stored_always(statement)
         return self._of(statement).to_table(**_named(statement), **stored)
 
     def _select_key(self, statement: dict[str, Any]) -> Any:
