@@ -29,7 +29,7 @@ class GraphNode:
     supplier: Callable[[], ProcessorSupplier]
     """Is asked when the topology is made."""
     stores: Callable[[], Sequence[StoreBuilder[Any]]] = tuple
-    """Those that come with the processor; is asked when the topology is made."""
+    """Those that come with the processor, or with others too; is asked when the topology is made."""
     reads: Callable[[], Iterable[str]] = tuple
     """The names of stores of other processors that it reads; is asked when the topology is made."""
 
@@ -37,7 +37,7 @@ class GraphNode:
         """Add the processor, and its stores."""
         topology.add_processor(self.name, self.supplier(), self.parents)
         for builder in self.stores():
-            if builder.name in topology.store_builders:
+            if topology.store_builders.get(builder.name) is builder:
                 topology.connect_processor_and_state_stores(self.name, builder.name)
             else:
                 topology.add_state_store(builder, self.name)

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from statestore.errors import TopologyError
 from tests.support.java.dsl import run_dsl_with_kafka_streams
 from tests.support.twins.dsl_driver import difference, go_on_here, run_dsl_here
 from tests.support.twins.random_dsl import coverage, draw_dsl_scenario
+from tests.support.twins.wrong_dsl import WRONG, WRONG_HERE
 
 COUNT = int(os.environ.get("STATESTORE_SCENARIOS", "50"))
 FIRST = int(os.environ.get("STATESTORE_SEED", "0")) * COUNT
@@ -44,8 +46,9 @@ Results = dict[str, list[dict[str, Any]]]
 def kafka_streams(java: str) -> Results:
     """What Kafka Streams makes of the scenarios of each family, by seed."""
     scenarios = [draw_dsl_scenario(family, seed) for family in FAMILIES for seed in SEEDS]
-    results = iter(run_dsl_with_kafka_streams(scenarios))
-    return {family: [next(results) for _ in SEEDS] for family in FAMILIES}
+    results = iter(run_dsl_with_kafka_streams([*scenarios, *WRONG.values(), *WRONG_HERE.values()]))
+    drawn = {family: [next(results) for _ in SEEDS] for family in FAMILIES}
+    return {**drawn, **{name: [next(results)] for name in (*WRONG, *WRONG_HERE)}}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -77,3 +80,17 @@ def test_scenarios_come_to_corners(family: str, kafka_streams: Results) -> None:
     seen = coverage(scenarios, kafka_streams[family])
     assert seen["emitted"] > COUNT // 2
     assert [corner for corner in FAMILIES[family] if seen.get(corner, 0) < COUNT // 10] == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_programs_are_refused_as_in_kafka(name: str, kafka_streams: Results) -> None:
+    assert "error" in kafka_streams[name][0]
+    with pytest.raises((TopologyError, ValueError)):
+        run_dsl_here(WRONG[name])
+
+
+@pytest.mark.parametrize("name", WRONG_HERE)
+def test_programs_that_are_refused_here_alone(name: str, kafka_streams: Results) -> None:
+    assert "error" not in kafka_streams[name][0]
+    with pytest.raises(TopologyError):
+        run_dsl_here(WRONG_HERE[name])

@@ -103,7 +103,7 @@ class Interpreter:
         if statement["kind"] == "time":
             tumbling = TimeWindows.of_size_and_grace(statement["size_ms"], grace_ms)
             advance_ms = statement.get("advance_ms")
-            return self._of(statement).windowed_by(tumbling.advance_by(advance_ms) if advance_ms else tumbling)
+            return self._of(statement).windowed_by(tumbling if advance_ms is None else tumbling.advance_by(advance_ms))
         if statement["kind"] == "sliding":
             sliding = SlidingWindows.of_time_difference_and_grace(statement["difference_ms"], grace_ms)
             return self._of(statement).windowed_by(sliding)

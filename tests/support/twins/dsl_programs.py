@@ -27,7 +27,7 @@ class Program:
 
     def table(self, topic: str, value: str = "string", **options: Any) -> Node:
         """`materialized` is a dictionary of name, and of history_ms for a versioned store, or retention_ms."""
-        return self.add("table", Node(self, value=value), topic=topic, value=value, **options)
+        return self.add("table", Node(self, value=value, is_table=True), topic=topic, value=value, **options)
 
     def global_table(self, topic: str, value: str = "string", **options: Any) -> Node:
         return self.add("global_table", Node(self, value=value), topic=topic, value=value, **options)
@@ -49,6 +49,7 @@ class Node:
     key: str = "string"
     size_ms: int | None = None
     """Of keys that are windows of a fixed size."""
+    is_table: bool = False
 
     def filter(self, predicate: str, **options: Any) -> Node:
         return self._add("filter", self, predicate=predicate, **options)
@@ -90,14 +91,14 @@ class Node:
         return self._add("emit_strategy", self, on=on)
 
     def count(self, **options: Any) -> Node:
-        return self._add("count", replace(self, value="long"), **options)
+        return self._add("count", replace(self, value="long", is_table=True), **options)
 
     def reduce(self, reducer: str, **options: Any) -> Node:
-        return self._add("reduce", self, reducer=reducer, **options)
+        return self._add("reduce", replace(self, is_table=True), reducer=reducer, **options)
 
     def aggregate(self, initial: str | int, aggregator: str, merger: str | None = None, **options: Any) -> Node:
         """Sessions have a merger, which is the name of a reducer."""
-        made = replace(self, value="long" if isinstance(initial, int) else "string")
+        made = replace(self, value="long" if isinstance(initial, int) else "string", is_table=True)
         return self._add("aggregate", made, initial=initial, aggregator=aggregator, merger=merger, **options)
 
     def suppress_until_window_closes(self, **options: Any) -> Node:
@@ -110,10 +111,10 @@ class Node:
         return self._add("suppress", self, until="time_limit", limit_ms=limit_ms, **options)
 
     def to_stream(self, **options: Any) -> Node:
-        return self._add("to_stream", self, **options)
+        return self._add("to_stream", replace(self, is_table=False), **options)
 
     def to_table(self, **options: Any) -> Node:
-        return self._add("to_table", self, **options)
+        return self._add("to_table", replace(self, is_table=True), **options)
 
     def join_stream(
         self, op: str, other: Node, joiner: str, *, before_ms: int, after_ms: int, grace_ms: int, **options: Any

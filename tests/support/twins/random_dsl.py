@@ -135,7 +135,8 @@ def sliding_windows(draft: Draft, of: Node) -> Node:
 
 
 def session_windows(draft: Draft, of: Node) -> Node:
-    gap_ms, grace_ms = draft.random.choice((1, 3, 5, 10)), draft.grace_ms()
+    gap_ms = draft.random.choice((1, 3, 5, 10))
+    grace_ms = draft.random.choice((0, 1, gap_ms, 2 * gap_ms, 50))  # with little, the first of three is forgotten
     draft.add_corners(gap_ms, 2 * gap_ms, grace_ms, gap_ms + grace_ms)
     draft.pace_ms = 2 * gap_ms
     return of.windowed_by_session(gap_ms, grace_ms=grace_ms)
@@ -238,7 +239,9 @@ def suppressed_windows(draft: Draft) -> None:
 
 def suppressed_tables(draft: Draft) -> None:
     random = draft.random
-    table = any_table(draft, "in") if draft.chance(0.7) else aggregated(draft, time_windows(draft, grouped(draft)))
+    table = source_table(draft, "in") if draft.chance(0.7) else aggregated(draft, time_windows(draft, grouped(draft)))
+    if draft.chance(0.2):
+        table = table.filter(random.choice(("is_even", "is_long")), **draft.named())
     limit_ms = random.choice((0, 1, 5, 20))
     draft.add_corners(limit_ms)
     bounds = random.choice(({}, {"max_records": random.randint(1, 3)}, {"max_bytes": random.choice((1, 60, 150))}))
