@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from statestore.dsl.aggregations import (
     Aggregation,
@@ -25,14 +25,15 @@ from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.changes_out import ChangesPlan
-from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.stream_graph import GraphNode, StreamGraph, TableWindows
 from statestore.dsl.table_plans import KeptTable
 from statestore.format.serde import Serde, Serdes
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
+from statestore.stores.part_store import PartStore
 
-_AGGREGATE = "KSTREAM-AGGREGATE-"
-_REDUCE = "KSTREAM-REDUCE-"
+AGGREGATE: Final = "KSTREAM-AGGREGATE-"
+_REDUCE: Final = "KSTREAM-REDUCE-"
 
 
 class ReducibleStream(ABC):
@@ -41,6 +42,8 @@ class ReducibleStream(ABC):
     Of every method: `headers` says what becomes of the headers of the records that are aggregated, `materialized` where
     the table is kept, `name` is that of its node.
     """
+
+    _count_takes_number = True
 
     def __init__(
         self,
@@ -61,9 +64,9 @@ class ReducibleStream(ABC):
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
     ) -> KTable:
         """Return how many records there were."""
-        if materialized is not None and materialized.name is None:
-            self._graph.new_store_name(_AGGREGATE)  # Kafka takes a number for nothing here
-        return self._aggregate(_AGGREGATE, counting(), materialized, headers, name)
+        if self._count_takes_number and materialized is not None and materialized.name is None:
+            self._graph.new_store_name(AGGREGATE)  # Kafka takes a number for nothing here
+        return self._aggregate(AGGREGATE, counting(), materialized, headers, name)
 
     def reduce(
         self,
@@ -106,6 +109,26 @@ class ReducibleStream(ABC):
         """Return the value that came last."""
         return self._aggregate(_REDUCE, latest(self._value_serde), materialized, headers, name)
 
+    def collect(
+        self,
+        limit: int,
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "latest",
+        name: str | None = None,
+    ) -> KTable:
+        """Return a list of the first `limit` values, in JSON unless said otherwise. Raises ValueError below 1."""
+        if type(limit) is not int or limit < 1:
+            raise ValueError(f"limit must be a whole number, 1 or more, not {limit!r}")
+        return self._aggregate(AGGREGATE, collecting(limit), materialized, headers, name)
+
+    def mean(
+        self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
+    ) -> KTable:
+        """Return the mean of the values, as a float; what is kept is their sum and number, in JSON."""
+        sums = self._aggregate(AGGREGATE, averaging(), materialized, headers, name)
+        return sums.map_values(mean_of, value_serde=Serdes.double())
+
     @abstractmethod
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         """Return the builder of the aggregates' store."""
@@ -113,6 +136,14 @@ class ReducibleStream(ABC):
     @abstractmethod
     def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable:
         """Return the table of the aggregates."""
+
+    def _beside(self, kept: Materialized) -> Sequence[PartStore]:
+        """Return the stores that Kafka does not have beside that of the aggregates."""
+        return ()
+
+    def _table_windows(self) -> TableWindows | None:
+        """Return what the windows of the table's keys are; None if keys have none."""
+        return None
 
     @abstractmethod
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
@@ -145,7 +176,16 @@ class ReducibleStream(ABC):
             made = AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes)
             return self._supplier(made, columns, plan)
 
-        graph.add(GraphNode(node, (self._node,), supplier, lambda: (self._builder(kept),)))
+        graph.add(
+            GraphNode(
+                node,
+                (self._node,),
+                supplier,
+                lambda: (self._builder(kept),),
+                beside=lambda: self._beside(kept),
+                windows=self._table_windows(),
+            )
+        )
         return table
 
     def _column_aggregation(self, aggregation: Aggregation, kept: Materialized) -> ColumnAggregation | None:
@@ -171,24 +211,4 @@ class AggregableStream(ReducibleStream):
 
         An aggregate of None is deleted.
         """
-        return self._aggregate(_AGGREGATE, Aggregation(initializer, aggregator), materialized, headers, name)
-
-    def collect(
-        self,
-        limit: int,
-        *,
-        materialized: Materialized | None = None,
-        headers: PolicyLike = "latest",
-        name: str | None = None,
-    ) -> KTable:
-        """Return a list of the first `limit` values, in JSON unless said otherwise. Raises ValueError below 1."""
-        if type(limit) is not int or limit < 1:
-            raise ValueError(f"limit must be a whole number, 1 or more, not {limit!r}")
-        return self._aggregate(_AGGREGATE, collecting(limit), materialized, headers, name)
-
-    def mean(
-        self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable:
-        """Return the mean of the values, as a float; what is kept is their sum and number, in JSON."""
-        sums = self._aggregate(_AGGREGATE, averaging(), materialized, headers, name)
-        return sums.map_values(mean_of, value_serde=Serdes.double())
+        return self._aggregate(AGGREGATE, Aggregation(initializer, aggregator), materialized, headers, name)

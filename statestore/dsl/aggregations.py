@@ -31,6 +31,8 @@ class Aggregation:
     """What does the same to columns; None if there is no such thing."""
     needs_value: bool = False
     """Whether records without a value are left out, also of windows."""
+    merger: Callable[[Any, Any, Any], Any] | None = None
+    """Of key and the aggregates of two sessions that become one, the earlier one first; None is not known."""
 
     def in_columns(self, values: Serde[Any], aggregates: Serde[Any]) -> ColumnAggregation | None:
         """Return what does it to columns, if values of the one serde can be aggregated so to those of the other."""
@@ -89,12 +91,13 @@ LAST: Final = ColumnAggregation(None)
 
 def counting() -> Aggregation:
     """Return how many records there were. Kafka's count()."""
-    return Aggregation(_zero, _one_more, Serdes.int64(), COUNT)
+    return Aggregation(_zero, _one_more, Serdes.int64(), COUNT, merger=_both)
 
 
 def reducing(reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None) -> Aggregation:
     """Return what a function makes of the value so far and the next one. Kafka's reduce()."""
-    return Aggregation(_nothing, _Reduced(reducer), value_serde)
+    reduced = _Reduced(reducer)
+    return Aggregation(_nothing, reduced, value_serde, merger=reduced.merge)
 
 
 def summing(value_serde: Serde[Any] | None) -> Aggregation:
@@ -124,12 +127,13 @@ def latest(value_serde: Serde[Any] | None) -> Aggregation:
 
 def collecting(limit: int) -> Aggregation:
     """Return a list of the first `limit` values."""
-    return Aggregation(list, _Collected(limit), Serdes.json(), needs_value=True)
+    collected = _Collected(limit)
+    return Aggregation(list, collected, Serdes.json(), needs_value=True, merger=collected.merge)
 
 
 def averaging() -> Aggregation:
     """Return the sum of the values, and how many they are, in JSON."""
-    return Aggregation(_nothing_yet, _added, Serdes.json(), needs_value=True)
+    return Aggregation(_nothing_yet, _added, Serdes.json(), needs_value=True, merger=_summed)
 
 
 def mean_of(sum_and_count: list[Any]) -> float:
@@ -141,7 +145,8 @@ def mean_of(sum_and_count: list[Any]) -> float:
 def _ready_made(
     reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None, columns: ColumnAggregation
 ) -> Aggregation:
-    return Aggregation(_nothing, _Reduced(reducer), value_serde, columns, needs_value=True)
+    reduced = _Reduced(reducer)
+    return Aggregation(_nothing, reduced, value_serde, columns, needs_value=True, merger=reduced.merge)
 
 
 def _zero() -> int:
@@ -155,6 +160,14 @@ def _nothing_yet() -> list[Any]:
 def _added(key: Any, value: Any, sum_and_count: list[Any]) -> list[Any]:
     total, count = sum_and_count
     return [total + value, count + 1]
+
+
+def _summed(key: Any, one: list[Any], other: list[Any]) -> list[Any]:
+    return [sum(numbers) for numbers in zip(one, other, strict=True)]
+
+
+def _both(key: Any, one: int, other: int) -> int:
+    return one + other
 
 
 def _nothing() -> None:
@@ -192,6 +205,10 @@ class _Reduced:
     def __call__(self, key: Any, value: Any, reduced: Any) -> Any:
         return value if reduced is None else self.reducer(reduced, value)
 
+    def merge(self, key: Any, one: Any, other: Any) -> Any:
+        """Return what becomes of two aggregates, the earlier one first."""
+        return self(key, other, one)
+
 
 @dataclass(frozen=True)
 class _Collected:
@@ -201,6 +218,10 @@ class _Collected:
         if len(values) < self.limit:
             values.append(value)
         return values
+
+    def merge(self, key: Any, one: list[Any], other: list[Any]) -> list[Any]:
+        """Return what becomes of two lists, the earlier one first."""
+        return (one + other)[: self.limit]
 
 
 def _numbers(column: pa.Array) -> Any:

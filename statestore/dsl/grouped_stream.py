@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from statestore.dsl.aggregable_stream import AggregableStream
 from statestore.dsl.aggregations import ColumnAggregation
@@ -11,8 +11,8 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan, Aggregating
 from statestore.dsl.processors.aggregating_columns import AggregatingColumns
 from statestore.dsl.table_plans import KeptTable
-from statestore.dsl.windowed_stream import TimeWindowedKStream
-from statestore.dsl.windows import TimeWindows
+from statestore.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
+from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
@@ -22,11 +22,22 @@ __all__ = ["KGroupedStream"]
 class KGroupedStream(AggregableStream):
     """Records by key. Those without a key or a value are left out, and counted."""
 
-    def windowed_by(self, windows: TimeWindows) -> TimeWindowedKStream:
-        """Return the stream by key and window."""
-        return TimeWindowedKStream(
-            self._graph, self._node, self._key_serde, self._value_serde, windows, in_columns=self._in_columns
-        )
+    @overload
+    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> TimeWindowedKStream: ...
+
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream: ...
+
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows | SessionWindows
+    ) -> TimeWindowedKStream | SessionWindowedKStream:
+        """Return the stream by key and window. Raises TypeError for what are no windows to aggregate by."""
+        graph, node, serdes = self._graph, self._node, (self._key_serde, self._value_serde)
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(graph, node, *serdes, windows, in_columns=self._in_columns)
+        if not isinstance(windows, (TimeWindows, SlidingWindows)):
+            raise TypeError(f"windows must be TimeWindows, SlidingWindows or SessionWindows, not {windows!r}")
+        return TimeWindowedKStream(graph, node, *serdes, windows, in_columns=self._in_columns)
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         return kept.key_value_builder()

@@ -98,8 +98,8 @@ class Materialized:
         )
         return Stores.timestamped_key_value_store_with_headers_builder(make_plain(name), key_serde, value_serde)
 
-    def window_builder(self, size_ms: int, needed_ms: int) -> StoreBuilder[Any]:
-        """Return the builder of a store of windows, which must be kept for `needed_ms`.
+    def window_builder(self, size_ms: int, needed_ms: int, *, more_ms: int = 0) -> StoreBuilder[Any]:
+        """Return the builder of a store of windows, which must be kept for `needed_ms`, and are for `more_ms` longer.
 
         Raises TopologyError for want of a serde, and for a retention that is shorter.
         """
@@ -109,14 +109,14 @@ class Materialized:
             if self.is_persistent
             else Stores.in_memory_window_store
         )
-        supplier = make(name, self._retention(needed_ms), size_ms)
+        supplier = make(name, self._retention(needed_ms) + more_ms, size_ms)
         return Stores.timestamped_window_store_with_headers_builder(supplier, key_serde, value_serde)
 
-    def session_builder(self, needed_ms: int) -> StoreBuilder[Any]:
-        """Return the builder of a store of sessions, which must be kept for `needed_ms`. Raises likewise."""
+    def session_builder(self, needed_ms: int, *, more_ms: int = 0) -> StoreBuilder[Any]:
+        """Return the builder of a store of sessions likewise."""
         name, key_serde, value_serde = self._required()
         make = Stores.persistent_session_store_with_headers if self.is_persistent else Stores.in_memory_session_store
-        supplier = make(name, self._retention(needed_ms))
+        supplier = make(name, self._retention(needed_ms) + more_ms)
         return Stores.session_store_with_headers_builder(supplier, key_serde, value_serde)
 
     def _required(self) -> tuple[str, Serde[Any], Serde[Any]]:

@@ -7,7 +7,7 @@ processor when the topology is made. Source: Kafka Streams' InternalStreamsBuild
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,29 @@ from statestore.errors import TopologyError
 from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.topology import Topology
 from statestore.stores.builder import StoreBuilder
+from statestore.stores.part_store import PartStore
 
 _NUMBERED = "{}{:010d}"
 _STATE_STORE = "STATE-STORE-"
+
+
+@dataclass(frozen=True)
+class TableWindows:
+    """What the windows are that the keys of a table have."""
+
+    grace_ms: int
+    """For how long after a window's end it still changes."""
+    are_sessions: bool
+
+    @classmethod
+    def of_starts(cls, grace_ms: int) -> TableWindows:
+        """Return windows that are known by their start."""
+        return cls(grace_ms, False)
+
+    @classmethod
+    def of_sessions(cls, grace_ms: int) -> TableWindows:
+        """Return sessions, which are known by both ends; the gap is part of their grace."""
+        return cls(grace_ms, True)
 
 
 @dataclass
@@ -32,6 +52,12 @@ class GraphNode:
     """Those that come with the processor, or with others too; is asked when the topology is made."""
     reads: Callable[[], Iterable[str]] = tuple
     """The names of stores of other processors that it reads; is asked when the topology is made."""
+    beside: Callable[[], Sequence[PartStore]] = tuple
+    """Its stores that Kafka's does not have, likewise; descriptions do not have them."""
+    entry_keys: Mapping[str, str] = field(default_factory=dict)
+    """Of its stores whose keys hold more than a record's key: how that is found, as in `PartStore`."""
+    windows: TableWindows | None = None
+    """What the windows in the keys of what it sends on are, if it is this node that makes them."""
 
     def add_to(self, topology: Topology) -> None:
         """Add the processor, and its stores."""
@@ -41,6 +67,13 @@ class GraphNode:
                 topology.connect_processor_and_state_stores(self.name, builder.name)
             else:
                 topology.add_state_store(builder, self.name)
+        node = topology.processors[self.name]
+        node.entry_keys.update(self.entry_keys)
+        for part in self.beside():
+            topology.add_state_store(part.builder, self.name)
+            node.undescribed |= {part.builder.name}
+            if part.entry_keys is not None:
+                node.entry_keys[part.builder.name] = part.entry_keys
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.changes_out import ChangesPlan
-from statestore.dsl.processors.table_views import ComputedView, StoreView, TableView, WindowView
+from statestore.dsl.processors.table_views import ComputedView, SessionView, StoreView, TableView, WindowView
 from statestore.dsl.processors.tables import ComputingTable, ReadingTable, TableStorePlan
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
@@ -67,6 +67,11 @@ class KeptTable(TablePlan):
     def of_windows(cls, store: str) -> KeptTable:
         """Return the table of a window store."""
         return cls(WindowView((store,)))
+
+    @classmethod
+    def of_sessions(cls, store: str) -> KeptTable:
+        """Return the table of a session store."""
+        return cls(SessionView((store,)))
 
     def view(self) -> TableView:
         """Return what reads its store."""

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from statestore.dsl.aggregable_stream import AggregableStream
-from statestore.dsl.aggregations import ColumnAggregation
+from statestore.dsl.aggregable_stream import AGGREGATE, AggregableStream, ReducibleStream
+from statestore.dsl.aggregations import Aggregation, ColumnAggregation
 from statestore.dsl.emit_strategy import EmitStrategy
+from statestore.dsl.header_policy import PolicyLike
 from statestore.dsl.ktable import KTable, WindowedKTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan
+from statestore.dsl.processors.final_windows import store_of_ends
+from statestore.dsl.processors.session_aggregating import SessionAggregating
+from statestore.dsl.processors.sliding_aggregating import SlidingAggregating
 from statestore.dsl.processors.windowed_aggregating import WindowedAggregating
 from statestore.dsl.processors.windowed_aggregating_columns import WindowedAggregatingColumns
-from statestore.dsl.stream_graph import StreamGraph
+from statestore.dsl.stream_graph import StreamGraph, TableWindows
 from statestore.dsl.table_plans import KeptTable
-from statestore.dsl.windowed_serdes import time_windowed_serde
-from statestore.dsl.windows import TimeWindows
+from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
+from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
+from statestore.stores.part_store import PartStore
 
-__all__ = ["TimeWindowedKStream"]
+__all__ = ["SessionWindowedKStream", "TimeWindowedKStream"]
 
 
-class TimeWindowedKStream(AggregableStream):
-    """Records by key and window of time. Those without a key and those that come too late are left out, and counted."""
+class _WindowedStream(ReducibleStream):
+    """Records by key and window of any kind."""
 
     def __init__(
         self,
@@ -32,46 +38,141 @@ class TimeWindowedKStream(AggregableStream):
         node: str,
         key_serde: Serde[Any] | None,
         value_serde: Serde[Any] | None,
-        windows: TimeWindows,
         strategy: EmitStrategy | None = None,
         *,
         in_columns: bool = False,
     ) -> None:
         super().__init__(graph, node, key_serde, value_serde, in_columns=in_columns)
-        self._windows = windows
         self._strategy = strategy or EmitStrategy.on_window_update()
+
+    def _beside(self, kept: Materialized) -> Sequence[PartStore]:
+        return (store_of_ends(str(kept.name), is_persistent=kept.is_persistent),) if self._strategy.is_final else ()
+
+    def _windowed_table(
+        self, node: str, kept: Materialized, serde: Serde[Any] | None, table: KeptTable, *, in_columns: bool
+    ) -> KTable:
+        inputs = self._key_serde, self._value_serde
+        return WindowedKTable(self._graph, node, serde, kept.value_serde, table, inputs, in_columns=in_columns)
+
+
+class TimeWindowedKStream(_WindowedStream, AggregableStream):
+    """Records by key and window of time, also a sliding one.
+
+    Those without a key and those that come too late are left out, and counted; in sliding windows those without a value
+    too.
+    """
+
+    def __init__(
+        self,
+        graph: StreamGraph,
+        node: str,
+        key_serde: Serde[Any] | None,
+        value_serde: Serde[Any] | None,
+        windows: TimeWindows | SlidingWindows,
+        strategy: EmitStrategy | None = None,
+        *,
+        in_columns: bool = False,
+    ) -> None:
+        super().__init__(graph, node, key_serde, value_serde, strategy, in_columns=in_columns)
+        self._windows = windows
+        # Kafka takes a number for nothing when it counts, but in sliding windows.
+        self._count_takes_number = isinstance(windows, TimeWindows)
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream:
         """Return the stream with another strategy of when a window is put out."""
+        serdes = self._key_serde, self._value_serde
         return TimeWindowedKStream(
-            self._graph,
-            self._node,
-            self._key_serde,
-            self._value_serde,
-            self._windows,
-            strategy,
-            in_columns=self._in_columns,
+            self._graph, self._node, *serdes, self._windows, strategy, in_columns=self._in_columns
+        )
+
+    def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
+        windows, size_ms = self._windows, self._size_ms
+        if isinstance(windows, TimeWindows):
+            return kept.window_builder(size_ms, size_ms + windows.grace_ms)
+        # The earliest window that a record makes another one of starts two time differences before it.
+        return kept.window_builder(size_ms, 2 * size_ms + windows.grace_ms, more_ms=int(self._strategy.is_final))
+
+    @property
+    def _size_ms(self) -> int:
+        windows = self._windows
+        return windows.size_ms if isinstance(windows, TimeWindows) else windows.time_difference_ms
+
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable:
+        serde = None if kept.key_serde is None else time_windowed_serde(kept.key_serde, self._size_ms)
+        table = KeptTable.of_windows(str(kept.name))
+        return self._windowed_table(node, kept, serde, table, in_columns=in_columns)
+
+    def _table_windows(self) -> TableWindows:
+        return TableWindows.of_starts(self._windows.grace_ms)
+
+    def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
+        windows, is_final = self._windows, self._strategy.is_final
+        if isinstance(windows, SlidingWindows):
+            return SlidingAggregating(plan, windows, is_final, table.late_child)
+        asked = WindowedAggregating(plan, windows, is_final, table.late_child)
+        return asked if columns is None else WindowedAggregatingColumns(asked, columns)
+
+    def _can_take_columns(self) -> bool:
+        return isinstance(self._windows, TimeWindows) and not self._strategy.is_final
+
+
+class SessionWindowedKStream(_WindowedStream):
+    """Records by key and session. Those without a key and those that come too late are left out, and counted."""
+
+    def __init__(
+        self,
+        graph: StreamGraph,
+        node: str,
+        key_serde: Serde[Any] | None,
+        value_serde: Serde[Any] | None,
+        windows: SessionWindows,
+        strategy: EmitStrategy | None = None,
+        *,
+        in_columns: bool = False,
+    ) -> None:
+        super().__init__(graph, node, key_serde, value_serde, strategy, in_columns=in_columns)
+        self._windows = windows
+
+    def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream:
+        """Return the stream with another strategy of when a session is put out."""
+        serdes = self._key_serde, self._value_serde
+        return SessionWindowedKStream(
+            self._graph, self._node, *serdes, self._windows, strategy, in_columns=self._in_columns
+        )
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        merger: Callable[[Any, Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "latest",
+        name: str | None = None,
+    ) -> KTable:
+        """Return what a function of key, value and aggregate makes, beginning with what `initializer` returns.
+
+        `merger` is a function of key and two aggregates, and is asked at every record: it merges the initial value with
+        each session that the record belongs to, earliest first. An aggregate of None is deleted.
+        """
+        return self._aggregate(
+            AGGREGATE, Aggregation(initializer, aggregator, merger=merger), materialized, headers, name
         )
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         windows = self._windows
-        return kept.window_builder(windows.size_ms, windows.size_ms + windows.grace_ms)
+        return kept.session_builder(windows.inactivity_gap_ms + windows.grace_ms, more_ms=int(self._strategy.is_final))
 
     def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable:
-        serde = None if kept.key_serde is None else time_windowed_serde(kept.key_serde, self._windows.size_ms)
-        return WindowedKTable(
-            self._graph,
-            node,
-            serde,
-            kept.value_serde,
-            KeptTable.of_windows(str(kept.name)),
-            (self._key_serde, self._value_serde),
-            in_columns=in_columns,
-        )
+        serde = None if kept.key_serde is None else session_windowed_serde(kept.key_serde)
+        table = KeptTable.of_sessions(str(kept.name))
+        return self._windowed_table(node, kept, serde, table, in_columns=in_columns)
+
+    def _table_windows(self) -> TableWindows:
+        return TableWindows.of_sessions(self._windows.grace_ms + self._windows.inactivity_gap_ms)
 
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
-        asked = WindowedAggregating(plan, self._windows, self._strategy.is_final, table.late_child)
-        return asked if columns is None else WindowedAggregatingColumns(asked, columns)
+        return SessionAggregating(plan, self._windows, self._strategy.is_final, table.late_child)
 
     def _can_take_columns(self) -> bool:
-        return not self._strategy.is_final
+        return False

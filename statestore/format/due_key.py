@@ -1,8 +1,9 @@
-"""Keys of the stores that say when something is due: when the entries of a store expire, and timers.
+"""Keys of the stores that say when something is due: when the entries of a store expire, windows end, and timers.
 
     "t" time_ms:i64_be  key                          both, in order of time
     "k" key                        -> time_ms:i64_be  an expiry by key: there is one of each
     "k" key_size:u32_be  key  time_ms:i64_be          a timer by key: there may be many
+    "t" end_ms:i64_be  start_ms:i64_be  key           a window, in order of time
 
 All other values are empty. Times are never negative, so that their bytes are in their order. The only module that knows
 these layouts.
@@ -21,6 +22,8 @@ EXPIRY_SUFFIX: Final = "-expiry"
 """Behind the name of a store, the name of the one that says when its entries expire."""
 TIMER_KEYS: Final = "timers"
 """What is recorded of the keys of a store of timers. Never rename."""
+WINDOW_END_KEYS: Final = "window ends"
+"""What is recorded of the keys of a store of when windows end. Never rename."""
 
 _BY_TIME: Final = b"t"
 _BEHIND_TIMES: Final = b"u"
@@ -49,6 +52,11 @@ def due_key(time_ms: int, key: bytes) -> bytes:
 def time_and_key(place: bytes) -> tuple[int, bytes]:
     """Return what `due_key` was given."""
     return time_of(place[len(_BY_TIME) : _TIME_END]), place[_TIME_END:]
+
+
+def last_due_place() -> bytes:
+    """Return a place behind all that is due at any time."""
+    return _BEHIND_TIMES
 
 
 def due_bounds(now_ms: int) -> tuple[bytes, bytes]:
@@ -88,6 +96,24 @@ def timer_key(place: bytes) -> bytes:
     if place.startswith(_BY_KEY):
         return key_at_front(place[len(_BY_KEY) :])
     return _key_behind_time("timer", place)
+
+
+def started_key(start_ms: int, key: bytes) -> bytes:
+    """Return what `due_key` is given of the window of a key."""
+    return time_bytes(start_ms) + key
+
+
+def start_and_key(started: bytes) -> tuple[int, bytes]:
+    """Return what `started_key` was given."""
+    return time_of(started[: _TIME.size]), started[_TIME.size :]
+
+
+def window_end_key(place: bytes) -> bytes:
+    """Return the key of the window whose end stands there. Raises FormatError if none can stand there."""
+    started = _key_behind_time("window end", place)
+    if len(started) < _TIME.size:
+        raise FormatError("window end", f"0x{place.hex()} is not where one stands")
+    return started[_TIME.size :]
 
 
 def _key_behind_time(what: str, place: bytes) -> bytes:

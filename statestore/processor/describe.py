@@ -59,7 +59,7 @@ def _describe_node(
             )
         return NodeDescription("Source", node.name, f"topics: [{', '.join(topics)}]", parents, children, topics=topics)
     if isinstance(node, ProcessorNode):
-        stores = tuple(sorted(node.stores))
+        stores = tuple(sorted({*node.stores} - node.undescribed))
         detail = f"stores: [{', '.join(stores)}]"
         shown = None if operator is None else str(operator)
         return NodeDescription("Processor", node.name, detail, parents, children, stores, operator=shown)

@@ -45,6 +45,8 @@ class ProcessorNode:
     stores: list[str] = field(default_factory=list)
     entry_keys: dict[str, str] = field(default_factory=dict)
     """Of stores whose keys the library makes: what they are made of. Offline tools find the record's key by it."""
+    undescribed: frozenset[str] = frozenset()
+    """Those of its stores that Kafka's processor of the same name does not have: descriptions are Kafka's."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what is recorded of the node."""

@@ -1,6 +1,8 @@
 """What runs: a processor for each operator, each made by a plan that travels to the executors.
 
 stateless         filters and mappers; aggregating: without windows; windowed_aggregating: with windows of time
+sliding_aggregating, session_aggregating: with windows that records make; final_windows: those put out when they close
+time_queue        what is to be done when, in order of time
 tables            tables of topics, and filters and mappers of tables; table_views: how others read what a table holds
 changes_out       how changes go on: one by one, or the last of each key and batch
 

@@ -50,6 +50,21 @@ class WindowView(TableView):
 
 
 @dataclass(frozen=True)
+class SessionView(TableView):
+    """The entries of a session store; keys are Windowed."""
+
+    def open(self, context: ProcessorContext) -> Getter:
+        """Return what reads one session, with its end as its timestamp."""
+        fetch: Callable[[Any, int, int], Any] = context.state_store(self.stores[0]).fetch_session
+
+        def get(session: Any) -> Held:
+            held = fetch(session.key, session.start_ms, session.end_ms)
+            return None if held is None else ValueTimestampHeaders(held.aggregation, session.end_ms, held.header_bytes)
+
+        return get
+
+
+@dataclass(frozen=True)
 class ComputedView(TableView):
     """What a function of key and value makes of another table's values; a key that it makes None is not there."""
 

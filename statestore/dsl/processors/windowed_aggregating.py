@@ -1,39 +1,48 @@
 """Aggregates of keys and windows of time. Source: Kafka's KStreamWindowAggregate.
 
-A window takes records until the latest timestamp that the node has seen is its grace past its end. That time, and up to
-where windows were put out as final, are committed with the state as processor metadata: Kafka forgets the first at a
-restart, and takes records again that were late before.
+A window takes records until the latest timestamp that the node has seen is its grace past its end. That time is
+committed with the state as processor metadata: Kafka forgets it at a restart, and takes records again that were late
+before.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from statestore.dsl.processors.aggregating import AggregatePlan, Update
-from statestore.dsl.processors.changes_out import ChangesOut
-from statestore.dsl.windows import TimeWindows
-from statestore.format.serde import Serde
+from statestore.dsl.processors.final_windows import FinalWindows
+from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
+from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
 
 _OBSERVED: Final = "{}-observed-stream-time"
 
 
 @dataclass(frozen=True)
-class WindowedAggregating:
-    """Makes the processor."""
+class WindowedPlan:
+    """What an aggregate by windows is made of. Travels to the executors."""
 
     plan: AggregatePlan
-    windows: TimeWindows
+    windows: TimeWindows | SlidingWindows | SessionWindows
     is_final: bool = False
     """Whether a window is put out once, when it closes, instead of at each change."""
     late_child: str | None = None
     """Who gets the records that came too late for a window."""
+
+
+@dataclass(frozen=True)
+class WindowedAggregating(WindowedPlan):
+    """Makes the processor."""
+
+    windows: TimeWindows
 
     def __call__(self) -> Processor:
         """Return a new processor."""
@@ -62,76 +71,119 @@ class ObservedTime:
             self._recorded_ms = self.time_ms
 
 
-class FinalWindows:
-    """Puts out windows that have closed, earliest first, each once over batches and restarts."""
+class WindowedAggregate(Processor):
+    """What all aggregates by windows have in common: what is late, and what is final."""
 
-    def __init__(self, context: ProcessorContext, store: str, key_serde: Serde[Any]) -> None:
-        self._context, self._name = context, store
-        self._store = context.state_store(store)
-        self._key_bytes = key_serde.serialize
-        self._closed_ms = context.processor_metadata(store)
-
-    def put_out(self, close_ms: int, windows: TimeWindows, changes: ChangesOut) -> None:
-        """Send on the windows that have closed since this was last called: those that end at `close_ms` or before."""
-        before_ms = self._closed_ms
-        if before_ms is not None and before_ms >= close_ms:
-            return
-        first_ms = 0 if before_ms is None else max(0, before_ms - windows.size_ms) + 1
-        last_ms = close_ms - windows.size_ms
-        if last_ms < 0 or (windows.starts(last_ms) == windows.starts(first_ms - 1) and before_ms is not None):
-            return
-        with self._store.fetch_all(first_ms, last_ms) as found:
-            closed = sorted(found, key=lambda entry: (entry[0].start_ms, self._key_bytes(entry[0].key)))
-        for window, held in closed:
-            changes.send(window, held.value, None, held.timestamp_ms, held.header_bytes)
-        self._closed_ms = close_ms
-        self._context.set_processor_metadata(self._name, close_ms)
-
-
-class _WindowedAggregate(Processor):
-    """Keeps one aggregate a key and window, with the latest timestamp of its records."""
-
-    def __init__(self, asked: WindowedAggregating) -> None:
+    def __init__(self, asked: WindowedPlan) -> None:
         self._asked = asked
-        self._windows = asked.windows
+        self._grace_ms = asked.windows.grace_ms
 
     def init(self, context: ProcessorContext) -> None:
+        """Open the store, and what is remembered of the batches before."""
         plan = self._asked.plan
         self._context = context
         self._store = context.state_store(plan.store)
-        self._changes = plan.changes.open(context, plan.key_serde)
+        # What is final is put out at once, also of a table whose changes are held back.
+        changes = replace(plan.changes, is_cached=False) if self._asked.is_final else plan.changes
+        self._changes = changes.open(context, plan.key_serde)
         self._update = Update(plan, context)
         self._observed = ObservedTime(context, plan.store)
-        self._final = FinalWindows(context, plan.store, plan.key_serde) if self._asked.is_final else None
-
-    def process(self, record: Record[Any, Any]) -> None:
-        key, windows = record.key, self._windows
-        if key is None or (record.value is None and self._asked.plan.aggregation.needs_value):
-            self._context.count(DROPPED_RECORDS)
-            return
-        close_ms = self._observed.advance(record.timestamp_ms) - windows.grace_ms
-        is_late = False
-        for start_ms in windows.starts(record.timestamp_ms):
-            end_ms = min(start_ms + windows.size_ms, MAX_TIME_MS)
-            if end_ms <= close_ms:
-                is_late = True
-                self._context.count(DROPPED_RECORDS)
-                continue
-            old, updated = self._update.of(self._store.fetch(key, start_ms), record)
-            self._store.put(key, updated if updated.value is not None else None, start_ms)
-            if self._final is None:
-                window = Windowed(key, start_ms, end_ms)
-                self._changes.send(window, updated.value, old, updated.timestamp_ms, updated.header_bytes)
-        if is_late:
-            self._tell_late(record)
-        if self._final is not None:
-            self._final.put_out(close_ms, windows, self._changes)
+        self._final = None
+        if self._asked.is_final:
+            self._final = FinalWindows(context, plan.store, plan.key_serde, self._held, self._windows)
 
     def finish_batch(self) -> None:
+        """Send on what was held back, and have committed what is to be remembered."""
         self._changes.finish()
         self._observed.record()
+        if self._final is not None:
+            self._final.record()
+
+    @abstractmethod
+    def _held(self, window: Windowed) -> ValueTimestampHeaders[Any] | None:
+        """Return what is held of a window, with the timestamp that it goes on with."""
+
+    @abstractmethod
+    def _windows(self) -> Iterable[Windowed]:
+        """Yield all windows that there are."""
+
+    def _put_out(self, close_ms: int) -> None:
+        """Put out what ends before `close_ms`, if that is what is asked for.
+
+        It is called before a record is stored, which may take the store to a time in which it shows them no longer.
+        """
+        if self._final is not None:
+            self._final.put_out(close_ms, self._changes)
+
+    def _lacks_value(self, record: Record[Any, Any]) -> bool:
+        return record.value is None and self._asked.plan.aggregation.needs_value
+
+    def _drop(self) -> None:
+        self._context.count(DROPPED_RECORDS)
 
     def _tell_late(self, record: Record[Any, Any]) -> None:
         self._context.count(LATE_RECORDS)
         if self._asked.late_child is not None:
             self._context.forward(record, self._asked.late_child)
+
+
+class AggregateByStart(WindowedAggregate):
+    """What aggregates have in common whose windows are known by their start, and all of one length."""
+
+    _length_ms: int
+    """From the start of a window to what is called its end."""
+
+    def _held(self, window: Windowed) -> ValueTimestampHeaders[Any] | None:
+        held: ValueTimestampHeaders[Any] | None = self._store.fetch(window.key, window.start_ms)
+        return held
+
+    def _windows(self) -> Iterable[Windowed]:
+        with self._store.all() as entries:
+            for window, _ in entries:
+                yield Windowed(window.key, window.start_ms, self._end_ms(window.start_ms))
+
+    def _end_ms(self, start_ms: int) -> int:
+        return min(start_ms + self._length_ms, MAX_TIME_MS)
+
+    def _change(
+        self, start_ms: int, held: ValueTimestampHeaders[Any] | None, record: Record[Any, Any], *, is_new: bool
+    ) -> None:
+        """Add a record to a window that holds so much, and send the change on; None is nothing."""
+        old, updated = self._update.of(held, record)
+        self._store_window(start_ms, updated, old, record, is_new=is_new)
+
+    def _store_window(
+        self, start_ms: int, held: ValueTimestampHeaders[Any], old: Any, record: Record[Any, Any], *, is_new: bool
+    ) -> None:
+        window = Windowed(record.key, start_ms, self._end_ms(start_ms))
+        self._store.put(record.key, held if held.value is not None else None, start_ms)
+        if self._final is None:
+            self._changes.send(window, held.value, old, held.timestamp_ms, held.header_bytes)
+        elif is_new and held.value is not None:
+            self._final.note(window)
+
+
+class _WindowedAggregate(AggregateByStart):
+    """Keeps one aggregate a key and window, with the latest timestamp of its records."""
+
+    def __init__(self, asked: WindowedAggregating) -> None:
+        super().__init__(asked)
+        self._time_windows, self._length_ms = asked.windows, asked.windows.size_ms
+
+    def process(self, record: Record[Any, Any]) -> None:
+        key = record.key
+        if key is None or self._lacks_value(record):
+            self._drop()
+            return
+        close_ms = self._observed.advance(record.timestamp_ms) - self._grace_ms
+        self._put_out(close_ms + 1)
+        is_late = False
+        for start_ms in self._time_windows.starts(record.timestamp_ms):
+            if self._end_ms(start_ms) <= close_ms:
+                is_late = True
+                self._drop()
+            else:
+                held = self._store.fetch(key, start_ms)
+                self._change(start_ms, held, record, is_new=held is None)
+        if is_late:
+            self._tell_late(record)

@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.format.due_key import EXPIRY_SUFFIX, TIMER_KEYS, expiring_key, timer_key
+from statestore.format.due_key import (
+    EXPIRY_SUFFIX,
+    TIMER_KEYS,
+    WINDOW_END_KEYS,
+    expiring_key,
+    timer_key,
+    window_end_key,
+)
 from statestore.format.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS, key_at_front
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.making.placement import KeyOf
@@ -26,6 +33,7 @@ _KEY_OF: Final[dict[str, KeyOf]] = {
     LIST_KEYS: key_at_front,
     MAP_KEYS: key_at_front,
     TIMER_KEYS: timer_key,
+    WINDOW_END_KEYS: window_end_key,
 }
 
 

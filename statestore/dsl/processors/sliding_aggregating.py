@@ -1,0 +1,140 @@
+"""Aggregates of keys and sliding windows. Source: Kafka's KStreamSlidingWindowAggregate.
+
+Of each record there is a window that ends with it, its left one, and if a record of the same key lies in it a window
+that begins a millisecond after it, its right one: so there is a window for each set of records that are so close to
+each other. A record changes the windows that are there and hold its time, and makes those that are missing of the
+aggregates of others. No window starts before 0: records that are earlier than the windows are long share the first one.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from statestore.dsl.processors.windowed_aggregating import AggregateByStart, WindowedPlan
+from statestore.dsl.windows import SlidingWindows
+from statestore.processor.processor import Processor
+from statestore.processor.record import Record
+from statestore.stores.holders import ValueTimestampHeaders
+
+
+@dataclass(frozen=True)
+class SlidingAggregating(WindowedPlan):
+    """Makes the processor."""
+
+    windows: SlidingWindows
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _SlidingAggregate(self)
+
+
+class _SlidingAggregate(AggregateByStart):
+    """Keeps one aggregate a key and window, with the latest timestamp of its records: others are made by it."""
+
+    def __init__(self, asked: SlidingAggregating) -> None:
+        super().__init__(asked)
+        self._length_ms = asked.windows.time_difference_ms
+        self._close_ms = 0
+        self._is_late = False
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if record.key is None or record.value is None:
+            self._drop()
+            return
+        time_ms = record.timestamp_ms
+        self._close_ms = self._observed.advance(time_ms) - self._grace_ms
+        self._put_out(self._close_ms)
+        self._is_late = False
+        if time_ms + self._length_ms < self._close_ms:
+            self._drop()
+            self._is_late = True
+        elif time_ms < self._length_ms:
+            self._process_early(record)
+        else:
+            self._process(record)
+        if self._is_late:
+            self._tell_late(record)
+
+    def _process(self, record: Record[Any, Any]) -> None:
+        time_ms, length_ms = record.timestamp_ms, self._length_ms
+        starts: set[int] = set()
+        left = right = previous_ms = None
+        has_left = False
+        for start_ms, held in self._found(record.key, max(0, time_ms - 2 * length_ms), time_ms + 1)[::-1]:
+            starts.add(start_ms)
+            end_ms = start_ms + length_ms
+            if start_ms > time_ms:
+                continue
+            if end_ms > time_ms:
+                right = right or _copied(held)
+                self._change_open(start_ms, held, record)
+            elif end_ms == time_ms:
+                has_left, latest_ms = True, held.timestamp_ms
+                self._change_open(start_ms, held, record)
+                if latest_ms >= time_ms:
+                    return  # an earlier record of the same time has made all windows
+                previous_ms = latest_ms
+            else:
+                left, previous_ms = held, held.timestamp_ms
+                break
+        if previous_ms is not None and previous_ms + 1 + length_ms >= time_ms:
+            self._make_right_of(previous_ms, starts, record)
+        if not has_left:
+            start_ms = time_ms - length_ms
+            before = left if previous_ms is not None and previous_ms >= start_ms else None
+            begun = None if before is None else ValueTimestampHeaders(before.value, time_ms, before.header_bytes)
+            self._change_open(start_ms, begun, record, is_new=True)
+        self._make_right(right, starts, record)
+
+    def _process_early(self, record: Record[Any, Any]) -> None:
+        """Process a record whose left window would start before 0: it belongs to the one that starts there."""
+        time_ms = record.timestamp_ms
+        starts: set[int] = set()
+        first = right = previous_ms = None
+        for start_ms, held in self._found(record.key, 0, time_ms + 1):
+            starts.add(start_ms)
+            if start_ms == 0:
+                first = held
+                previous_ms = held.timestamp_ms if held.timestamp_ms < time_ms else None
+            elif start_ms <= time_ms:
+                right = _copied(held)
+                self._change_open(start_ms, held, record)
+        if right is None and first is not None:
+            right = _copied(first)
+        self._make_right(right, starts, record)
+        if previous_ms is not None:
+            self._make_right_of(previous_ms, starts, record)
+        self._change_open(0, first, record, is_new=first is None)
+
+    def _found(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, ValueTimestampHeaders[Any]]]:
+        """Return the windows that start in that time, earliest first."""
+        with self._store.fetch(key, from_ms, to_ms) as windows:
+            return list(windows)
+
+    def _make_right_of(self, previous_ms: int, starts: set[int], record: Record[Any, Any]) -> None:
+        """Make the right window of the record before, of which this one is the first."""
+        if previous_ms + 1 not in starts:
+            self._change_open(previous_ms + 1, None, record, is_new=True)
+
+    def _make_right(self, of: ValueTimestampHeaders[Any] | None, starts: set[int], record: Record[Any, Any]) -> None:
+        """Make the record's right window, of what a window held before that ends in it, if a later record is there."""
+        start_ms = record.timestamp_ms + 1
+        if start_ms not in starts and of is not None and of.timestamp_ms > record.timestamp_ms:
+            self._store_window(start_ms, of, None, record, is_new=True)
+
+    def _change_open(
+        self, start_ms: int, held: ValueTimestampHeaders[Any] | None, record: Record[Any, Any], *, is_new: bool = False
+    ) -> None:
+        """Add a record to a window that holds so much, unless that has closed."""
+        if self._end_ms(start_ms) < self._close_ms:
+            self._drop()
+            self._is_late = True
+        else:
+            self._change(start_ms, held, record, is_new=is_new)
+
+
+def _copied(held: ValueTimestampHeaders[Any]) -> ValueTimestampHeaders[Any]:
+    """Return what was held, whatever an aggregator does to its value."""
+    return ValueTimestampHeaders(deepcopy(held.value), held.timestamp_ms, held.header_bytes)
