@@ -17,6 +17,7 @@ from statestore.dsl.aggregations import (
     latest,
     least,
     mean_of,
+    ranking,
     reducing,
     summing,
 )
@@ -118,9 +119,25 @@ class ReducibleStream(ABC):
         name: str | None = None,
     ) -> KTable:
         """Return a list of the first `limit` values, in JSON unless said otherwise. Raises ValueError below 1."""
-        if type(limit) is not int or limit < 1:
-            raise ValueError(f"limit must be a whole number, 1 or more, not {limit!r}")
+        _check_limit(limit)
         return self._aggregate(AGGREGATE, collecting(limit), materialized, headers, name)
+
+    def top(
+        self,
+        limit: int,
+        *,
+        by: Callable[[Any], Any] | None = None,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "latest",
+        name: str | None = None,
+    ) -> KTable:
+        """Return a list of the `limit` greatest values, greatest first, in JSON unless said otherwise.
+
+        They are compared by what `by` makes of them; of equal ones, the earlier stands first. Raises ValueError for
+        a limit below 1.
+        """
+        _check_limit(limit)
+        return self._aggregate(AGGREGATE, ranking(limit, by or _itself), materialized, headers, name)
 
     def mean(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
@@ -212,3 +229,12 @@ class AggregableStream(ReducibleStream):
         An aggregate of None is deleted.
         """
         return self._aggregate(AGGREGATE, Aggregation(initializer, aggregator), materialized, headers, name)
+
+
+def _check_limit(limit: int) -> None:
+    if type(limit) is not int or limit < 1:
+        raise ValueError(f"limit must be a whole number, 1 or more, not {limit!r}")
+
+
+def _itself(value: Any) -> Any:
+    return value

@@ -142,6 +142,12 @@ def mean_of(sum_and_count: list[Any]) -> float:
     return float(total / count)
 
 
+def ranking(limit: int, by: Callable[[Any], Any]) -> Aggregation:
+    """Return the `limit` values that are greatest by a function of them, greatest first; of equal ones the earlier."""
+    ranked = _Ranked(limit, by)
+    return Aggregation(list, ranked, Serdes.json(), needs_value=True, merger=ranked.merge)
+
+
 def _ready_made(
     reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None, columns: ColumnAggregation
 ) -> Aggregation:
@@ -222,6 +228,20 @@ class _Collected:
     def merge(self, key: Any, one: list[Any], other: list[Any]) -> list[Any]:
         """Return what becomes of two lists, the earlier one first."""
         return (one + other)[: self.limit]
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    limit: int
+    by: Callable[[Any], Any]
+
+    def __call__(self, key: Any, value: Any, values: list[Any]) -> list[Any]:
+        return self.merge(key, values, [value])
+
+    def merge(self, key: Any, one: list[Any], other: list[Any]) -> list[Any]:
+        """Return what becomes of two lists, the earlier one first."""
+        # What was there stands before what is equal and new: sorting is stable.
+        return sorted(one + other, key=self.by, reverse=True)[: self.limit]
 
 
 def _numbers(column: pa.Array) -> Any:

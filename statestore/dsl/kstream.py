@@ -8,6 +8,7 @@ from typing import Any
 from statestore.dsl.grouped_stream import KGroupedStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.processors.deduplicating import Deduplicating, OfFunction, OfHeader, of_key
 from statestore.dsl.processors.stateless import (
     Filtering,
     FlatMappingValues,
@@ -20,11 +21,16 @@ from statestore.dsl.processors.stateless import (
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.table_plans import SourceTable
 from statestore.errors import TopologyError
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, Serdes
+from statestore.operators.keyed_state import keyed_state_store
+from statestore.operators.state_handle import StateKind
 from statestore.processor.nodes import TopicNameExtractor
 from statestore.processor.processor import ProcessorSupplier
+from statestore.stores.supplier import Duration, milliseconds
 
 __all__ = ["KStream"]
+
+_DEDUPLICATE = "KSTREAM-DEDUPLICATE-"
 
 _TO_TABLE = "KSTREAM-TOTABLE-"
 
@@ -116,6 +122,44 @@ class KStream:
         """Return the stream by key, to be aggregated. Raises TopologyError if a step before has changed the keys."""
         self._refuse_rekeyed("group_by_key()")
         return KGroupedStream(self._graph, self._node, self._key_serde, self._value_serde, in_columns=self._in_columns)
+
+    def deduplicate(
+        self,
+        within: Duration,
+        *,
+        by: str | Callable[[Any, Any], Any] | None = None,
+        grace: Duration = 0,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """Return the records without those of which the same key has had the same within a time, before or after.
+
+        `by` says what makes two records of a key the same: None the key alone, the name of a header its last value, or
+        a function of key and value what it returns, which JSON has to know. Records without that header, or of which
+        the function returns None, all pass.
+
+        Records that are more than `within` and `grace` behind the shard's stream time are left out, as it is not known
+        any more what passed then; so are those without a key, and the duplicates. All are counted.
+        Raises TopologyError if a step before has changed the keys, ValueError for illegal spans.
+        """
+        self._refuse_rekeyed("deduplicate()")
+        graph, asked = self._graph, materialized or Materialized()
+        within_ms, grace_ms = milliseconds("within", within), milliseconds("grace", grace)
+        store = asked.name or graph.new_store_name(_DEDUPLICATE)
+        node = graph.new_name(_DEDUPLICATE, name)
+        keys = asked.or_serdes(self._key_serde, None).key_serde
+        if keys is None:
+            raise TopologyError(
+                f"it is not known how the keys of {node!r} are written: give it Materialized.with_key_serde(...)"
+            )
+        identity = of_key if by is None else OfHeader(by) if isinstance(by, str) else OfFunction(by)
+        plan = Deduplicating(store, keys, within_ms, grace_ms, identity)
+        builder = keyed_state_store(
+            store, Serdes.bytes(), ttl=plan.lifetime_ms, ttl_clock="event", persistent=asked.is_persistent
+        )
+        entry_keys = {store: StateKind.MAP.value}
+        graph.add(GraphNode(node, (self._node,), lambda: plan, lambda: (builder,), entry_keys=entry_keys))
+        return KStream(graph, node, self._key_serde, self._value_serde)
 
     def to_table(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
         """Return the table of the records: of each key the latest value; a record without a value deletes its key.

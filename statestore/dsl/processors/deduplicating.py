@@ -1,0 +1,102 @@
+"""Leaves out records that came before. Kafka Streams has no such step (KIP-655 proposes one).
+
+What has passed is kept by key and identity for as long as it counts, with the timestamp and headers that it came with:
+
+    record ── identity (the key alone, a header or a function) ──> has it passed within the time? ── no ──> on, kept
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from statestore.format.serde import Serde, Serdes
+from statestore.operators.keyed_state import KeyScope, MapState
+from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS
+from statestore.processor.processor import Processor
+from statestore.processor.record import Record
+
+
+@dataclass(frozen=True)
+class Deduplicating:
+    """Makes the processor."""
+
+    store: str
+    key_serde: Serde[Any]
+    within_ms: int
+    grace_ms: int
+    identity: Callable[[Record[Any, Any]], bytes | None]
+    """What two records of a key have in common if they are the same; None of one that is never left out."""
+
+    @property
+    def lifetime_ms(self) -> int:
+        """For how long of the shard's stream time what has passed is kept: as long as the same may still come."""
+        # It may be that much later than what passed, and come that much too late.
+        return self.within_ms + (self.within_ms + self.grace_ms) + 1
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _Deduplicate(self)
+
+
+class _Deduplicate(Processor):
+    def __init__(self, plan: Deduplicating) -> None:
+        self._plan = plan
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+        self._scope: KeyScope[Any] = KeyScope(self._plan.key_serde, context)
+        self._passed: MapState[bytes, bytes] = MapState(
+            self._scope, context.state_store(self._plan.store), Serdes.bytes()
+        )
+
+    def process(self, record: Record[Any, Any]) -> None:
+        plan, context = self._plan, self._context
+        if record.key is None:
+            context.count(DROPPED_RECORDS)
+            return
+        identity = plan.identity(record)
+        if identity is not None:
+            if record.timestamp_ms + plan.within_ms + plan.grace_ms < context.current_stream_time_ms:
+                # What passed then may be forgotten, so nobody knows whether this did.
+                context.count(DROPPED_RECORDS)
+                context.count(LATE_RECORDS)
+                return
+            with self._scope.of(record.key):
+                before = self._passed.entry(identity)
+                if before is not None and abs(record.timestamp_ms - before.timestamp_ms) <= plan.within_ms:
+                    context.count(DUPLICATE_RECORDS)
+                    return
+                self._passed.update_value(identity, b"", timestamp_ms=record.timestamp_ms, headers=record.headers)
+        context.forward(record)
+
+
+@dataclass(frozen=True)
+class OfHeader:
+    """The last value of a header; records without it are all different."""
+
+    header: str
+
+    def __call__(self, record: Record[Any, Any]) -> bytes | None:
+        """Return the value."""
+        found = record.headers.last_header(self.header)
+        return None if found is None else found.value
+
+
+@dataclass(frozen=True)
+class OfFunction:
+    """What a function of key and value returns, in JSON; None where it returns None."""
+
+    function: Callable[[Any, Any], Any]
+
+    def __call__(self, record: Record[Any, Any]) -> bytes | None:
+        """Return the bytes."""
+        found = self.function(record.key, record.value)
+        return None if found is None else Serdes.json().serialize(found)
+
+
+def of_key(record: Record[Any, Any]) -> bytes:
+    """Return what is the same of all records of a key."""
+    return b""

@@ -1,0 +1,117 @@
+"""Records that came before are left out, by key, by a header, by a function; within a time, over restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statestore import Serdes, Topology
+from statestore.dsl.materialized import Materialized
+from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.errors import TopologyError
+from statestore.testing import TestRecord, TopologyTestDriver
+
+TEXT = Serdes.string()
+
+
+def distinct(within_ms: int, *, by: Any = None, grace_ms: int = 0) -> Topology:
+    builder = StreamsBuilder()
+    records = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
+    records.deduplicate(within_ms, by=by, grace=grace_ms, materialized=Materialized.as_("passed")).to("out")
+    return builder.build()
+
+
+def passed(topology: Topology, records: list[TestRecord], **options: Any) -> tuple[list[TestRecord], dict[str, float]]:
+    with TopologyTestDriver(topology, **options) as driver:
+        driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT).pipe_micro_batch(records)
+        counted = {name.rpartition(".")[2]: number for name, number in driver.metrics().items() if "." in name}
+        return driver.create_output_topic("out", key_serde=TEXT, value_serde=TEXT).read_records_to_list(), counted
+
+
+def test_of_a_key_one_record_passes_within_the_time() -> None:
+    records = [TestRecord("k", str(time), time, [("trace", b"%d" % time)]) for time in (10, 0, 20, 21, 25)]
+    found, counted = passed(distinct(10, grace_ms=20), records)
+    assert found == [records[0], records[3]]
+    assert counted == {"duplicate_records": 3}
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [("id", [0, 1, 3, 4]), (lambda key, value: value[0], [0, 1]), (lambda key, value: None, [0, 1, 2, 3, 4])],
+)
+def test_what_makes_two_records_the_same(by: str | Callable[[str, str], Any], expected: list[int]) -> None:
+    records = [
+        TestRecord("k", "ax", 0, [("id", b"1")]),
+        TestRecord("k", "bx", 0, [("id", b"2")]),
+        TestRecord("k", "ay", 1, [("id", b"3"), ("id", b"1")]),
+        TestRecord("k", "by", 1),
+        TestRecord("k", "bz", 2),
+    ]
+    assert passed(distinct(10, by=by), records)[0] == [records[row] for row in expected]
+
+
+def test_what_is_too_late_to_know_and_what_has_no_key_is_left_out_and_counted() -> None:
+    records = [
+        TestRecord("k", "v", 100),
+        TestRecord("l", "v", 85),
+        TestRecord("m", "v", 84),
+        TestRecord(None, "v", 100),
+    ]
+    found, counted = passed(distinct(10, grace_ms=5), records)
+    assert found == records[:2]
+    assert counted == {"dropped_records": 2, "late_records": 1}
+
+
+def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
+    first, again = TestRecord("k", "v", 100), TestRecord("k", "w", 101)
+    assert passed(distinct(10), [first], state_dir=tmp_path)[0] == [first]
+    found, counted = passed(distinct(10), [again, TestRecord("l", "late", 80)], state_dir=tmp_path)
+    assert found == []
+    assert counted == {"duplicate_records": 1, "dropped_records": 1, "late_records": 1}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60), st.sampled_from([None, b"1", b"2"])), max_size=20),
+    st.integers(0, 15),
+    st.integers(0, 15),
+)
+def test_random_records(drawn: list[tuple[str, int, bytes | None]], within_ms: int, grace_ms: int) -> None:
+    records = [TestRecord(key, "v", time, [] if which is None else [("id", which)]) for key, time, which in drawn]
+    expected, kept, stream_time = [], {}, -1
+    for record, (key, time, which) in zip(records, drawn, strict=True):
+        stream_time = max(stream_time, time)
+        if which is not None:
+            before = kept.get((key, which))
+            if time + within_ms + grace_ms < stream_time or (before is not None and abs(time - before) <= within_ms):
+                continue
+            kept[key, which] = time
+        expected.append(record)
+    assert passed(distinct(within_ms, by="id", grace_ms=grace_ms), records)[0] == expected
+
+
+def test_changed_keys_are_refused() -> None:
+    stream = StreamsBuilder().stream("in", key_serde=TEXT, value_serde=TEXT)
+    with pytest.raises(TopologyError, match="changes keys"):
+        stream.select_key(lambda key, value: value).deduplicate(10)
+    with pytest.raises(ValueError, match="within"):
+        stream.deduplicate(-1)
+
+
+def test_the_greatest_values_of_a_key() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("in", key_serde=TEXT, value_serde=TEXT).group_by_key()
+    words.top(2, by=len).to_stream().to("out", value_serde=Serdes.json())
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
+        for word in ("a", "ccc", "bb", "dd", "eee"):
+            source.pipe_input(TestRecord("k", word, 0))
+        found = driver.create_output_topic("out", key_serde=TEXT, value_serde=Serdes.json()).read_values_to_list()
+    assert found == [["a"], ["ccc", "a"], ["ccc", "bb"], ["ccc", "bb"], ["ccc", "eee"]]
+    with pytest.raises(ValueError, match="limit"):
+        words.top(0)
