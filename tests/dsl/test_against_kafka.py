@@ -13,7 +13,13 @@ import pytest
 
 from statestore.errors import TopologyError
 from tests.support.java.dsl import run_dsl_with_kafka_streams
-from tests.support.twins.dsl_driver import difference, go_on_here, run_dsl_here
+from tests.support.twins.dsl_driver import (
+    difference,
+    go_on_here,
+    run_dsl_here,
+    run_in_batches_here,
+    written,
+)
 from tests.support.twins.random_dsl import coverage, draw_dsl_scenario
 from tests.support.twins.wrong_dsl import WRONG, WRONG_HERE
 
@@ -35,6 +41,9 @@ FAMILIES = {
 MOVED = ("aggregates", "time windows", "tables", "versioned tables")
 """The families of which some scenarios go on here with the state that Kafka Streams left."""
 MOVED_COUNT = 10
+
+BATCHED_OF = 4
+"""One of so many scenarios is run in micro-batches too."""
 
 HEADERS_AS_IN_KAFKA = {"stateless", "aggregates", "cached aggregates", "time windows"}
 """The families whose records have the same headers there."""
@@ -58,6 +67,15 @@ def test_programs_do_as_in_kafka(family: str, kafka_streams: Results) -> None:
         scenario = draw_dsl_scenario(family, seed)
         found = difference(scenario, there, run_dsl_here(scenario), has_headers=has_headers)
         assert found is None, f"{family} {seed}\n{found}"
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if not family.startswith("cached")])
+def test_batches_come_to_what_records_come_to_in_kafka(family: str, kafka_streams: Results) -> None:
+    for seed, there in zip(SEEDS[::BATCHED_OF], kafka_streams[family][::BATCHED_OF], strict=True):
+        scenario = draw_dsl_scenario(family, seed)
+        here = run_in_batches_here(scenario)
+        assert written(here) == written(there), (family, seed, scenario.program.statements)
+        assert here["dropped"] == there["dropped"]
 
 
 @pytest.mark.parametrize("family", MOVED)

@@ -88,12 +88,16 @@ class Run:
         timestamp_ms: int | None,
         headers: Sequence[tuple[str, str | None]],
     ) -> None:
-        piped = TestRecord(
-            _bytes(key), _bytes(value), timestamp_ms, Headers((name, _bytes(held)) for name, held in headers)
-        )
+        self._input_of(topic).pipe_input(_record(key, value, timestamp_ms, headers))
+
+    def pipe_micro_batch(self, topic: str, steps: Iterable[Step]) -> None:
+        """Pipe what steps say into a topic, as one micro-batch."""
+        self._input_of(topic).pipe_micro_batch([_record(*step[2:]) for step in steps])
+
+    def _input_of(self, topic: str) -> TestInputTopic[bytes | None, bytes | None]:
         if topic not in self._inputs:
             self._inputs[topic] = self._input(topic, 0, 0)
-        self._inputs[topic].pipe_input(piped)
+        return self._inputs[topic]
 
     def _input(self, topic: str, start_ms: int, auto_advance_ms: int) -> TestInputTopic[bytes | None, bytes | None]:
         return self._driver.create_input_topic(
@@ -216,6 +220,13 @@ def with_sorted_lists(description: str) -> str:
 
     in_brackets = re.sub(r"(\[)([^\]]+)(\])", sorted_names, description)
     return re.sub(r"((?:-->|<--) )(.+)()", sorted_names, in_brackets)
+
+
+def _record(
+    key: str | None, value: str | None, timestamp_ms: int | None, headers: Sequence[tuple[str, str | None]]
+) -> TestRecord[bytes | None, bytes | None]:
+    held = Headers((name, _bytes(data)) for name, data in headers)
+    return TestRecord(_bytes(key), _bytes(value), timestamp_ms, held)
 
 
 def _described(records: Iterable[TestRecord[bytes | None, bytes | None]]) -> list[Any]:

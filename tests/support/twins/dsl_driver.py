@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from statestore import Headers, Serde, Serdes
@@ -199,6 +200,21 @@ def run_dsl_here(scenario: DslScenario) -> dict[str, Any]:
     return _run(scenario, scenario.steps, {})
 
 
+def run_in_batches_here(scenario: DslScenario) -> dict[str, Any]:
+    """What a scenario gives if records of one topic in a row make a micro-batch: all is emitted at the end."""
+    driver = TopologyTestDriver(
+        Interpreter(scenario).build().build(),
+        application_id="app",
+        initial_wall_clock_time_ms=scenario.initial_wall_clock_ms,
+    )
+    with driver:
+        run = Run(scenario.steps, driver)
+        for topic, steps in groupby(scenario.steps, lambda step: step[1] if step[0] == "pipe" else None):
+            if topic is not None:
+                run.pipe_micro_batch(topic, steps)
+        return {"emitted": [], "topics": _news(run), "dropped": driver.metrics()["dropped-records-total"]}
+
+
 def go_on_here(scenario: DslScenario, there: dict[str, Any], first: int) -> dict[str, Any]:
     """What a scenario gives whose first steps were done there: state comes from what Kafka Streams logged of it."""
     changelogs: dict[str, list[TestRecord[Any, Any]]] = {}
@@ -263,6 +279,16 @@ def difference(
             program = "\n".join(map(str, scenario.program.statements))
             return f"{program}\n{_first_difference(scenario, part, value, found.get(part))}"
     return None
+
+
+def written(result: dict[str, Any]) -> dict[str, list[Any]]:
+    """What was written to each topic but changelogs, all steps together, without headers."""
+    topics: dict[str, list[Any]] = {}
+    for step in (*result["emitted"], result["topics"]):
+        for topic, records in step.items():
+            if not _is_changelog(topic):
+                topics.setdefault(topic, []).extend(record[:3] for record in records)
+    return topics
 
 
 def _first_difference(scenario: DslScenario, part: str, expected: Any, found: Any) -> str:
