@@ -10,3 +10,38 @@ processors        what runs: a module for each operator
 Imports `processor` and below; `spark` and `testing` import it. Nothing here runs by itself: what `build` returns is a
 topology of processors and stores like any other. Start at `streams_builder`.
 """
+
+from statestore.dsl.change import Change
+from statestore.dsl.emit_strategy import EmitStrategy
+from statestore.dsl.grouped_stream import KGroupedStream
+from statestore.dsl.header_policy import HeaderMerger, HeaderPolicy, PolicyLike
+from statestore.dsl.kstream import KStream
+from statestore.dsl.ktable import KTable, WindowedKTable
+from statestore.dsl.materialized import Materialized
+from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.dsl.windowed_serdes import WindowedSerde, session_windowed_serde, time_windowed_serde
+from statestore.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
+from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
+
+__all__ = [
+    "Change",
+    "EmitStrategy",
+    "HeaderMerger",
+    "HeaderPolicy",
+    "JoinWindows",
+    "KGroupedStream",
+    "KStream",
+    "KTable",
+    "Materialized",
+    "PolicyLike",
+    "SessionWindowedKStream",
+    "SessionWindows",
+    "SlidingWindows",
+    "StreamsBuilder",
+    "TimeWindowedKStream",
+    "TimeWindows",
+    "WindowedKTable",
+    "WindowedSerde",
+    "session_windowed_serde",
+    "time_windowed_serde",
+]

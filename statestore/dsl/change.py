@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Change"]
-
 
 class Change(NamedTuple):
     """What became of a key of a table."""

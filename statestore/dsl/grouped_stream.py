@@ -16,8 +16,6 @@ from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
-__all__ = ["KGroupedStream"]
-
 
 class KGroupedStream(AggregableStream):
     """Records by key. Those without a key or a value are left out, and counted."""

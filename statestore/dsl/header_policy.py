@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from statestore.format.header_bytes import MIN_HEADER_SIZE, encode_headers, header_count, parse_headers
 from statestore.headers import Headers
 
-__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_COUNT", "HeaderMerger", "HeaderPolicy", "PolicyLike"]
-
 DEFAULT_MAX_BYTES: Final = 65_536
 """How many bytes the headers of one entry may take, in KIP-1271's encoding."""
 DEFAULT_MAX_COUNT: Final = 256

@@ -28,8 +28,6 @@ from statestore.processor.nodes import TopicNameExtractor
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.supplier import Duration, milliseconds
 
-__all__ = ["KStream"]
-
 _DEDUPLICATE = "KSTREAM-DEDUPLICATE-"
 
 _TO_TABLE = "KSTREAM-TOTABLE-"

@@ -16,7 +16,6 @@ from statestore.processor.processor import ProcessorSupplier
 if TYPE_CHECKING:
     from statestore.dsl.kstream import KStream
 
-__all__ = ["KTable", "WindowedKTable"]
 
 _FILTER = "KTABLE-FILTER-"
 _MAP_VALUES = "KTABLE-MAPVALUES-"

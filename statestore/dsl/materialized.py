@@ -12,8 +12,6 @@ from statestore.stores.builder import StoreBuilder
 from statestore.stores.stores import Stores
 from statestore.stores.supplier import Duration, milliseconds
 
-__all__ = ["Materialized"]
-
 
 @dataclass(frozen=True)
 class Materialized:

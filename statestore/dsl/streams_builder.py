@@ -13,8 +13,6 @@ from statestore.dsl.table_plans import SourceTable
 from statestore.format.serde import Serde
 from statestore.processor.topology import Topology
 
-__all__ = ["StreamsBuilder"]
-
 _STREAM_SOURCE = "KSTREAM-SOURCE-"
 _TABLE_SOURCE = "KTABLE-SOURCE-"
 

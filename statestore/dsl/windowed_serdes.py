@@ -23,8 +23,6 @@ from statestore.format.serde_columns import ColumnSerde
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.stores.iterator import Windowed
 
-__all__ = ["WindowedLayout", "WindowedSerde", "session_windowed_serde", "time_windowed_serde"]
-
 _TIME: Final = np.dtype(">i8")
 
 

@@ -26,8 +26,6 @@ from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.part_store import PartStore
 
-__all__ = ["SessionWindowedKStream", "TimeWindowedKStream"]
-
 
 class _WindowedStream(ReducibleStream):
     """Records by key and window of any kind."""

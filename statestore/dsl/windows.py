@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 
 from statestore.stores.supplier import Duration, milliseconds
 
-__all__ = ["JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows"]
-
 
 @dataclass(frozen=True)
 class TimeWindows:

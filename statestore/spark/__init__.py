@@ -7,6 +7,7 @@ to_records, from_records
 shard_call      one call per shard and batch; record_order: the order of its records
 per_key         processors of a key's rows with pandas; each_record: a call for each record
 dataframe_middleware  interceptors on a DataFrame without state
+dataframe_streams  programs of the DSL on DataFrames of any columns
 figures         what a batch came to; listener: whom it is told
 recommended_settings, query_settings, python_daemon
                 how Spark is set up
@@ -38,6 +39,7 @@ from statestore.recovery.commit.figures import (
 from statestore.recovery.making.rescale_report import RescaleProgress, RescaleReport, StoreReport
 from statestore.spark.checkpoint_pointers import committed_options, committed_pointers_option, read_pointers
 from statestore.spark.dataframe_middleware import with_middleware
+from statestore.spark.dataframe_streams import DataFrameStreams
 from statestore.spark.datasource.source import register_data_source
 from statestore.spark.datasource.writer import InitialState, write_initial_state
 from statestore.spark.each_record import for_each_record
@@ -60,6 +62,7 @@ from statestore.spark.to_records import to_records
 
 __all__ = [
     "BatchFigures",
+    "DataFrameStreams",
     "DeltaFigures",
     "HeaderStatefulProcessor",
     "InitialState",
