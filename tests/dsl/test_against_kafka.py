@@ -32,7 +32,11 @@ FAMILIES = {
     "aggregates": ("tombstones", "dropped"),
     "cached aggregates": ("tombstones", "dropped"),
     "time windows": ("late", "tombstones"),
+    "sliding windows": ("late", "tombstones"),
+    "session windows": ("late", "merged"),
     "time windows on close": ("late", "emitted for several keys"),
+    "sliding windows on close": ("late", "emitted for several keys"),
+    "session windows on close": ("merged", "emitted for several keys"),
     "tables": ("tombstones", "dropped"),
     "versioned tables": ("late", "tombstones"),
 }

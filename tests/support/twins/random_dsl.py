@@ -39,6 +39,8 @@ class Draft:
     caching: bool = False
     needs_disk: bool = False
     """Whether stores in memory do otherwise there: they forget at once what expires."""
+    between: float = 0.12
+    """How often a time is drawn that lies between two others, and so may join two sessions."""
     _names: int = 0
 
     def chance(self, probability: float) -> bool:
@@ -139,6 +141,7 @@ def session_windows(draft: Draft, of: Node) -> Node:
     grace_ms = draft.random.choice((0, 1, gap_ms, 2 * gap_ms, 50))  # with little, the first of three is forgotten
     draft.add_corners(gap_ms, 2 * gap_ms, grace_ms, gap_ms + grace_ms)
     draft.pace_ms = 2 * gap_ms
+    draft.between = 0.3
     return of.windowed_by_session(gap_ms, grace_ms=grace_ms)
 
 
@@ -215,7 +218,12 @@ def cached_sessions(draft: Draft) -> None:
 
 def windowed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
     def draw(draft: Draft) -> None:
-        finish(draft, aggregated(draft, windows(draft, grouped(draft))))
+        of, stored = windows(draft, grouped(draft)), {}
+        if of.key == "session":
+            # Those that end in the last millisecond of the retention are lost in memory.
+            draft.needs_disk = draft.chance(0.2)
+            stored = {} if draft.needs_disk else {"retention_ms": LONG_RETENTION_MS}
+        finish(draft, aggregated(draft, of, **stored))
 
     return draw
 
@@ -225,6 +233,7 @@ def closed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
 
     def draw(draft: Draft) -> None:
         of = windows(draft, grouped(draft)).emit_strategy("window_close")
+        draft.needs_disk = of.key == "session"  # in memory, sessions that end together are in another order
         finish(draft, aggregated(draft, of, retention_ms=LONG_RETENTION_MS))
 
     return draw
@@ -376,8 +385,8 @@ def _steps(draft: Draft) -> Iterable[Step]:
     corners_ms, topics = sorted(draft.corners_ms), sorted(draft.topics)
     recent_ms = [now_ms]
     for _ in range(random.randint(8, 30)):
-        if random.random() < 0.12:
-            time_ms = sum(random.choices(recent_ms[-4:], k=2)) // 2  # it may join two sessions
+        if random.random() < draft.between:
+            time_ms = sum(random.choices(recent_ms[-4:], k=2)) // 2
         else:
             time_ms = _drawn_time_ms(draft, now_ms, corners_ms)
         recent_ms.append(time_ms)
