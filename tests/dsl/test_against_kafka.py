@@ -34,6 +34,7 @@ FAMILIES = {
     "time windows": ("late", "tombstones"),
     "sliding windows": ("late", "tombstones"),
     "session windows": ("late", "merged"),
+    "cached session windows": ("late", "tombstones"),
     "time windows on close": ("late", "emitted for several keys"),
     "sliding windows on close": ("late", "emitted for several keys"),
     "session windows on close": ("merged", "emitted for several keys"),
@@ -42,7 +43,7 @@ FAMILIES = {
 }
 """Of each family what a tenth of its scenarios come to, at least."""
 
-MOVED = ("aggregates", "time windows", "tables", "versioned tables")
+MOVED = ("aggregates", "time windows", "sliding windows", "session windows", "tables", "versioned tables")
 """The families of which some scenarios go on here with the state that Kafka Streams left."""
 MOVED_COUNT = 10
 

@@ -90,6 +90,9 @@ class Update:
         # The aggregator may change what it is given.
         old = deepcopy(there) if knows_old else None
         made = self._aggregator(record.key, record.value, there)
+        if made is None and self._changes.is_cached:
+            # What is gone has no timestamp of its own in a cache. Source: Kafka's TimestampedCacheFlushListener.
+            timestamp_ms = record.timestamp_ms
         return old, ValueTimestampHeaders(made, timestamp_ms, self.merged(header_bytes, record.headers.to_bytes()))
 
     def merged(self, old: bytes | None, new: bytes) -> bytes:

@@ -72,9 +72,6 @@ class _CachedChanges(ChangesOut):
         # What nobody was told of was never there.
         told = old if before is None else before[1]
         change = Change(new, told if self._send_old else None, is_latest)
-        if new is None:
-            # What is not in the cache has no timestamp of its own. Source: Kafka's TimestampedCacheFlushListener.
-            timestamp_ms = self._context.current_timestamp_ms
         record = Record.adopt(key, change, timestamp_ms, Headers.from_bytes(header_bytes))
         self._held[place] = record, told, self._context.record_metadata
 

@@ -45,6 +45,7 @@ class _SessionAggregate(WindowedAggregate):
         self._initializer, self._aggregator = aggregation.initializer, aggregation.aggregator
         assert aggregation.merger is not None  # a stream by session asks for one
         self._merger = aggregation.merger
+        self._is_cached = changes.is_cached
         self._keeps_old = changes.send_old or changes.is_cached
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -72,10 +73,13 @@ class _SessionAggregate(WindowedAggregate):
             header_bytes = held.header_bytes if is_first else self._update.merged(header_bytes, held.header_bytes)
         aggregate = self._aggregator(key, record.value, aggregate)
         headers = self._update.merged(header_bytes, record.headers.to_bytes())
+        told = None
         if (merged.start_ms, merged.end_ms) != (time_ms, time_ms):
             for (session, _), old in zip(found, olds, strict=True):
                 self._remove(session, old, headers, is_kept=session == merged)
-        self._keep(merged, aggregate, headers, is_new=all(session != merged for session, _ in found))
+        elif found and self._is_cached:
+            told = olds[0]  # a session of one moment is not removed before: what it was comes out of the cache
+        self._keep(merged, aggregate, headers, told, is_new=all(session != merged for session, _ in found))
 
     def _sessions_near(self, key: Any, time_ms: int) -> list[tuple[Windowed, AggregationWithHeaders[Any]]]:
         """Return the sessions that a record belongs to, in order of their ends."""
@@ -90,10 +94,10 @@ class _SessionAggregate(WindowedAggregate):
         elif not is_kept:
             self._final.forget(session)
 
-    def _keep(self, session: Windowed, aggregate: Any, header_bytes: bytes, *, is_new: bool) -> None:
+    def _keep(self, session: Windowed, aggregate: Any, header_bytes: bytes, old: Any, *, is_new: bool) -> None:
         self._store.put(session, None if aggregate is None else AggregationWithHeaders(aggregate, header_bytes))
         if self._final is None:
-            self._changes.send(session, aggregate, None, session.end_ms, header_bytes)
+            self._changes.send(session, aggregate, old, session.end_ms, header_bytes)
         elif is_new and aggregate is not None:
             self._final.note(session)
 

@@ -212,8 +212,9 @@ def cached_aggregates(draft: Draft) -> None:
 
 
 def cached_sessions(draft: Draft) -> None:
+    """Caches hold sessions that stores have forgotten, so that the retention is long."""
     draft.caching = True
-    finish(draft, aggregated(draft, session_windows(draft, grouped(draft))))
+    finish(draft, aggregated(draft, session_windows(draft, grouped(draft)), retention_ms=LONG_RETENTION_MS))
 
 
 def windowed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
