@@ -491,7 +491,9 @@ public final class RunDsl {
         Materialized made = asked.has("history_ms")
             ? Materialized.as(
                 Stores.persistentVersionedKeyValueStore(text(asked, "name"), time(asked, "history_ms")))
-            : Materialized.<Object, Object, StateStore>as(text(asked, "name"));
+            : asked.has("name")
+                ? Materialized.<Object, Object, StateStore>as(text(asked, "name"))
+                : Materialized.<Object, Object, StateStore>with(null, null);
         // Aggregations put the window into the key themselves.
         boolean aggregates = List.of("count", "reduce", "aggregate").contains(text(statement, "op"));
         made = made.withKeySerde(aggregates ? Serdes.String() : keySerde(statement));

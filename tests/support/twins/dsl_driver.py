@@ -52,7 +52,7 @@ class Interpreter:
 
     def _table(self, statement: dict[str, Any]) -> Any:
         return self.builder.table(
-            statement["topic"], **_serdes(statement), **_named(statement), **self._stored(statement)
+            statement["topic"], **_serdes(statement), **_named(statement), **self._stored_always(statement)
         )
 
     def _to(self, statement: dict[str, Any]) -> None:
@@ -144,23 +144,23 @@ class Interpreter:
         if "history_ms" in asked:
             made = Materialized.as_versioned(asked["name"], asked["history_ms"])
         else:
-            made = Materialized.as_(asked["name"])
+            made = Materialized.as_(asked["name"]) if "name" in asked else Materialized()
         if "retention_ms" in asked:
             made = made.with_retention(asked["retention_ms"])
-        return {"materialized": self._cached(made.or_serdes(**self._stored_serdes(statement)))}
+        if not self._scenario.persistent:
+            made = made.with_store_in_memory()
+        if self._scenario.caching:
+            made = made.with_caching_enabled()
+        return {"materialized": made.or_serdes(**self._stored_serdes(statement))}
 
     def _stored_always(self, statement: dict[str, Any]) -> dict[str, Any]:
-        return self._stored(statement) or {
-            "materialized": self._cached(Materialized.with_(**self._stored_serdes(statement)))
-        }
+        """Likewise, where no name does not count."""
+        return self._stored({"materialized": {}, **statement})
 
     @staticmethod
     def _stored_serdes(statement: dict[str, Any]) -> dict[str, Serde[Any]]:
         # Aggregations put the window into the key themselves.
         return _serdes({**statement, "key": "string"} if statement["op"] in AGGREGATIONS else statement)
-
-    def _cached(self, materialized: Materialized) -> Materialized:
-        return materialized.with_caching_enabled() if self._scenario.caching else materialized
 
 
 def _change_bytes(change: Any) -> bytes:

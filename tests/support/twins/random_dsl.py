@@ -64,6 +64,10 @@ class Draft:
             return {}
         return {"materialized": {"name": self.new_name("store-"), **options}}
 
+    def kept(self, **options: Any) -> dict[str, Any]:
+        """The option of how an aggregate is kept: sometimes without a name, which takes a number."""
+        return self.stored(**options) or ({"materialized": {}} if self.chance(0.8) else {})
+
     def add_corners(self, *corners_ms: int) -> None:
         self.corners_ms.update(corner for each in corners_ms for corner in (each - 1, each, each + 1) if corner >= 0)
 
@@ -90,7 +94,7 @@ def grouped(draft: Draft) -> Node:
 
 def aggregated(draft: Draft, of: Node, **stored: Any) -> Node:
     """An aggregation of any kind; options go to its store."""
-    options = {**draft.named(), **draft.stored(**stored)}
+    options = {**draft.named(), **draft.kept(**stored)}
     kind = draft.random.choice(("count", "reduce", "aggregate", "aggregate"))
     if kind == "count":
         return of.count(**options)
