@@ -244,7 +244,7 @@ class StoreBuilder(Derivable, Generic[S]):
         top = inner
         retaining = logged = cache = expiring = None
         if segments is not None:
-            top = retaining = RetainingLayer(top, segments)
+            top = retaining = RetainingLayer(top, segments, counts_deletes=not self.spec.retain_duplicates)
         if changelog is not None:
             top = logged = ChangeLoggingLayer(top, self.spec, changelog, logged_for)
         if self.caching_enabled:

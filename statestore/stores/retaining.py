@@ -13,8 +13,10 @@ from statestore.stores.layer import ByteStoreLayer
 class RetainingLayer(ByteStoreLayer):
     """Passes on writes to live segments only."""
 
-    def __init__(self, inner: ByteStore, segments: Segments) -> None:
+    def __init__(self, inner: ByteStore, segments: Segments, *, counts_deletes: bool = True) -> None:
+        """Take what is below; in a store that retains duplicates deletes change nothing, so they don't count."""
         super().__init__(inner)
+        self._counts_deletes = counts_deletes
         self.dropped_records = 0
         """How many writes came too late."""
         self._segments = segments
@@ -24,7 +26,7 @@ class RetainingLayer(ByteStoreLayer):
         if not self._segments.is_live(segment_of(key)):
             if not self.is_open:
                 raise StoreClosedError(self.name)
-            self.dropped_records += 1
+            self.dropped_records += value is not None or self._counts_deletes
             return
         self.inner.put(key, value)
 
