@@ -3,7 +3,9 @@
 streams_builder   where a program begins; kstream, grouped_stream, windowed_stream, ktable: what its steps return
 aggregable_stream what streams have in common that can be aggregated
 windows           which windows a record belongs to; header_policy: what becomes of headers where records meet
-materialized      where a table is kept
+materialized      where a table is kept; joined: how joins keep what waits
+stream_joins      the nodes and stores of joins of streams; table_joins: of two tables; join_serdes: what they hold
+global_ktable     a table that every shard has all of
 stream_graph      the nodes of a program until they become a topology, and the names that Kafka gives them
 processors        what runs: a module for each operator
 
@@ -13,8 +15,10 @@ topology of processors and stores like any other. Start at `streams_builder`.
 
 from statestore.dsl.change import Change
 from statestore.dsl.emit_strategy import EmitStrategy
+from statestore.dsl.global_ktable import GlobalKTable
 from statestore.dsl.grouped_stream import KGroupedStream
 from statestore.dsl.header_policy import HeaderMerger, HeaderPolicy, PolicyLike
+from statestore.dsl.joined import Joined, StreamJoined
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable, WindowedKTable
 from statestore.dsl.materialized import Materialized
@@ -26,9 +30,11 @@ from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, 
 __all__ = [
     "Change",
     "EmitStrategy",
+    "GlobalKTable",
     "HeaderMerger",
     "HeaderPolicy",
     "JoinWindows",
+    "Joined",
     "KGroupedStream",
     "KStream",
     "KTable",
@@ -37,6 +43,7 @@ __all__ = [
     "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
+    "StreamJoined",
     "StreamsBuilder",
     "TimeWindowedKStream",
     "TimeWindows",

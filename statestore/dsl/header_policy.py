@@ -82,6 +82,11 @@ class HeaderPolicy:
         return self.way in (_Way.LATEST, _Way.FIRST, _Way.NONE)
 
     @property
+    def is_function(self) -> bool:
+        """Whether a function decides."""
+        return self.way is _Way.FUNCTION
+
+    @property
     def keeps_first(self) -> bool:
         """Whether what is there stays, and what comes is left out."""
         return self.way is _Way.FIRST

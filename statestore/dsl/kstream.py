@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from statestore.dsl.global_ktable import GlobalKTable
 from statestore.dsl.grouped_stream import KGroupedStream
+from statestore.dsl.header_policy import PolicyLike
+from statestore.dsl.joined import Joined, StreamJoined
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.deduplicating import Deduplicating, OfFunction, OfHeader, of_key
+from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import (
     Filtering,
     FlatMappingValues,
@@ -19,7 +23,16 @@ from statestore.dsl.processors.stateless import (
     SelectingKeys,
 )
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.stream_joins import (
+    JoinKind,
+    JoinOptions,
+    JoinSide,
+    add_global_table_join,
+    add_stream_join,
+    add_table_join,
+)
 from statestore.dsl.table_plans import SourceTable
+from statestore.dsl.windows import JoinWindows
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde, Serdes
 from statestore.operators.keyed_state import keyed_state_store
@@ -174,6 +187,61 @@ class KStream:
         self._graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
         return KTable(self._graph, node, kept.key_serde, kept.value_serde, plan)
 
+    def join(
+        self,
+        other: KStream | KTable | GlobalKTable,
+        *given: Any,
+        headers: PolicyLike = "merge_distinct",
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+        **named: Any,
+    ) -> KStream:
+        """Return what a function of both values makes of each record and what it finds on the other side.
+
+        join(stream, joiner, windows, joined): records of the same key whose timestamps are within `windows`, each pair
+        once, with the later timestamp of both. `joined`, a StreamJoined, says how they are kept.
+        join(table, joiner, joined): what the table holds of the record's key now; of a versioned table, at the record's
+        timestamp. `joined`, a Joined, may have records wait for a grace, to be joined in order of time.
+        join(global_table, key_selector, joiner): likewise, by a key that is a function of the record's key and value.
+
+        Of all: `headers` makes one of the headers of the left and the right side, as JoinedHeaders says; the default
+        keeps every header of both. `value_serde` is that of what the joiner returns, `name` that of the nodes. Records
+        without a key or a value are left out, and counted. Raises TopologyError for keys that a step before has changed
+        or that are written differently, and for want of a serde.
+        """
+        return self._join(JoinKind.INNER, other, given, named, JoinOptions(headers, value_serde, name))
+
+    def left_join(
+        self,
+        other: KStream | KTable | GlobalKTable,
+        *given: Any,
+        headers: PolicyLike = "merge_distinct",
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+        **named: Any,
+    ) -> KStream:
+        """Return what `join` does, and of each record of this side that finds nothing, what the joiner makes with None.
+
+        With a stream, that is once the record's window and grace have passed, or at once for a record that comes later.
+        A record without a key finds nothing.
+        """
+        return self._join(JoinKind.LEFT, other, given, named, JoinOptions(headers, value_serde, name))
+
+    def outer_join(
+        self,
+        other: KStream,
+        joiner: Joiner,
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+        *,
+        headers: PolicyLike = "merge_distinct",
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """Return what `left_join` of two streams does, for the records of both sides."""
+        options = JoinOptions(headers, value_serde, name)
+        return self._join_stream(JoinKind.OUTER, options, other, joiner, windows, joined)
+
     def to(
         self,
         topic: str | TopicNameExtractor,
@@ -189,6 +257,56 @@ class KStream:
         node, parents = self._graph.new_name("KSTREAM-SINK-", name), (self._node,)
         serdes = {"key_serde": key_serde or self._key_serde, "value_serde": value_serde or self._value_serde}
         self._graph.add_step(node, lambda topology: topology.add_sink(node, topic, parents, **serdes), parents)
+
+    def _join(
+        self, kind: JoinKind, other: Any, given: tuple[Any, ...], named: dict[str, Any], options: JoinOptions
+    ) -> KStream:
+        joins: dict[type, Callable[..., KStream]] = {
+            KStream: self._join_stream,
+            KTable: self._join_table,
+            GlobalKTable: self._join_global_table,
+        }
+        for side, join in joins.items():
+            if isinstance(other, side):
+                return join(kind, options, other, *given, **named)
+        raise TypeError(f"a stream can be joined with a KStream, KTable or GlobalKTable, not with {other!r}")
+
+    def _join_stream(
+        self,
+        kind: JoinKind,
+        options: JoinOptions,
+        other: KStream,
+        joiner: Joiner,
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+    ) -> KStream:
+        for side in (self, other):
+            side._refuse_rekeyed(f"{kind.value}()")
+        stored = joined or StreamJoined()
+        node = add_stream_join(self._side(), other._side(), kind, joiner, windows, stored, options)
+        return KStream(self._graph, node, stored.key_serde or self._key_serde or other._key_serde, options.value_serde)
+
+    def _join_table(
+        self, kind: JoinKind, options: JoinOptions, other: KTable, joiner: Joiner, joined: Joined | None = None
+    ) -> KStream:
+        self._refuse_rekeyed(f"{kind.value}()")
+        waits = joined or Joined()
+        node = add_table_join(self._side(), other._side(), other._plan, kind, joiner, waits, options)
+        return KStream(self._graph, node, waits.key_serde or self._key_serde, options.value_serde)
+
+    def _join_global_table(
+        self,
+        kind: JoinKind,
+        options: JoinOptions,
+        other: GlobalKTable,
+        key_selector: Callable[[Any, Any], Any],
+        joiner: Joiner,
+    ) -> KStream:
+        node = add_global_table_join(self._side(), other.side, other.view, key_selector, kind, joiner, options)
+        return KStream(self._graph, node, self._key_serde, options.value_serde, is_rekeyed=self._is_rekeyed)
+
+    def _side(self) -> JoinSide:
+        return JoinSide(self._graph, self._node, self._key_serde, self._value_serde)
 
     def _step(
         self,

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import MappingValues, Passing, new_value
 from statestore.dsl.processors.stateless_columns import NewValuesInColumns, PassingColumns
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.stream_joins import JoinKind, JoinSide
+from statestore.dsl.table_joins import TableSide, add_table_table_join
 from statestore.dsl.table_plans import ComputedTable, KeptTable, TablePlan
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
@@ -85,6 +89,70 @@ class KTable:
         """Return the changes as a stream of Change: the new value, and the one before it. Kafka has no such step."""
         self._plan.send_old_values(even_unkept=True)
         return self._stream("KTABLE-CHANGES-", name, Passing(), value_serde)
+
+    def join(
+        self,
+        other: KTable,
+        joiner: Joiner,
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "merge_distinct",
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Return what a function of both values makes of the keys that both tables have.
+
+        Each change of one side is joined with what the other one holds, at the later timestamp of both. Changes of a
+        versioned table that come out of order are left out, and counted. `headers` makes one of the headers of the left
+        and the right side (see JoinedHeaders); the default keeps every header of both. `value_serde` is that of what
+        the joiner returns. Raises TopologyError for keys that are known to be written differently.
+        """
+        return self._join(JoinKind.INNER, other, joiner, materialized, headers, value_serde, name)
+
+    def left_join(
+        self,
+        other: KTable,
+        joiner: Joiner,
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "merge_distinct",
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Return what `join` does, and of keys that this table alone has, what the function makes with None."""
+        return self._join(JoinKind.LEFT, other, joiner, materialized, headers, value_serde, name)
+
+    def outer_join(
+        self,
+        other: KTable,
+        joiner: Joiner,
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "merge_distinct",
+        value_serde: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Return what `join` does, and of keys that one table alone has, what the function makes with None."""
+        return self._join(JoinKind.OUTER, other, joiner, materialized, headers, value_serde, name)
+
+    def _join(
+        self,
+        kind: JoinKind,
+        other: KTable,
+        joiner: Joiner,
+        materialized: Materialized | None,
+        headers: PolicyLike,
+        value_serde: Serde[Any] | None,
+        name: str | None,
+    ) -> KTable:
+        kept = None if materialized is None else materialized.or_serdes(self._key_serde, value_serde)
+        sides = TableSide(self._side(), self._plan), TableSide(other._side(), other._plan)
+        node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)
+        serdes = (self._key_serde, value_serde) if kept is None else (kept.key_serde, kept.value_serde)
+        return KTable(self._graph, node, *serdes, plan)
+
+    def _side(self) -> JoinSide:
+        return JoinSide(self._graph, self._node, self._key_serde, self._value_serde)
 
     def _stream(
         self,

@@ -97,14 +97,14 @@ class StreamGraph:
 
     def add(self, node: GraphNode) -> GraphNode:
         """Add a processor. Raises TopologyError for a name that is taken."""
-        self._claim(node.name, node.parents)
+        self.claim(node.name, node.parents)
         self._steps.append(node.add_to)
         self._readers.append(node)
         return node
 
     def add_step(self, name: str, add_to: Callable[[Topology], object], parents: tuple[str, ...] = ()) -> None:
         """Add a source, a sink or a global store. Raises TopologyError for a name that is taken."""
-        self._claim(name, parents)
+        self.claim(name, parents)
         self._steps.append(add_to)
 
     def children(self, name: str) -> tuple[str, ...]:
@@ -122,11 +122,12 @@ class StreamGraph:
                     topology.connect_processor_and_state_stores(node.name, store)
         return topology
 
-    def _take_number(self) -> int:
-        self._next += 1
-        return self._next - 1
-
-    def _claim(self, name: str, parents: tuple[str, ...]) -> None:
+    def claim(self, name: str, parents: tuple[str, ...] = ()) -> None:
+        """Take a name for a node. Raises TopologyError for one that is taken."""
         if name in self._parents:
             raise TopologyError(f"there already is a node {name!r}: give one of both another `name`")
         self._parents[name] = parents
+
+    def _take_number(self) -> int:
+        self._next += 1
+        return self._next - 1

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from statestore.dsl.global_ktable import GlobalKTable
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.processors.table_views import StoreView
+from statestore.dsl.processors.tables import ReadingTable, TableStorePlan
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.stream_joins import JoinSide
 from statestore.dsl.table_plans import SourceTable
+from statestore.errors import TopologyError
 from statestore.format.serde import Serde
 from statestore.processor.topology import Topology
 
@@ -66,6 +72,40 @@ class StreamsBuilder:
         )
         graph.add(GraphNode(node, (source,), plan.supplier, plan.stores))
         return KTable(graph, node, kept.key_serde, kept.value_serde, plan)
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key_serde: Serde[Any],
+        value_serde: Serde[Any],
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable:
+        """Return the table of a topic of which every shard has all: streams can join it by any key.
+
+        Each shard keeps a copy of its own. Raises TopologyError for a versioned one: it has no history, as in Kafka.
+        """
+        graph, asked = self._graph, materialized or Materialized()
+        if asked.is_versioned:
+            raise TopologyError(
+                f"the global table of topic {topic!r} can't be versioned: every shard has only the latest"
+            )
+        kept = asked.named(f"{topic}-{graph.new_store_name('')}") if asked.name is None else asked
+        kept = kept.or_serdes(key_serde, value_serde)
+        source = graph.new_name(_STREAM_SOURCE, None if name is None else f"{name}-source")
+        node = graph.new_name(_TABLE_SOURCE, name)
+        builder = kept.key_value_builder()
+        reading = ReadingTable(TableStorePlan(builder.name, builder.key_serde), ChangesPlan())
+        graph.add_step(
+            source,
+            lambda topology: topology.add_global_store(
+                builder, source, topic, node, reading, key_serde=key_serde, value_serde=value_serde
+            ),
+        )
+        graph.claim(node)
+        side = JoinSide(graph, node, kept.key_serde, kept.value_serde)
+        return GlobalKTable(side, builder.name, StoreView((builder.name,)))
 
     def build(self) -> Topology:
         """Return a topology of all that was declared; a new one at every call.

@@ -11,7 +11,14 @@ from typing import Any
 
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.changes_out import ChangesPlan
-from statestore.dsl.processors.table_views import ComputedView, SessionView, StoreView, TableView, WindowView
+from statestore.dsl.processors.table_views import (
+    ComputedView,
+    SessionView,
+    StoreView,
+    TableView,
+    VersionedView,
+    WindowView,
+)
 from statestore.dsl.processors.tables import ComputingTable, ReadingTable, TableStorePlan
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
@@ -37,9 +44,14 @@ class TablePlan(ABC):
         """Return how others read the table; one that is read has to be kept, or computed of one that is."""
 
     @property
+    def history_retention_ms(self) -> int | None:
+        """For how long old versions are kept; None if they are not."""
+        return None
+
+    @property
     def is_versioned(self) -> bool:
         """Whether old versions are kept."""
-        return False
+        return self.history_retention_ms is not None
 
     def _can_send_old(self, *, even_unkept: bool) -> bool:
         return True
@@ -78,7 +90,7 @@ class KeptTable(TablePlan):
         return self._view
 
 
-class _KeyedTable(TablePlan):
+class KeyedTable(TablePlan):
     """A table of one value a key, which is kept if it was given a name or if somebody needs it."""
 
     def __init__(self, materialized: Materialized, *, is_kept: bool) -> None:
@@ -87,8 +99,9 @@ class _KeyedTable(TablePlan):
         self.is_kept = is_kept
 
     @property
-    def is_versioned(self) -> bool:
-        return self.is_kept and self._materialized.is_versioned
+    def history_retention_ms(self) -> int | None:
+        """For how long old versions are kept, if it is kept itself."""
+        return self._materialized.history_retention_ms if self.is_kept else None
 
     def stores(self) -> Sequence[StoreBuilder[Any]]:
         """Return the store that it is kept in, if it is."""
@@ -100,11 +113,16 @@ class _KeyedTable(TablePlan):
         builder = self._materialized.key_value_builder()
         return TableStorePlan(builder.name, builder.key_serde, self._materialized.is_versioned)
 
+    def _store_view(self) -> TableView:
+        assert self._materialized.name is not None  # only a named one is kept
+        stores = (self._materialized.name,)
+        return VersionedView(stores) if self._materialized.is_versioned else StoreView(stores)
+
     def _changes(self) -> ChangesPlan:
         return ChangesPlan(self.sends_old, self._materialized.is_cached)
 
 
-class SourceTable(_KeyedTable):
+class SourceTable(KeyedTable):
     """The table of a topic."""
 
     def supplier(self) -> ProcessorSupplier:
@@ -114,15 +132,14 @@ class SourceTable(_KeyedTable):
     def view(self) -> TableView:
         """Have the table kept, and return what reads its store."""
         self.is_kept = True
-        assert self._materialized.name is not None  # named when the table was declared
-        return StoreView((self._materialized.name,))
+        return self._store_view()
 
     def _can_send_old(self, *, even_unkept: bool) -> bool:
         self.is_kept = self.is_kept or even_unkept
         return self.is_kept
 
 
-class ComputedTable(_KeyedTable):
+class ComputedTable(KeyedTable):
     """A table that is computed of another one, value by value."""
 
     def __init__(
@@ -139,9 +156,9 @@ class ComputedTable(_KeyedTable):
         self._leaves_out_nothing = leaves_out_nothing
 
     @property
-    def is_versioned(self) -> bool:
-        """Whether old versions are kept: where it is kept itself, else where what it is made of is."""
-        return self._materialized.is_versioned if self._materialized.name is not None else self._of.is_versioned
+    def history_retention_ms(self) -> int | None:
+        """For how long old versions are kept, by itself or by the table that it is computed of."""
+        return super().history_retention_ms if self.is_kept else self._of.history_retention_ms
 
     def supplier(self) -> ProcessorSupplier:
         """Return what makes the processor."""
@@ -152,8 +169,7 @@ class ComputedTable(_KeyedTable):
     def view(self) -> TableView:
         """Return what reads its store, or computes."""
         if self.is_kept:
-            assert self._materialized.name is not None  # only a named one is kept
-            return StoreView((self._materialized.name,))
+            return self._store_view()
         return ComputedView((of := self._of.view()).stores, of, self._function)
 
     def _can_send_old(self, *, even_unkept: bool) -> bool:

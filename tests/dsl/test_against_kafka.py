@@ -40,17 +40,46 @@ FAMILIES = {
     "session windows on close": ("merged", "emitted for several keys"),
     "tables": ("tombstones", "dropped"),
     "versioned tables": ("late", "tombstones"),
+    "stream joins": ("matched", "late"),
+    "left stream joins": ("matched", "unmatched", "late", "emitted for several keys"),
+    "outer stream joins": ("matched", "unmatched", "merged", "emitted for several keys"),
+    "stream-table joins": ("matched", "unmatched", "dropped"),
+    "stream-table joins as of a time": ("matched", "unmatched", "merged"),
+    "joins with a global table": ("matched", "unmatched"),
+    "table joins": ("matched", "tombstones"),
+    "left table joins": ("matched", "unmatched", "tombstones"),
+    "outer table joins": ("matched", "unmatched", "tombstones"),
 }
 """Of each family what a tenth of its scenarios come to, at least."""
 
-MOVED = ("aggregates", "time windows", "sliding windows", "session windows", "tables", "versioned tables")
+MOVED = (
+    "aggregates",
+    "time windows",
+    "sliding windows",
+    "session windows",
+    "tables",
+    "versioned tables",
+    "table joins",
+)
 """The families of which some scenarios go on here with the state that Kafka Streams left."""
 MOVED_COUNT = 10
 
 BATCHED_OF = 4
 """One of so many scenarios is run in micro-batches too."""
 
-HEADERS_AS_IN_KAFKA = {"stateless", "aggregates", "cached aggregates", "time windows"}
+HEADERS_AS_IN_KAFKA = {
+    "stateless",
+    "aggregates",
+    "cached aggregates",
+    "time windows",
+    "stream joins",
+    "stream-table joins",
+    "stream-table joins as of a time",
+    "joins with a global table",
+    "table joins",
+    "left table joins",
+    "outer table joins",
+}
 """The families whose records have the same headers there."""
 
 Results = dict[str, list[dict[str, Any]]]

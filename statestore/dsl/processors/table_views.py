@@ -15,6 +15,7 @@ from statestore.stores.holders import ValueTimestampHeaders
 
 Held: TypeAlias = "ValueTimestampHeaders[Any] | None"
 Getter: TypeAlias = "Callable[[Any], Held]"
+GetterAsOf: TypeAlias = "Callable[[Any, int], Held]"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class TableView(ABC):
     def open(self, context: ProcessorContext) -> Getter:
         """Return what reads one entry, for one task."""
 
+    def open_as_of(self, context: ProcessorContext) -> GetterAsOf:
+        """Return what reads an entry as it was at a time in milliseconds; a table without versions has no past."""
+        get = self.open(context)
+        return lambda key, as_of_ms: get(key)
+
 
 @dataclass(frozen=True)
 class StoreView(TableView):
@@ -36,6 +42,16 @@ class StoreView(TableView):
     def open(self, context: ProcessorContext) -> Getter:
         """Return the store's `get`."""
         get: Getter = context.state_store(self.stores[0]).get
+        return get
+
+
+@dataclass(frozen=True)
+class VersionedView(StoreView):
+    """The entries of a versioned store with headers."""
+
+    def open_as_of(self, context: ProcessorContext) -> GetterAsOf:
+        """Return the store's `get` of the version that was valid at a time."""
+        get: GetterAsOf = context.state_store(self.stores[0]).get
         return get
 
 
@@ -73,13 +89,16 @@ class ComputedView(TableView):
 
     def open(self, context: ProcessorContext) -> Getter:
         """Return what reads the other table and computes."""
-        get, function = self.of.open(context), self.function
+        get = self.of.open(context)
+        return lambda key: self._computed(key, get(key))
 
-        def get_computed(key: Any) -> Held:
-            held = get(key)
-            value = None if held is None else function(key, held.value)
-            if held is None or value is None:
-                return None
-            return ValueTimestampHeaders(value, held.timestamp_ms, held.header_bytes)
+    def open_as_of(self, context: ProcessorContext) -> GetterAsOf:
+        """Return what reads the other table as it was at a time and computes."""
+        get = self.of.open_as_of(context)
+        return lambda key, as_of_ms: self._computed(key, get(key, as_of_ms))
 
-        return get_computed
+    def _computed(self, key: Any, held: Held) -> Held:
+        value = None if held is None else self.function(key, held.value)
+        if held is None or value is None:
+            return None
+        return ValueTimestampHeaders(value, held.timestamp_ms, held.header_bytes)

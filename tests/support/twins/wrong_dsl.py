@@ -35,6 +35,20 @@ def topic_of_two(first: str, second: str) -> DslScenario:
     return DslScenario(program)
 
 
+def joined_streams(before_ms: int = 5, *, rekeyed: bool = False) -> DslScenario:
+    program = Program()
+    left = program.stream("left")
+    left = left.select_key("upper") if rekeyed else left
+    return ended(left.join_stream("join", program.stream("right"), "pair", before_ms=before_ms, after_ms=5, grace_ms=0))
+
+
+def joined_with_grace(history_ms: int | None) -> DslScenario:
+    program = Program()
+    kept = {} if history_ms is None else {"history_ms": history_ms, "segment_ms": 100}
+    table = program.table("right", materialized={"name": "store", **kept})
+    return ended(program.stream("left").join_table("join", table, "pair", grace_ms=10))
+
+
 WRONG = {
     "an advance longer than the size": windows_of_time(5, advance_ms=6),
     "an advance of 0": windows_of_time(5, advance_ms=0),
@@ -49,6 +63,9 @@ WRONG = {
     "an illegal name of a node": ended(Program().stream("in").filter("is_even", name="a b")),
     "a stream and a table of one topic": topic_of_two("stream", "table"),
     "two tables of one topic": topic_of_two("table", "table"),
+    "join windows that end before they begin": joined_streams(before_ms=-6),
+    "a grace period without versions": joined_with_grace(None),
+    "a grace period that is longer than the history": joined_with_grace(9),
 }
 
 WRONG_HERE = {
@@ -56,6 +73,7 @@ WRONG_HERE = {
     "two streams of one topic": topic_of_two("stream", "stream"),
     # Kafka writes to a topic in between, to be read by key.
     "an aggregate by changed keys": ended(Program().stream("in").select_key("upper").group_by_key().count()),
+    "a join by changed keys": joined_streams(rekeyed=True),
     "a table of changed keys": ended(Program().stream("in").select_key("upper").to_table()),
     "a merged stream of changed keys": ended(
         (stream := Program().stream("in")).merge(stream.select_key("upper")).group_by_key().count()

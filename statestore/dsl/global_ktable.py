@@ -1,0 +1,18 @@
+"""GlobalKTable: a table that every shard has all of, for joins by any key. Source: Kafka Streams' GlobalKTable."""
+
+from __future__ import annotations
+
+from statestore.dsl.processors.table_views import TableView
+from statestore.dsl.stream_joins import JoinSide
+
+
+class GlobalKTable:
+    """The latest value of each key of a topic, in every shard; streams join it by a key of their choice."""
+
+    def __init__(self, side: JoinSide, store: str, view: TableView) -> None:
+        self.side = side
+        """Its node, and how keys and values are written."""
+        self.store = store
+        """The name of its store, which every processor can read."""
+        self.view = view
+        """How streams read it."""

@@ -1,0 +1,66 @@
+"""Joined and StreamJoined: how joins keep what waits. Source: Kafka Streams' Joined and StreamJoined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from statestore.bytestore.kinds.store_spec import check_store_name
+from statestore.format.serde import Serde
+from statestore.stores.supplier import Duration, milliseconds
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The join of a stream with a table: the stream's serdes, and for how long its records wait.
+
+    Each `with_` method returns another one. Serdes are needed for a grace period only; those that are None are the
+    stream's own.
+    """
+
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+    grace_ms: int | None = None
+
+    @classmethod
+    def with_(cls, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None) -> Joined:
+        """Return one with the serdes of the stream."""
+        return cls(key_serde, value_serde)
+
+    def with_grace_period(self, grace: Duration) -> Joined:
+        """Return one whose records wait for `grace` of event time, and are joined in order of time then.
+
+        So the table's records of that time may come after them. The table must be versioned, with a history of at least
+        as long. Raises ValueError for a negative grace. Source: KIP-923.
+        """
+        return replace(self, grace_ms=milliseconds("grace", grace))
+
+
+@dataclass(frozen=True)
+class StreamJoined:
+    """The join of two streams: the serdes and the stores of their records. Each `with_` method returns another one.
+
+    Serdes that are None are those of the streams, where they are known.
+    """
+
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+    other_value_serde: Serde[Any] | None = None
+    store_name: str | None = None
+    is_persistent: bool = True
+
+    @classmethod
+    def with_(
+        cls, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None, other_value_serde: Serde[Any] | None
+    ) -> StreamJoined:
+        """Return one with the serdes of keys, of the values of this stream, and of those of the other one."""
+        return cls(key_serde, value_serde, other_value_serde)
+
+    def with_store_name(self, name: str) -> StreamJoined:
+        """Return one whose stores' names begin with `name`. Raises ValueError for an illegal name."""
+        check_store_name(name)
+        return replace(self, store_name=name)
+
+    def with_stores_in_memory(self) -> StreamJoined:
+        """Return one whose stores are not kept in RocksDB."""
+        return replace(self, is_persistent=False)

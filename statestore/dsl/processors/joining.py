@@ -1,0 +1,89 @@
+"""What all joins do: the headers of a joined record, of those of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from statestore.dsl.header_policy import HeaderPolicy
+from statestore.format.serde import Serde
+from statestore.headers import Headers
+from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_HEADERS
+from statestore.processor.record import Record
+
+Joiner: TypeAlias = "Callable[[Any, Any], Any]"
+"""A function of the left value and the right one; the one that is missing is None."""
+
+
+class JoinedHeaders:
+    """Makes one of the headers of both sides, which are bytes in KIP-1271's encoding; None is a side that is missing.
+
+    latest is those of the record that made both meet, first those of the one that was there; of an unmatched record
+    both are its own. All other policies take the left side first, whatever came first.
+    """
+
+    def __init__(self, policy: HeaderPolicy, context: ProcessorContext) -> None:
+        self._policy = policy
+        self._context = context
+
+    def of(self, left: bytes | None, right: bytes | None, *, left_came_last: bool) -> bytes:
+        """Return the headers of both; what there was no room for is counted."""
+        policy = self._policy
+        if policy.keeps_none:
+            return b""
+        if policy.is_of_one_record:
+            wanted, other = (left, right) if left_came_last is not policy.keeps_first else (right, left)
+            merged, dropped = policy.merge(None, (other if wanted is None else wanted) or b"")
+        elif policy.is_function or (left and right):
+            merged, dropped = policy.merge(left or b"", right or b"")
+        else:
+            merged, dropped = policy.merge(None, left or right or b"")
+        if dropped:
+            self._context.count(DROPPED_HEADERS, dropped)
+        return merged
+
+
+class JoinedRecords:
+    """Makes joined records, and sends them on."""
+
+    def __init__(self, joiner: Joiner, policy: HeaderPolicy, context: ProcessorContext) -> None:
+        self._joiner = joiner
+        self._headers = JoinedHeaders(policy, context)
+        self._forward = context.forward
+
+    def send(
+        self,
+        key: Any,
+        left: tuple[Any, bytes] | None,
+        right: tuple[Any, bytes] | None,
+        timestamp_ms: int,
+        *,
+        left_came_last: bool,
+    ) -> None:
+        """Send on what becomes of a left and a right value with their headers; None is a side that is missing."""
+        left_value, left_headers = (None, None) if left is None else left
+        right_value, right_headers = (None, None) if right is None else right
+        headers = self._headers.of(left_headers, right_headers, left_came_last=left_came_last)
+        joined = self._joiner(left_value, right_value)
+        self._forward(Record.adopt(key, joined, timestamp_ms, Headers.from_bytes(headers)))
+
+
+class ValueBytes:
+    """Writes and reads the values of records that wait, with their headers: those of a serde that takes them, too."""
+
+    def __init__(self, serde: Serde[Any], *, keeps_headers: bool = True) -> None:
+        """Write no headers unless `keeps_headers`, or the serde takes them."""
+        self._takes_headers = serde.with_headers is not None
+        self._keeps_headers = keeps_headers or self._takes_headers
+        self._serde = serde.on_topic(None)
+
+    def write(self, record: Record[Any, Any]) -> tuple[bytes, bytes]:
+        """Return the bytes of a record's value and of its headers, to which its serde may have added."""
+        headers = record.headers.copy() if self._takes_headers else record.headers
+        value = self._serde.serialize(record.value, headers)
+        return value, headers.to_bytes() if self._keeps_headers else b""
+
+    def read(self, value: bytes, header_bytes: bytes) -> Any:
+        """Return the value of these bytes."""
+        return self._serde.deserialize(value, Headers.from_bytes(header_bytes) if self._takes_headers else None)

@@ -1,0 +1,227 @@
+"""Joins of two streams within windows of time. Source: Kafka's KStreamKStreamJoin and KStreamJoinWindow.
+
+Each side keeps its records in a window store, and each record is joined with those of the other side's that are within
+the window. In left and outer joins, a record that nothing was found for waits in a store that both sides share, until a
+record matches it, or its window has closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from statestore.dsl.header_policy import HeaderPolicy
+from statestore.dsl.join_serdes import WaitingKey
+from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
+from statestore.dsl.windows import JoinWindows
+from statestore.format.serde import Serde
+from statestore.format.waiting_values import WaitingValue
+from statestore.format.window_key import MAX_TIME_MS
+from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import Processor
+from statestore.processor.record import Record
+from statestore.stores.holders import ValueTimestampHeaders
+
+_STREAM_TIME: Final = "{}-join-stream-time"
+_LEAST_WAITING: Final = "{}-join-least-waiting"
+
+
+@dataclass(frozen=True)
+class KeepingWindow:
+    """Makes the processor that keeps one side's records, each after it was sent on to be joined."""
+
+    store: str
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _WindowKeeper(self.store)
+
+
+class _WindowKeeper(Processor):
+    def __init__(self, store: str) -> None:
+        self._name = store
+
+    def init(self, context: ProcessorContext) -> None:
+        self._forward = context.forward
+        self._store = context.state_store(self._name)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._forward(record)
+        if record.key is not None:
+            # A value of None changes nothing, but is logged, as in Kafka.
+            held = ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers)
+            self._store.put(record.key, held, record.timestamp_ms)
+
+
+@dataclass(frozen=True)
+class StreamJoin:
+    """How two streams are joined. Travels to the executors."""
+
+    joiner: Joiner
+    headers: HeaderPolicy
+    windows: JoinWindows
+    left_store: str
+    right_store: str
+    waiting_store: str | None
+    """Where records without a match wait; None in inner joins, where none do."""
+    left_serde: Serde[Any]
+    right_serde: Serde[Any]
+
+
+@dataclass(frozen=True)
+class StreamSideJoining:
+    """Makes the processor that joins the records of one side."""
+
+    join: StreamJoin
+    is_left: bool
+    sends_unmatched: bool
+    """Whether a record of this side without a match is joined with None once its window has closed."""
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _StreamSideJoin(self)
+
+
+class JoinClock:
+    """What both sides of a join have seen of time, over batches and restarts. Source: Kafka's TimeTracker."""
+
+    def __init__(self, context: ProcessorContext, store: str) -> None:
+        self._context = context
+        self._stream_time, self._least_waiting = _STREAM_TIME.format(store), _LEAST_WAITING.format(store)
+
+    @property
+    def least_waiting_ms(self) -> int | None:
+        """Where records that wait were last seen to begin; None is not known."""
+        return self._context.processor_metadata(self._least_waiting)
+
+    @least_waiting_ms.setter
+    def least_waiting_ms(self, timestamp_ms: int) -> None:
+        if timestamp_ms != self.least_waiting_ms:
+            self._context.set_processor_metadata(self._least_waiting, timestamp_ms)
+
+    def advance(self, timestamp_ms: int) -> int:
+        """Take a record's timestamp into account, and return the latest of both sides."""
+        latest_ms = self._context.processor_metadata(self._stream_time)
+        if latest_ms is not None and latest_ms >= timestamp_ms:
+            return latest_ms
+        self._context.set_processor_metadata(self._stream_time, timestamp_ms)
+        return timestamp_ms
+
+
+class WaitingRecords:
+    """The records of both sides that nothing was found for, and whose windows have not closed yet.
+
+    They are looked through only if one of them may have to be sent on. Where they begin is then taken to be where
+    looking ended, as in Kafka, which so sends on some of them later than it could: at the latest when the window of the
+    last one has closed.
+    """
+
+    def __init__(self, join: StreamJoin, store: Any, clock: JoinClock, joined: JoinedRecords) -> None:
+        self._store, self._clock, self._joined = store, clock, joined
+        self._look_back_ms = {True: join.windows.after_ms, False: join.windows.before_ms}
+        self._grace_ms = join.windows.grace_ms
+        keeps = not join.headers.keeps_none
+        self._values = {
+            is_left: ValueBytes(serde, keeps_headers=keeps)
+            for is_left, serde in ((True, join.left_serde), (False, join.right_serde))
+        }
+
+    def add(self, record: Record[Any, Any], *, is_left: bool) -> None:
+        """Have a record wait."""
+        place = WaitingKey(record.timestamp_ms, is_left, record.key)
+        waiting = WaitingValue(is_left, *self._values[is_left].write(record))
+        self._clock.least_waiting_ms = min(self._least_ms(), record.timestamp_ms)
+        self._store.put(place, [*(self._store.get(place) or ()), waiting])
+
+    def remove(self, place: WaitingKey) -> None:
+        """Let the records of a place wait no longer."""
+        if self._store.get(place) is not None:
+            self._store.put(place, None)
+
+    def send_closed(self, stream_time_ms: int, *, by_left: bool) -> None:
+        """Send on the records whose windows have closed, earliest first, right before left; a side's record asks."""
+        if self._least_ms() + self._look_back_ms[by_left] + self._grace_ms >= stream_time_ms:
+            return
+        least_ms = MAX_TIME_MS
+        open_sides: set[bool] = set()
+        with self._store.all() as waiting:
+            for place, values in waiting:
+                least_ms = place.timestamp_ms
+                if len(open_sides) == 2:
+                    break
+                if least_ms + self._look_back_ms[place.is_left] + self._grace_ms < stream_time_ms:
+                    self._send(place, values)
+                    self._store.put(place, None)
+                    continue
+                open_sides.add(place.is_left)
+                if len(open_sides) == 2 and len(values) > 1:
+                    break  # Kafka goes on to the next record of the place, and sees there that it is done
+        self._clock.least_waiting_ms = least_ms
+
+    def _send(self, place: WaitingKey, values: list[WaitingValue]) -> None:
+        for is_left, value, header_bytes in values:
+            held = self._values[is_left].read(value, header_bytes), header_bytes
+            left, right = (held, None) if is_left else (None, held)
+            self._joined.send(place.key, left, right, place.timestamp_ms, left_came_last=is_left)
+
+    def _least_ms(self) -> int:
+        known_ms = self._clock.least_waiting_ms
+        if known_ms is not None:
+            return known_ms
+        with self._store.all() as waiting:
+            return next((place.timestamp_ms for place, _ in waiting), MAX_TIME_MS)
+
+
+class _StreamSideJoin(Processor):
+    def __init__(self, plan: StreamSideJoining) -> None:
+        self._plan = plan
+        windows = plan.join.windows
+        spans_ms = windows.before_ms, windows.after_ms
+        self._before_ms, self._after_ms = spans_ms if plan.is_left else spans_ms[::-1]
+
+    def init(self, context: ProcessorContext) -> None:
+        plan, join = self._plan, self._plan.join
+        self._context = context
+        self._other = context.state_store(join.right_store if plan.is_left else join.left_store)
+        self._joined = JoinedRecords(join.joiner, join.headers, context)
+        self._clock = JoinClock(context, join.left_store)
+        self._waiting = None
+        if join.waiting_store is not None:
+            store = context.state_store(join.waiting_store)
+            self._waiting = WaitingRecords(join, store, self._clock, self._joined)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        plan, timestamp_ms = self._plan, record.timestamp_ms
+        stream_time_ms = self._clock.advance(timestamp_ms)
+        if record.value is None or (record.key is None and not plan.sends_unmatched):
+            self._context.count(DROPPED_RECORDS)
+            return
+        if record.key is None:
+            self._send(record, None, timestamp_ms)
+            return
+        if self._waiting is not None and timestamp_ms == stream_time_ms:
+            self._waiting.send_closed(stream_time_ms, by_left=plan.is_left)
+        if self._join(record) or not plan.sends_unmatched:
+            return
+        if self._waiting is None or max(0, timestamp_ms + self._after_ms) < stream_time_ms:
+            self._send(record, None, timestamp_ms)
+        else:
+            self._waiting.add(record, is_left=plan.is_left)
+
+    def _join(self, record: Record[Any, Any]) -> bool:
+        """Join a record with those of the other side, and return whether there were any."""
+        timestamp_ms, is_matched = record.timestamp_ms, False
+        first_ms, last_ms = max(0, timestamp_ms - self._before_ms), max(0, timestamp_ms + self._after_ms)
+        with self._other.fetch(record.key, first_ms, last_ms) as found:
+            for other_ms, other in found:
+                is_matched = True
+                if self._waiting is not None:
+                    self._waiting.remove(WaitingKey(other_ms, not self._plan.is_left, record.key))
+                self._send(record, (other.value, other.header_bytes), max(timestamp_ms, other_ms))
+        return is_matched
+
+    def _send(self, record: Record[Any, Any], other: tuple[Any, bytes] | None, timestamp_ms: int) -> None:
+        this, is_left = (record.value, record.headers.to_bytes()), self._plan.is_left
+        left, right = (this, other) if is_left else (other, this)
+        self._joined.send(record.key, left, right, timestamp_ms, left_came_last=is_left)

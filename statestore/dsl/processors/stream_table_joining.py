@@ -1,0 +1,152 @@
+"""Joins of a stream with what a table holds. Source: Kafka's KStreamKTableJoinProcessor, TimeOrderedKeyValueBuffer.
+
+Only records of the stream are joined. With a versioned table, each is joined with what was valid at its timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from statestore.dsl.header_policy import HeaderPolicy
+from statestore.dsl.join_serdes import BufferedKey
+from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
+from statestore.dsl.processors.table_views import TableView
+from statestore.dsl.processors.windowed_aggregating import ObservedTime
+from statestore.format.buffered_record import BufferedRecord
+from statestore.format.serde import Serde
+from statestore.format.window_key import MAX_SEQUENCE, MAX_TIME_MS
+from statestore.headers import Headers
+from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import Processor
+from statestore.processor.record import Record, RecordMetadata
+
+_SEQUENCE: Final = "{}-sequence"
+
+
+@dataclass(frozen=True)
+class StreamBufferPlan:
+    """Where records of a stream wait until their time has come. Travels to the executors."""
+
+    store: str
+    value_serde: Serde[Any]
+    grace_ms: int
+
+
+@dataclass(frozen=True)
+class StreamTableJoining:
+    """Makes the processor of a join with a table."""
+
+    view: TableView
+    joiner: Joiner
+    headers: HeaderPolicy
+    is_left: bool
+    """Whether a record that the table has nothing for is joined with None; if not, it is left out."""
+    key_selector: Callable[[Any, Any], Any] | None = None
+    """Which key of the table a record is joined with: a function of its key and value; None is its own."""
+    buffer: StreamBufferPlan | None = None
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _StreamTableJoin(self) if self.buffer is None else _BufferedStreamTableJoin(self, self.buffer)
+
+
+class _StreamTableJoin(Processor):
+    """Joins each record as it comes."""
+
+    def __init__(self, plan: StreamTableJoining) -> None:
+        self._plan = plan
+
+    def init(self, context: ProcessorContext) -> None:
+        plan = self._plan
+        self._context = context
+        self._get = plan.view.open_as_of(context)
+        self._joined = JoinedRecords(plan.joiner, plan.headers, context)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if self._is_joinable(record):
+            self._join(record)
+        else:
+            self._context.count(DROPPED_RECORDS)
+
+    def _is_joinable(self, record: Record[Any, Any]) -> bool:
+        return record.value is not None and (self._plan.is_left or self._key_of(record) is not None)
+
+    def _join(self, record: Record[Any, Any]) -> None:
+        key = self._key_of(record)
+        held = None if key is None else self._get(key, record.timestamp_ms)
+        if held is None and not self._plan.is_left:
+            return
+        left = record.value, record.headers.to_bytes()
+        right = None if held is None else (held.value, held.header_bytes)
+        self._joined.send(record.key, left, right, record.timestamp_ms, left_came_last=True)
+
+    def _key_of(self, record: Record[Any, Any]) -> Any:
+        select = self._plan.key_selector
+        return record.key if select is None else select(record.key, record.value)
+
+
+class _BufferedStreamTableJoin(_StreamTableJoin):
+    """Has records wait for a grace, and joins them in order of time. What comes later than that is joined at once."""
+
+    def __init__(self, plan: StreamTableJoining, buffer: StreamBufferPlan) -> None:
+        super().__init__(plan)
+        self._buffer = buffer
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._store = context.state_store(self._buffer.store)
+        self._values = ValueBytes(self._buffer.value_serde)
+        self._observed = ObservedTime(context, self._buffer.store)
+        self._sequence_name = _SEQUENCE.format(self._buffer.store)
+        self._sequence = context.processor_metadata(self._sequence_name) or 0
+        self._earliest_ms = 0
+        """Nothing that waits is earlier."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if not self._is_joinable(record):
+            self._context.count(DROPPED_RECORDS)
+        elif record.key is None or record.timestamp_ms < self._observed.time_ms - self._buffer.grace_ms:
+            self._join(record)  # Kafka fails for a key of null, which has nothing to wait for
+        else:
+            self._observed.advance(record.timestamp_ms)
+            self._wait(record)
+            self._join_due(self._observed.time_ms - self._buffer.grace_ms)
+
+    def finish_batch(self) -> None:
+        self._observed.record()
+        if self._sequence:
+            self._context.set_processor_metadata(self._sequence_name, self._sequence)
+
+    def _wait(self, record: Record[Any, Any]) -> None:
+        value, header_bytes = self._values.write(record)
+        topic, partition, offset = self._context.record_metadata or ("", -1, -1)
+        held = BufferedRecord(record.timestamp_ms, value, header_bytes, topic, partition, offset)
+        self._store.put(self._next_place(record), held)
+        self._earliest_ms = min(self._earliest_ms, record.timestamp_ms)
+
+    def _next_place(self, record: Record[Any, Any]) -> BufferedKey:
+        while True:
+            self._sequence = self._sequence + 1 & MAX_SEQUENCE
+            place = BufferedKey(record.timestamp_ms, record.key, self._sequence)
+            # Shards that were made one of several count on from the lowest number.
+            if self._store.get(place) is None:
+                return place
+
+    def _join_due(self, due_ms: int) -> None:
+        if due_ms < self._earliest_ms:
+            return
+        self._earliest_ms = MAX_TIME_MS
+        with self._store.all() as waiting:
+            for place, held in waiting:
+                if place.timestamp_ms > due_ms:
+                    self._earliest_ms = place.timestamp_ms
+                    return
+                value = self._values.read(held.new, held.header_bytes)
+                record = Record.adopt(place.key, value, held.timestamp_ms, Headers.from_bytes(held.header_bytes))
+                metadata = RecordMetadata(held.topic, held.partition, held.offset) if held.topic else None
+                with self._context.resumed(record, metadata):
+                    self._join(record)
+                    self._store.put(place, None)

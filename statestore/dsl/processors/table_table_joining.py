@@ -1,0 +1,170 @@
+"""Joins of two tables. Source: Kafka's KTableKTableInnerJoin, -LeftJoin, -RightJoin, -OuterJoin and -JoinMerger.
+
+A change of one side is joined with what the other one holds of its key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from statestore.dsl.change import Change
+from statestore.dsl.header_policy import HeaderPolicy
+from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.processors.joining import JoinedHeaders, Joiner
+from statestore.dsl.processors.table_views import Getter, Held, TableView
+from statestore.dsl.processors.tables import TableStorePlan
+from statestore.headers import Headers
+from statestore.processor.context import ProcessorContext
+from statestore.processor.counted import DROPPED_RECORDS
+from statestore.processor.processor import Processor
+from statestore.processor.record import Record
+from statestore.stores.holders import ValueTimestampHeaders
+
+
+@dataclass(frozen=True)
+class TableJoin:
+    """How two tables are joined. Travels to the executors."""
+
+    joiner: Joiner
+    headers: HeaderPolicy
+    needs_left: bool
+    """Whether there is nothing where the left table has nothing."""
+    needs_right: bool
+    """Whether there is nothing where the right table has nothing."""
+
+    def value(self, left: Any, right: Any) -> Any:
+        """Return what both values make; None if there is nothing."""
+        if (left is None and (self.needs_left or right is None)) or (right is None and self.needs_right):
+            return None
+        return self.joiner(left, right)
+
+
+@dataclass(frozen=True)
+class TableSideJoining:
+    """Makes the processor that joins the changes of one side with the other table."""
+
+    join: TableJoin
+    is_left: bool
+    """Whether the changes are those of the left table."""
+    other: TableView
+    send_old: bool
+    is_versioned: bool
+    """Whether the changes are those of a versioned table: then what came out of order is left out, and counted."""
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _TableSideJoin(self)
+
+
+class _TableSideJoin(Processor):
+    def __init__(self, plan: TableSideJoining) -> None:
+        self._plan = plan
+        self._needs_other = plan.join.needs_right if plan.is_left else plan.join.needs_left
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+        self._get = self._plan.other.open(context)
+        self._headers = JoinedHeaders(self._plan.join.headers, context)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        plan, change = self._plan, record.value
+        if record.key is None or (plan.is_versioned and not change.is_latest):
+            self._context.count(DROPPED_RECORDS)
+            return
+        other = self._get(record.key)
+        if other is None and (self._needs_other or (change.new is None and change.old is None)):
+            return
+        other_value = None if other is None else other.value
+        joined = Change(
+            self._value(change.new, other_value),
+            self._value(change.old, other_value) if plan.send_old else None,
+            change.is_latest,
+        )
+        timestamp_ms = record.timestamp_ms if other is None else max(record.timestamp_ms, other.timestamp_ms)
+        headers = self._merged(record.headers.to_bytes(), None if other is None else other.header_bytes)
+        self._context.forward(Record.adopt(record.key, joined, timestamp_ms, headers))
+
+    def _value(self, this: Any, other: Any) -> Any:
+        join = self._plan.join
+        return join.value(this, other) if self._plan.is_left else join.value(other, this)
+
+    def _merged(self, this: bytes, other: bytes | None) -> Headers:
+        left, right = (this, other) if self._plan.is_left else (other, this)
+        return Headers.from_bytes(self._headers.of(left, right, left_came_last=self._plan.is_left))
+
+
+@dataclass(frozen=True)
+class MergingTable:
+    """Makes the processor that both sides send to, with the store of the joined table; without one it passes on."""
+
+    store: TableStorePlan | None
+    changes: ChangesPlan
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _MergedTable(self)
+
+
+class _MergedTable(Processor):
+    def __init__(self, plan: MergingTable) -> None:
+        self._plan = plan
+
+    def init(self, context: ProcessorContext) -> None:
+        plan = self._plan
+        self._context = context
+        self._changes = None
+        if plan.store is not None:
+            self._store = plan.store.open(context)
+            self._changes = plan.changes.open(context, plan.store.key_serde)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        change = record.value
+        if self._changes is None:
+            self._context.forward(
+                record if self._plan.changes.send_old else record.with_value(change._replace(old=None))
+            )
+            return
+        is_latest = self._store.put(record.key, change.new, record)
+        if is_latest is not None:
+            self._changes.send(
+                record.key,
+                change.new,
+                change.old,
+                record.timestamp_ms,
+                record.headers.to_bytes(),
+                is_latest=is_latest,
+            )
+
+    def finish_batch(self) -> None:
+        if self._changes is not None:
+            self._changes.finish()
+
+
+@dataclass(frozen=True)
+class JoinedView(TableView):
+    """What two tables make of a key, computed when it is asked for."""
+
+    join: TableJoin
+    left: TableView
+    right: TableView
+
+    def open(self, context: ProcessorContext) -> Getter:
+        """Return what reads both tables and joins."""
+        join, left_of, right_of = self.join, self.left.open(context), self.right.open(context)
+        headers = JoinedHeaders(join.headers, context)
+
+        def get_joined(key: Any) -> Held:
+            left, right = left_of(key), right_of(key)
+            value = join.value(None if left is None else left.value, None if right is None else right.value)
+            if value is None:
+                return None
+            left_ms, right_ms = (-1 if held is None else held.timestamp_ms for held in (left, right))
+            merged = headers.of(
+                None if left is None else left.header_bytes,
+                None if right is None else right.header_bytes,
+                left_came_last=left_ms > right_ms,
+            )
+            return ValueTimestampHeaders(value, max(left_ms, right_ms), merged)
+
+        return get_joined
