@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
+from statestore.dsl.global_ktable import GlobalKTable
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
@@ -92,6 +93,26 @@ class DataFrameStreams:
         """Return the rows of a streaming DataFrame as a table: of each key the latest row. As `stream` otherwise."""
         topic, key_serde, value_serde = self._add(df, key, value, timestamp, headers, order_by, value_as, name)
         return self._builder.table(topic, key_serde=key_serde, value_serde=value_serde, materialized=materialized)
+
+    def global_table(
+        self,
+        df: DataFrame,
+        *,
+        key: Columns,
+        value: Columns,
+        timestamp: ColumnOrName | None = None,
+        headers: HeaderColumns | None = None,
+        order_by: ColumnOrName | None = None,
+        value_as: Encoding | None = None,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable:
+        """Return the rows of a streaming DataFrame as a table that every shard has all of, to be joined by any key."""
+        topic, key_serde, value_serde = self._add(df, key, value, timestamp, headers, order_by, value_as, name)
+        self._keys.pop()  # results do not have the key of a table that is looked into
+        return self._builder.global_table(
+            topic, key_serde=key_serde, value_serde=value_serde, materialized=materialized
+        )
 
     def result(
         self,

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from statestore import Serdes
 from statestore.dsl.materialized import Materialized
-from statestore.dsl.windows import TimeWindows
+from statestore.dsl.windows import JoinWindows, TimeWindows
 from statestore.errors import InputError, RecordColumnsError, TopologyError
 from statestore.spark import read_store
 from statestore.spark.dataframe_streams import DataFrameStreams
@@ -92,3 +92,62 @@ def test_what_is_wrong_is_said_when_the_program_is_made(spark: SparkSession, tmp
         streams.columns(rows, numbers, value_schema="a int")
     with pytest.raises(TopologyError, match="changes keys"):
         numbers.select_key(lambda key, value: value, key_serde=Serdes.int64()).group_by_key()
+
+
+def test_joins_of_dataframes(spark: SparkSession, tmp_path: Path) -> None:
+    """Of three: orders with the payments within a minute, and with the names of regions, which every shard has."""
+
+    def rows_of(name: str, columns: str, rows: list[tuple[object, ...]]) -> DataFrame:
+        spark.createDataFrame(rows, columns).coalesce(1).write.parquet(str(tmp_path / name))
+        return spark.readStream.schema(columns).parquet(str(tmp_path / name))
+
+    streams = DataFrameStreams()
+    paid = "customer string, paid int, time_ms bigint, bank string"
+    payments = streams.stream(
+        rows_of("payments", paid, [("ada", 5, 2_000, "b1"), ("cy", 1, 200_000, "b2")]),
+        key="customer",
+        value="paid",
+        timestamp="time_ms",
+        headers={"bank": "bank"},
+    )
+    orders = streams.stream(
+        orders_of(spark, tmp_path),
+        key="customer",
+        value=["region", "amount"],
+        timestamp="time_ms",
+        headers={"tenant": "tenant"},
+    )
+    names = streams.global_table(
+        rows_of("names", "region string, name string", [("n", "North")]), key="region", value="name"
+    )
+    named = orders.left_join(names, _region_of, _named, value_serde=Serdes.json())
+    joined = named.left_join(
+        payments, _paid, JoinWindows.of_time_difference_and_grace(60_000, 0), value_serde=Serdes.string()
+    )
+    result = streams.result(
+        joined, headers={"tenant": "string", "bank": "string"}, shards=1, state_location=tmp_path / "state"
+    )
+    rows: list[tuple[object, ...]] = []
+
+    def keep(batch: DataFrame, batch_id: int) -> None:
+        rows.extend(tuple(row) for row in batch.selectExpr("customer", "value", "tenant", "bank").collect())
+
+    run_to_the_end(result.writeStream.foreachBatch(keep), tmp_path / "checkpoint")
+    assert sorted(rows, key=str) == [
+        ("ada", "None 1 5", "eu", "b1"),
+        ("ada", "North -8 5", "us", "b1"),
+        ("ada", "North 5 5", "eu", "b1"),
+        ("bo", "North 7 None", None, None),
+    ]
+
+
+def _region_of(key: str, order: dict[str, object]) -> object:
+    return order["region"]
+
+
+def _named(order: dict[str, object], name: str | None) -> dict[str, object]:
+    return {**order, "region": name}
+
+
+def _paid(order: dict[str, object], paid: int | None) -> str:
+    return f"{order['region']} {order['amount']} {paid}"
