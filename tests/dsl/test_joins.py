@@ -245,8 +245,8 @@ def test_records_wait_for_the_versions_of_their_time() -> None:
         assert pipe("left", "b", 12) == []
         assert pipe("right", "new", 15) == []
         pipe.driver.restart()
+        assert pipe("left", "late", 6) == [("late&old", 6, RIGHT)], "joined at once: time went on before the restart"
         assert pipe("left", "c", 31) == [("b&old", 12, RIGHT), ("a&new", 20, LEFT)]
-        assert pipe("left", "late", 6) == [("late&old", 6, RIGHT)]
         assert pipe("left", "nobody's", 3, key=None) == [("nobody's&None", 3)]
         assert pipe.batch("left", ("d", 33), ("e", 33), ("f", 44)) == [("c&new", 31), ("d&new", 33), ("e&new", 33)]
 
