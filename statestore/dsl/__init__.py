@@ -3,7 +3,7 @@
 streams_builder   where a program begins; kstream, grouped_stream, windowed_stream, ktable: what its steps return
 aggregable_stream what streams have in common that can be aggregated
 windows           which windows a record belongs to; header_policy: what becomes of headers where records meet
-materialized      where a table is kept; joined: how joins keep what waits
+materialized      where a table is kept; suppressed: for how long its changes are held back; joined: what waits in joins
 stream_joins      the nodes and stores of joins of streams; table_joins: of two tables; join_serdes: what they hold
 global_ktable     a table that every shard has all of
 stream_graph      the nodes of a program until they become a topology, and the names that Kafka gives them
@@ -23,11 +23,13 @@ from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable, WindowedKTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.dsl.suppressed import BufferConfig, Suppressed
 from statestore.dsl.windowed_serdes import WindowedSerde, session_windowed_serde, time_windowed_serde
 from statestore.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
 from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = [
+    "BufferConfig",
     "Change",
     "EmitStrategy",
     "GlobalKTable",
@@ -45,6 +47,7 @@ __all__ = [
     "SlidingWindows",
     "StreamJoined",
     "StreamsBuilder",
+    "Suppressed",
     "TimeWindowedKStream",
     "TimeWindows",
     "WindowedKTable",

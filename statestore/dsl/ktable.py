@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import MappingValues, Passing, new_value
 from statestore.dsl.processors.stateless_columns import NewValuesInColumns, PassingColumns
+from statestore.dsl.processors.suppressing import Suppressing
+from statestore.dsl.processors.suppression_buffer import BufferPlan
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.stream_joins import JoinKind, JoinSide
+from statestore.dsl.suppressed import Suppressed
 from statestore.dsl.table_joins import TableSide, add_table_table_join
-from statestore.dsl.table_plans import ComputedTable, KeptTable, TablePlan
+from statestore.dsl.table_plans import ComputedTable, KeptTable, SuppressedTable, TablePlan
+from statestore.errors import TopologyError
+from statestore.format.due_key import SESSION_TIMER_KEYS, TIMER_KEYS, WINDOWED_TIMER_KEYS
+from statestore.format.entry_key import SESSION_KEYS, VALUE_KEYS, WINDOWED_KEYS
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
+from statestore.stores.part_store import PartStore
 
 if TYPE_CHECKING:
     from statestore.dsl.kstream import KStream
 
 
+_BUFFER_KEYS: Final[dict[bool | None, tuple[str, str]]] = {
+    None: (VALUE_KEYS, TIMER_KEYS),
+    False: (WINDOWED_KEYS, WINDOWED_TIMER_KEYS),
+    True: (SESSION_KEYS, SESSION_TIMER_KEYS),
+}
+"""What the keys of a buffer are made of, and those of its times, by whether they have sessions, or no windows."""
+_SUPPRESS = "KTABLE-SUPPRESS-"
 _FILTER = "KTABLE-FILTER-"
 _MAP_VALUES = "KTABLE-MAPVALUES-"
 
@@ -79,6 +93,46 @@ class KTable:
     ) -> KTable:
         """Return the table with other values; one that the function makes None is gone."""
         return self._computed(_MAP_VALUES, name, _OfValue(mapper), materialized, value_serde, is_filter=False)
+
+    def suppress(self, suppressed: Suppressed) -> KTable:
+        """Return the table with its changes held back: of several changes of a key the last one goes on.
+
+        It goes on with its own timestamp and headers. What is held back is on the disk, so it takes no memory.
+
+        Raises TopologyError if it is to be until windows close, and keys have no windows; and if it is not known how
+        keys and values are written.
+        """
+        graph = self._graph
+        windows = graph.windows_of(self._node)
+        if suppressed.limit_ms is None and windows is None:
+            raise TopologyError(
+                f"suppress() of {self._node!r} until windows close: its keys have no windows. Give it "
+                "Suppressed.until_time_limit(...), or aggregate by windows before"
+            )
+        # Kafka takes no number for a name that is given.
+        node = suppressed.name or graph.new_name(_SUPPRESS)
+        store = graph.new_store_name(_SUPPRESS) if suppressed.name is None else f"{node}-store"
+        if self._key_serde is None or self._value_serde is None:
+            what = "keys" if self._key_serde is None else "values"
+            raise TopologyError(
+                f"suppress() of {self._node!r}: it is not known how its {what} are written: give a serde"
+            )
+        buffer = BufferPlan(store, self._key_serde, self._value_serde)
+        wait_ms = windows.grace_ms if suppressed.limit_ms is None and windows is not None else suppressed.limit_ms or 0
+        suppressing = Suppressing(buffer, suppressed.buffer, wait_ms, suppressed.limit_ms is None)
+        plan = SuppressedTable(self._plan, suppressing)
+        of_keys, of_times = _BUFFER_KEYS[None if windows is None else windows.are_sessions]
+        graph.add(
+            GraphNode(
+                node,
+                (self._node,),
+                plan.supplier,
+                plan.stores,
+                beside=lambda: (PartStore(buffer.builders()[1], of_times),),
+                entry_keys={store: of_keys},
+            )
+        )
+        return KTable(graph, node, self._key_serde, self._value_serde, plan)
 
     def to_stream(self, *, name: str | None = None) -> KStream:
         """Return the changes as a stream: each new value, and None for a key that is gone."""

@@ -85,6 +85,7 @@ class StreamGraph:
     """Of each node, in the order in which they were added."""
     _steps: list[Callable[[Topology], object]] = field(default_factory=list)
     _readers: list[GraphNode] = field(default_factory=list)
+    _windows: dict[str, TableWindows] = field(default_factory=dict)
 
     def new_name(self, prefix: str, name: str | None = None) -> str:
         """Return `name`, or a new one of a processor, with a number: a name takes one too. Source: NamedInternal."""
@@ -100,6 +101,8 @@ class StreamGraph:
         self.claim(node.name, node.parents)
         self._steps.append(node.add_to)
         self._readers.append(node)
+        if node.windows is not None:
+            self._windows[node.name] = node.windows
         return node
 
     def add_step(self, name: str, add_to: Callable[[Topology], object], parents: tuple[str, ...] = ()) -> None:
@@ -110,6 +113,16 @@ class StreamGraph:
     def children(self, name: str) -> tuple[str, ...]:
         """Return the processors and sinks below a node, in the order in which they were added."""
         return tuple(child for child, parents in self._parents.items() if name in parents)
+
+    def windows_of(self, name: str) -> TableWindows | None:
+        """Return what the windows in the keys of a node are; None if they have none. Source: GraphGraceSearchUtil."""
+        if name in self._windows:
+            return self._windows[name]
+        found = [self.windows_of(parent) for parent in self._parents[name]]
+        known = [windows for windows in found if windows is not None]
+        if not found or len(known) < len(found):
+            return None
+        return TableWindows(max(windows.grace_ms for windows in known), known[0].are_sessions)
 
     def build(self) -> Topology:
         """Return a topology of all nodes; a new one at every call."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.processors.suppressing import SuppressedView, Suppressing
 from statestore.dsl.processors.table_views import (
     ComputedView,
     SessionView,
@@ -20,6 +21,7 @@ from statestore.dsl.processors.table_views import (
     WindowView,
 )
 from statestore.dsl.processors.tables import ComputingTable, ReadingTable, TableStorePlan
+from statestore.errors import TopologyError
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
@@ -52,6 +54,11 @@ class TablePlan(ABC):
     def is_versioned(self) -> bool:
         """Whether old versions are kept."""
         return self.history_retention_ms is not None
+
+    @property
+    def sends_versions(self) -> bool:
+        """Whether changes may be of versions that are not the latest: of a versioned table, and what hangs on one."""
+        return self.is_versioned
 
     def _can_send_old(self, *, even_unkept: bool) -> bool:
         return True
@@ -172,5 +179,42 @@ class ComputedTable(KeyedTable):
             return self._store_view()
         return ComputedView((of := self._of.view()).stores, of, self._function)
 
+    @property
+    def sends_versions(self) -> bool:
+        """Whether its own versions, or those of the table that it is computed of, go on."""
+        return self.is_versioned if self.is_kept else self._of.sends_versions
+
     def _can_send_old(self, *, even_unkept: bool) -> bool:
         return self.is_kept or self._of.send_old_values(even_unkept=even_unkept)
+
+
+class SuppressedTable(TablePlan):
+    """A table whose changes are held back."""
+
+    def __init__(self, of: TablePlan, suppressing: Suppressing) -> None:
+        super().__init__()
+        self._of = of
+        self._suppressing = suppressing
+        # What a key was before it was held back can be told by nobody else.
+        of.send_old_values(even_unkept=True)
+
+    def supplier(self) -> ProcessorSupplier:
+        """Return what makes the processor. Raises TopologyError for changes that are versions, as in Kafka."""
+        if self._of.sends_versions:
+            raise TopologyError(
+                f"suppress() with the store {self._suppressing.buffer.store!r} is of a versioned table, whose changes "
+                "may be older than those that are held back: have the table kept without versions"
+            )
+        return self._suppressing
+
+    def stores(self) -> Sequence[StoreBuilder[Any]]:
+        """Return the store of what is held back."""
+        return self._suppressing.buffer.builders()[:1]
+
+    def view(self) -> TableView:
+        """Return what reads what is held back, and the table above."""
+        of, buffer = self._of.view(), self._suppressing.buffer
+        return SuppressedView((buffer.store, *of.stores), of, buffer)
+
+    def _can_send_old(self, *, even_unkept: bool) -> bool:
+        return self._of.send_old_values(even_unkept=even_unkept)

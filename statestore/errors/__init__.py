@@ -66,6 +66,7 @@ StateStoreError
 │   ├── NotPicklableError       a part of it can't travel to Spark's workers
 │   └── ModuleNotOnWorkersError  they can't import a module that it is of
 ├── ProcessorMetadataError      a shard has no room for one more name of processor metadata
+├── SuppressionBufferFullError  a buffer of suppressed changes holds more than it may
 ├── InputError                  the input can't be processed
 │   ├── InputSchemaError        a column is missing, unknown or of the wrong type
 │   ├── RecordColumnsError      columns can't be made records, or records columns
@@ -270,6 +271,7 @@ from statestore.errors.run import (
     ShardCountChangedError,
     StateHandleError,
     StatePartitionsError,
+    SuppressionBufferFullError,
     TopologyChangedError,
     TopologyError,
     UnknownTopicError,
@@ -454,6 +456,7 @@ __all__ = [
     "StoreClosedError",
     "StoreError",
     "StoreFormatError",
+    "SuppressionBufferFullError",
     "TargetNotEmptyError",
     "TokenRefusedError",
     "TooManyShardsError",

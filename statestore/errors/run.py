@@ -115,6 +115,28 @@ class ProcessorMetadataError(StateStoreError):
     )
 
 
+class SuppressionBufferFullError(StateStoreError):
+    """A buffer of suppressed changes that shuts down when it is full holds more than it may; nothing was committed.
+
+    `max_records` or `max_bytes` of None is no bound. `size_bytes` is as Kafka Streams counts it.
+    """
+
+    node: str
+    records: int
+    max_records: int | None
+    size_bytes: int
+    max_bytes: int | None
+    message: str = text(
+        "node {node!r} holds back {records:,} keys of {size_bytes:,} bytes, and may hold {_bounds}. Nothing of the "
+        "batch was committed. Give its BufferConfig higher bounds, or let it emit_early_when_full()"
+    )
+
+    @property
+    def _bounds(self) -> str:
+        bounds = ((self.max_records, "keys"), (self.max_bytes, "bytes"))
+        return " and ".join(f"{bound:,} {what}" for bound, what in bounds if bound is not None)
+
+
 class InputError(StateStoreError):
     """The input can't be processed."""
 

@@ -2,6 +2,8 @@
 
     list entry   key_size:u32_be  key  index:u64_be
     map entry    key_size:u32_be  key  00  map_key
+    windowed     key  start_ms:i64_be
+    session      key  end_ms:i64_be  start_ms:i64_be
 
 The size makes sure that no key's entries begin like another's, whatever bytes the keys have. The only module that
 knows these layouts.
@@ -18,9 +20,13 @@ VALUE_KEYS: Final = "value"
 LIST_KEYS: Final = "list"
 MAP_KEYS: Final = "map"
 """What is recorded of the keys of a store whose entries are values, or those of lists or of maps. Never rename."""
+WINDOWED_KEYS: Final = "windowed"
+SESSION_KEYS: Final = "session"
+"""What is recorded of keys that have a window behind them, as in topics: its start, or end and start. Never rename."""
 
 _KEY_SIZE: Final = struct.Struct(">I")
 _INDEX: Final = struct.Struct(">Q")
+_TIME_SIZE: Final = 8
 _BEFORE_MAP_KEY: Final = b"\x00"
 _BEHIND_MAP_KEYS: Final = b"\x01"
 
@@ -72,3 +78,20 @@ def key_at_front(entry_key: bytes) -> bytes:
 def map_key_of(key: bytes, entry_key: bytes) -> bytes:
     """Return the map key of the entry of `key`'s map that stands there."""
     return entry_key[_KEY_SIZE.size + len(key) + len(_BEFORE_MAP_KEY) :]
+
+
+def windowed_key(entry_key: bytes) -> bytes:
+    """Return the key that has a window behind it. Raises TruncatedError if there is none."""
+    return _before_times(entry_key, 1)
+
+
+def session_key(entry_key: bytes) -> bytes:
+    """Return the key that has a session behind it. Raises TruncatedError if there is none."""
+    return _before_times(entry_key, 2)
+
+
+def _before_times(entry_key: bytes, times: int) -> bytes:
+    size = times * _TIME_SIZE
+    if len(entry_key) < size:
+        raise TruncatedError("window of a key", wanted=size, got=len(entry_key))
+    return entry_key[:-size]

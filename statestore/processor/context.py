@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_origin, overload
 
 import pyarrow as pa
 
-from statestore.errors import LocalStateCorruptedError, ProcessorError, ServiceUnavailableError, TopologyError
+from statestore.errors import (
+    LocalStateCorruptedError,
+    ProcessorError,
+    ServiceUnavailableError,
+    SuppressionBufferFullError,
+    TopologyError,
+)
 from statestore.format.binary_columns import row_objects
 from statestore.format.byte_text import text_of
 from statestore.headers import Headers
@@ -131,7 +137,7 @@ class TaskRecordContext:
         return self.headers.to_bytes()
 
 
-NO_FAULT_OF_USER_CODE: Final = (LocalStateCorruptedError, ServiceUnavailableError)
+NO_FAULT_OF_USER_CODE: Final = (LocalStateCorruptedError, ServiceUnavailableError, SuppressionBufferFullError)
 """What user code can meet that says nothing of it, nor of the record: it goes up as it is, and ends the task."""
 
 

@@ -74,6 +74,12 @@ def test_the_lowest_metadata_counts_so_that_nothing_still_to_come_is_dropped() -
     assert [pointer.processor_metadata for pointer in pointers] == [{"emitted": 60, "negative": -(2**63)}] * 2
 
 
+def test_counts_are_those_of_a_shard_and_no_other_one() -> None:
+    old = [CommitPointer("s", 0, version=1, processor_metadata={"#buffer-records": 5, "buffer": 5})]
+    assert [pointer.processor_metadata for pointer in carry_over(old, "new", [()] * 2)] == [{"buffer": 5}] * 2
+    assert carry_over(old, "new", [()])[0].processor_metadata == {"#buffer-records": 5, "buffer": 5}
+
+
 @pytest.mark.parametrize(
     "behind",
     [

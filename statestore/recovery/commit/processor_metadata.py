@@ -9,6 +9,8 @@ from statestore.format.json_fields import whole_number
 
 MAX_NAMES: Final = 1_000
 """How many names a shard has room for: each batch reads and writes them all."""
+COUNT_PREFIX: Final = "#"
+"""What a name begins with whose number is a count of what the shard holds, and no time: rescaling leaves it out."""
 _MAX_NAME_BYTES: Final = 249
 """As a store's name, which Kafka Streams uses."""
 _LOWEST: Final = -(2**63)

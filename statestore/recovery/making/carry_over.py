@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
+from statestore.recovery.commit.processor_metadata import COUNT_PREFIX
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 
 
@@ -79,14 +80,15 @@ def processor_metadata(old: Sequence[CommitPointer]) -> dict[str, int]:
     """Return the numbers of processors: the lowest of each name, of the shards that were in use.
 
     A time that is too early has a processor take or emit something once more, one that is too late has it drop what is
-    still to come. A name that one of these shards lacks is left out: there it was earlier than any number.
+    still to come. A name that one of these shards lacks is left out: there it was earlier than any number. Counts are
+    left out, too: of what a new shard holds, they say nothing.
     """
     used = [each for each in old if each.version or each.stream_time_ms >= 0 or each.processor_metadata]
     names = used[0].processor_metadata if used else ()
     return {
         name: min(pointer.processor_metadata[name] for pointer in used)
         for name in names
-        if all(name in pointer.processor_metadata for pointer in used)
+        if not name.startswith(COUNT_PREFIX) and all(name in pointer.processor_metadata for pointer in used)
     }
 
 

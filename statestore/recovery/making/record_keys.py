@@ -12,13 +12,24 @@ from typing import Final
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.due_key import (
     EXPIRY_SUFFIX,
+    SESSION_TIMER_KEYS,
     TIMER_KEYS,
     WINDOW_END_KEYS,
+    WINDOWED_TIMER_KEYS,
     expiring_key,
     timer_key,
     window_end_key,
 )
-from statestore.format.entry_key import LIST_KEYS, MAP_KEYS, VALUE_KEYS, key_at_front
+from statestore.format.entry_key import (
+    LIST_KEYS,
+    MAP_KEYS,
+    SESSION_KEYS,
+    VALUE_KEYS,
+    WINDOWED_KEYS,
+    key_at_front,
+    session_key,
+    windowed_key,
+)
 from statestore.format.store_format import StoreFormat
 from statestore.recovery.making.placement import KeyOf
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, StateMetadata
@@ -32,7 +43,11 @@ _KEY_OF: Final[dict[str, KeyOf]] = {
     VALUE_KEYS: _whole_key,
     LIST_KEYS: key_at_front,
     MAP_KEYS: key_at_front,
+    WINDOWED_KEYS: windowed_key,
+    SESSION_KEYS: session_key,
     TIMER_KEYS: timer_key,
+    WINDOWED_TIMER_KEYS: lambda place: windowed_key(timer_key(place)),
+    SESSION_TIMER_KEYS: lambda place: session_key(timer_key(place)),
     WINDOW_END_KEYS: window_end_key,
 }
 

@@ -14,8 +14,10 @@ from statestore.dsl.joined import Joined, StreamJoined
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
+from statestore.dsl.suppressed import BufferConfig, Suppressed
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
+from statestore.format.buffer_value import BufferedChange
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.driver import Step
 from tests.support.java.dsl import DslScenario
@@ -170,6 +172,25 @@ class Interpreter:
 
     _left_join = _outer_join = _join
 
+    def _suppress(self, statement: dict[str, Any]) -> Any:
+        buffer = BufferConfig.unbounded()
+        if "max_records" in statement:
+            buffer = BufferConfig.max_records(statement["max_records"])
+        if "max_bytes" in statement:
+            bound = statement["max_bytes"]
+            is_first = "max_records" not in statement
+            buffer = BufferConfig.max_bytes(bound) if is_first else buffer.with_max_bytes(bound)
+        if "full" in statement:
+            emits = statement["full"] == "emit_early"
+            buffer = buffer.emit_early_when_full() if emits else buffer.shut_down_when_full()
+        if statement["until"] == "window_closes":
+            suppressed = Suppressed.until_window_closes(buffer)
+        else:
+            suppressed = Suppressed.until_time_limit(statement["limit_ms"], buffer)
+        return self._of(statement).suppress(
+            suppressed.with_name(statement["name"]) if "name" in statement else suppressed
+        )
+
     # ---- Parts of statements
 
     def _of(self, statement: dict[str, Any]) -> Any:
@@ -294,7 +315,8 @@ def _run(
 def _logged(record: list[Any]) -> TestRecord[Any, Any]:
     key, value, timestamp_ms, headers = record
     held = Headers((name, None if data is None else bytes.fromhex(data)) for name, data in headers)
-    return TestRecord(bytes.fromhex(key), None if value is None else bytes.fromhex(value), timestamp_ms, held)
+    # What a buffer logs has the time of writing there, and none in the test driver.
+    return TestRecord(bytes.fromhex(key), None if value is None else bytes.fromhex(value), timestamp_ms or 0, held)
 
 
 def _news(run: Run) -> dict[str, Any]:
@@ -376,16 +398,36 @@ def comparable(scenario: DslScenario, result: dict[str, Any], *, has_headers: bo
 def _compared_topics(scenario: DslScenario, step: Any, *, has_headers: bool) -> Any:
     if step == "failed":
         return step
+    buffers = _changelogs_of_buffers(scenario)
     return {
-        topic: [record[: _compared_fields(topic, has_headers=has_headers)] for record in records]
+        topic: {key: _held_back(logged) for key, logged, *_ in records}
+        if topic in buffers
+        else [record[: _compared_fields(topic, has_headers=has_headers)] for record in records]
         for topic, records in sorted(step.items())
         if not ((scenario.caching and _is_changelog(topic)) or _is_ours(topic.removesuffix("-changelog")))
     }
 
 
+def _changelogs_of_buffers(scenario: DslScenario) -> set[str]:
+    """The changelogs of what is suppressed: there they have the order of a hash table, and the wall clock's time."""
+    suppressing = [statement for statement in scenario.program.statements if statement["op"] == "suppress"]
+    named = {f"app-{each['name']}-store-changelog" for each in suppressing if "name" in each}
+    return {
+        *named,
+        *(f"app-KTABLE-SUPPRESS-STATE-STORE-{number:010d}-changelog" for number in range(30 * len(suppressing))),
+    }
+
+
+def _held_back(logged: str | None) -> Any:
+    """What a buffer logs, without the headers, which others may be here, and the offset, which begins anew here."""
+    if logged is None:
+        return ()
+    return BufferedChange.from_bytes(bytes.fromhex(logged))._replace(headers=[], offset=0)
+
+
 def _is_ours(store: str) -> bool:
     """Whether Kafka Streams has no such store."""
-    return store.endswith("-ends")
+    return store.endswith(("-ends", "-times"))
 
 
 def _compared_fields(topic: str, *, has_headers: bool) -> int:

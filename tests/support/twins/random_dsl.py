@@ -221,14 +221,18 @@ def cached_sessions(draft: Draft) -> None:
     finish(draft, aggregated(draft, session_windows(draft, grouped(draft)), retention_ms=LONG_RETENTION_MS))
 
 
+def aggregated_windows(draft: Draft, windows: Callable[[Draft, Node], Node]) -> Node:
+    of, stored = windows(draft, grouped(draft)), {}
+    if of.key == "session":
+        # Those that end in the last millisecond of the retention are lost in memory.
+        draft.needs_disk = draft.chance(0.2)
+        stored = {} if draft.needs_disk else {"retention_ms": LONG_RETENTION_MS}
+    return aggregated(draft, of, **stored)
+
+
 def windowed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
     def draw(draft: Draft) -> None:
-        of, stored = windows(draft, grouped(draft)), {}
-        if of.key == "session":
-            # Those that end in the last millisecond of the retention are lost in memory.
-            draft.needs_disk = draft.chance(0.2)
-            stored = {} if draft.needs_disk else {"retention_ms": LONG_RETENTION_MS}
-        finish(draft, aggregated(draft, of, **stored))
+        finish(draft, aggregated_windows(draft, windows))
 
     return draw
 
@@ -245,7 +249,7 @@ def closed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
 
 
 def suppressed_windows(draft: Draft) -> None:
-    table = aggregated(draft, any_windows(draft, grouped(draft)))
+    table = aggregated_windows(draft, any_windows)
     if draft.chance(0.2):
         table = table.filter(draft.random.choice(("is_even", "is_long")), **draft.named())
     finish(draft, table.suppress_until_window_closes(**draft.named()))

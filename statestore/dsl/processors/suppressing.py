@@ -1,0 +1,111 @@
+"""Holds changes of a table back. Source: Kafka's KTableSuppressProcessorSupplier.
+
+A change goes on with the timestamp, the headers and the origin of the record that it was made for, the last one of its
+key. What it was before is what it was before that last change: a key has changed several times by then, and who is
+below gets the last step alone, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from statestore.dsl.change import Change
+from statestore.dsl.processors.suppression_buffer import BufferPlan, SuppressionBuffer
+from statestore.dsl.processors.table_views import Getter, Held, TableView
+from statestore.dsl.processors.windowed_aggregating import ObservedTime
+from statestore.dsl.suppressed import BufferConfig
+from statestore.errors import SuppressionBufferFullError
+from statestore.format.buffer_value import BufferedChange
+from statestore.processor.context import ProcessorContext
+from statestore.processor.processor import Processor
+from statestore.processor.record import Record
+from statestore.stores.holders import ValueTimestampHeaders
+
+UNKNOWN_MS = -1
+
+
+@dataclass(frozen=True)
+class Suppressing:
+    """Makes the processor."""
+
+    buffer: BufferPlan
+    config: BufferConfig
+    wait_ms: int
+    """For how long changes are held back."""
+    is_final: bool
+    """Whether it is from the ends of windows on, and not from the first change of a key on."""
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _Suppress(self)
+
+
+class _Suppress(Processor):
+    def __init__(self, asked: Suppressing) -> None:
+        self._asked = asked
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+        self._buffer = SuppressionBuffer(self._asked.buffer, context)
+        self._observed = ObservedTime(context, self._asked.buffer.store)
+
+    def process(self, record: Record[Any, Change]) -> None:
+        asked, buffer = self._asked, self._buffer
+        buffer.put(record.key.end_ms if asked.is_final else record.timestamp_ms, record)
+        due_ms = self._observed.advance(record.timestamp_ms) - asked.wait_ms
+        self._emit(lambda time_ms: time_ms <= due_ms)
+        if self._is_full():
+            if asked.config.is_strict:
+                raise self._full()
+            self._emit(self._is_full)
+
+    def finish_batch(self) -> None:
+        self._buffer.record()
+        self._observed.record()
+
+    def _emit(self, is_wanted: Any) -> None:
+        for record, metadata in self._buffer.take(is_wanted):
+            # Nobody was told of a window before it closed, so nobody has to be told that it is gone.
+            if record.value.new is not None or not self._asked.is_final:
+                with self._context.resumed(record, metadata):
+                    self._context.forward(record)
+
+    def _is_full(self, time_ms: int = 0) -> bool:
+        config, buffer = self._asked.config, self._buffer
+        too_many = config.record_bound is not None and buffer.records > config.record_bound
+        return too_many or (config.byte_bound is not None and buffer.size_bytes > config.byte_bound)
+
+    def _full(self) -> SuppressionBufferFullError:
+        config, buffer = self._asked.config, self._buffer
+        return SuppressionBufferFullError(
+            node=self._context.node,
+            records=buffer.records,
+            max_records=config.record_bound,
+            size_bytes=buffer.size_bytes,
+            max_bytes=config.byte_bound,
+        )
+
+
+@dataclass(frozen=True)
+class SuppressedView(TableView):
+    """What a table was before the changes that are held back."""
+
+    of: TableView
+    buffer: BufferPlan
+
+    def open(self, context: ProcessorContext) -> Getter:
+        """Return what reads the buffer, and where nothing is held back the other table."""
+        get, held_back, plan = self.of.open(context), context.state_store(self.buffer.store).get, self.buffer
+
+        def get_suppressed(key: Any) -> Held:
+            stored = held_back(plan.key_serde.serialize(key))
+            if stored is None:
+                return get(key)
+            prior = BufferedChange.from_bytes(stored).prior
+            # When it was set is known to nobody any more.
+            return (
+                None if prior is None else ValueTimestampHeaders(plan.value_serde.deserialize(prior), UNKNOWN_MS, b"")
+            )
+
+        return get_suppressed

@@ -1,0 +1,136 @@
+"""Changes that are held back, of each key the last one. Source: Kafka's InMemoryTimeOrderedKeyValueChangeBuffer.
+
+Kafka has them in memory and in a changelog. Here a processor lives for one micro-batch, so they are in a store by key,
+which has the bytes of Kafka's changelog, and stand beside it in order of time, in `<name>-times`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from statestore.dsl.change import Change
+from statestore.dsl.processors.time_queue import TimeQueue
+from statestore.format.buffer_value import BufferedChange
+from statestore.format.serde import Serde, Serdes
+from statestore.headers import Headers
+from statestore.processor.context import ProcessorContext
+from statestore.processor.record import Record, RecordMetadata
+from statestore.recovery.commit.processor_metadata import COUNT_PREFIX
+from statestore.stores.builder import StoreBuilder
+from statestore.stores.stores import Stores
+
+_NOWHERE: Final = RecordMetadata("", -1, -1)
+_TIMES: Final = "{}-times"
+
+
+@dataclass(frozen=True)
+class BufferPlan:
+    """Where changes are held back, and how their keys and values are written. Travels to the executors."""
+
+    store: str
+    key_serde: Serde[Any]
+    value_serde: Serde[Any]
+
+    @property
+    def times(self) -> str:
+        """The name of the store in order of time."""
+        return _TIMES.format(self.store)
+
+    def builders(self) -> tuple[StoreBuilder[Any], StoreBuilder[Any]]:
+        """Return the builders of the store by key and of the one in order of time.
+
+        The first is logged once a key and batch, as Kafka's is: a key that changes often, or goes on at once, costs no
+        more than one that changes once.
+        """
+        by_key, by_time = (
+            Stores.key_value_store_builder(Stores.persistent_key_value_store(name), Serdes.bytes(), Serdes.bytes())
+            for name in (self.store, self.times)
+        )
+        return by_key.with_caching_enabled(), by_time
+
+
+class SuppressionBuffer:
+    """The changes that are held back in a shard. How many they are is committed with the batch."""
+
+    def __init__(self, plan: BufferPlan, context: ProcessorContext) -> None:
+        self._plan, self._context = plan, context
+        self._store = context.state_store(plan.store)
+        self._queue = TimeQueue(context, plan.times)
+        self._counts = [f"{COUNT_PREFIX}{plan.store}-{what}" for what in ("records", "bytes")]
+        self._recorded = [context.processor_metadata(name) for name in self._counts]
+        if self._queue.is_unknown or None in self._recorded:
+            self._count_anew()
+        else:
+            self.records, self.size_bytes = (number or 0 for number in self._recorded)
+
+    def put(self, time_ms: int, record: Record[Any, Change]) -> None:
+        """Hold back a change until `time_ms`; of a key that is held back already, the time stays what it was."""
+        key, change = self._plan.key_serde.serialize(record.key), record.value
+        new, old = self._bytes(change.new), self._bytes(change.old)
+        before = self._get(key)
+        metadata = self._context.record_metadata or _NOWHERE
+        made = BufferedChange(
+            new,
+            old,
+            old if before is None else before.prior,
+            time_ms if before is None else before.time_ms,
+            record.timestamp_ms,
+            [(header.key, header.value) for header in record.headers],
+            *metadata,
+        )
+        self._store.put(key, made.to_bytes())
+        self.size_bytes += made.size_bytes(key)
+        if before is None:
+            self._queue.put(time_ms, key)
+            self.records += 1
+        else:
+            self.size_bytes -= before.size_bytes(key)
+
+    def take(self, is_wanted: Callable[[int], bool]) -> Iterator[tuple[Record[Any, Change], RecordMetadata | None]]:
+        """Take changes out, earliest first and in order of keys within one time, as long as their time is wanted.
+
+        Yields each with the topic, partition and offset of the record that it was made for.
+        """
+        for _, key in self._queue.take(is_wanted):
+            held = self._get(key)
+            if held is None:
+                continue  # taken out by who wrote into the store
+            self._store.put(key, None)
+            self.records -= 1
+            self.size_bytes -= held.size_bytes(key)
+            change = Change(self._value(held.new), self._value(held.old))
+            record = Record(self._plan.key_serde.deserialize(key), change, held.timestamp_ms, Headers(held.headers))
+            metadata = RecordMetadata(held.topic, held.partition, held.offset) if held.topic else None
+            yield record, metadata
+
+    def record(self) -> None:
+        """Have what is due first, and how much is held back, committed with the batch."""
+        self._queue.record()
+        counted = [self.records, self.size_bytes]
+        for name, number, recorded in zip(self._counts, counted, self._recorded, strict=True):
+            if number != recorded:
+                self._context.set_processor_metadata(name, number)
+        self._recorded = [*counted]
+
+    def _count_anew(self) -> None:
+        """Go through all changes, of a state that is new, or came from elsewhere."""
+        self.records = self.size_bytes = 0
+        with self._store.all() as entries:
+            for key, stored in entries:
+                held = BufferedChange.from_bytes(stored)
+                self.records += 1
+                self.size_bytes += held.size_bytes(key)
+                if self._queue.is_unknown:
+                    self._queue.put(held.time_ms, key)
+
+    def _get(self, key: bytes) -> BufferedChange | None:
+        stored = self._store.get(key)
+        return None if stored is None else BufferedChange.from_bytes(stored)
+
+    def _bytes(self, value: Any) -> bytes | None:
+        return None if value is None else self._plan.value_serde.serialize(value)
+
+    def _value(self, stored: bytes | None) -> Any:
+        return None if stored is None else self._plan.value_serde.deserialize(stored)

@@ -1,0 +1,97 @@
+"""Suppressed: when the changes of a table go on. Source: Kafka Streams' Suppressed and its BufferConfig (KIP-328)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from statestore.stores.supplier import Duration, milliseconds
+
+
+@dataclass(frozen=True)
+class BufferConfig:
+    """How many keys, and how many bytes of them, are held back, and what is done when there are more.
+
+    Each `with_` method returns another one. Bytes are as Kafka Streams counts them: keys, values and headers with some
+    28 bytes for each change, less than it takes on the disk. Both bounds are those of a shard.
+    """
+
+    record_bound: int | None = None
+    byte_bound: int | None = None
+    is_strict: bool = True
+    """Whether it is an error if there are more; else the earliest go on before their time."""
+
+    @classmethod
+    def unbounded(cls) -> BufferConfig:
+        """Return one without bounds: as many keys are held back as there are, on the disk."""
+        return cls()
+
+    @classmethod
+    def max_records(cls, record_limit: int) -> BufferConfig:
+        """Return one of so many keys, which emits early when it is full. Raises ValueError for a negative number."""
+        return cls(is_strict=False).with_max_records(record_limit)
+
+    @classmethod
+    def max_bytes(cls, byte_limit: int) -> BufferConfig:
+        """Return one of so many bytes, which emits early when it is full. Raises ValueError for a negative number."""
+        return cls(is_strict=False).with_max_bytes(byte_limit)
+
+    def with_max_records(self, record_limit: int) -> BufferConfig:
+        """Return one of so many keys. Raises ValueError for a negative number."""
+        return replace(self, record_bound=_bound("record_limit", record_limit))
+
+    def with_max_bytes(self, byte_limit: int) -> BufferConfig:
+        """Return one of so many bytes. Raises ValueError for a negative number."""
+        return replace(self, byte_bound=_bound("byte_limit", byte_limit))
+
+    def with_no_bound(self) -> BufferConfig:
+        """Return one without bounds."""
+        return BufferConfig()
+
+    def shut_down_when_full(self) -> BufferConfig:
+        """Return one that raises SuppressionBufferFullError when it is full: the batch fails."""
+        return replace(self, is_strict=True)
+
+    def emit_early_when_full(self) -> BufferConfig:
+        """Return one that sends the earliest changes on when it is full, before their time."""
+        return replace(self, is_strict=False)
+
+
+@dataclass(frozen=True)
+class Suppressed:
+    """How long changes of a table are held back; of several of a key the last one goes on."""
+
+    buffer: BufferConfig
+    limit_ms: int | None
+    """How long after the first change of a key; None is until its window closes."""
+    name: str | None = None
+
+    @classmethod
+    def until_window_closes(cls, buffer_config: BufferConfig) -> Suppressed:
+        """Return one that sends on of each window what it is when it has closed, and nothing before.
+
+        Raises ValueError for a buffer that emits early, which would send on what is not final.
+        """
+        if not buffer_config.is_strict:
+            raise ValueError(
+                "until_window_closes() sends on final results alone: give it BufferConfig.unbounded(), or one that "
+                "has to shut_down_when_full()"
+            )
+        return cls(buffer_config, None)
+
+    @classmethod
+    def until_time_limit(cls, time_to_wait: Duration, buffer_config: BufferConfig | None = None) -> Suppressed:
+        """Return one that waits for more changes of a key for so long, in event time; None is without bounds.
+
+        Raises ValueError for a negative time.
+        """
+        return cls(buffer_config or BufferConfig(), milliseconds("time_to_wait", time_to_wait))
+
+    def with_name(self, name: str) -> Suppressed:
+        """Return one with a name of its node; the store is named after it."""
+        return replace(self, name=name)
+
+
+def _bound(parameter: str, bound: int) -> int:
+    if type(bound) is not int or bound < 0:
+        raise ValueError(f"{parameter} must be a whole number, 0 or more, not {bound!r}")
+    return bound

@@ -1,0 +1,53 @@
+"""Writes tests/golden/buffered-changes.json: what Kafka Streams logs of suppressed changes, one of each shape.
+
+python -m tests.support.golden.buffered_changes
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from statestore.format.buffer_value import BufferedChange
+from tests.support.java.dsl import run_dsl_with_kafka_streams
+from tests.support.twins.random_dsl import draw_dsl_scenario
+
+PATH = Path(__file__).parents[2] / "golden" / "buffered-changes.json"
+
+
+def write() -> None:
+    scenarios = [
+        draw_dsl_scenario(family, seed) for family in ("suppressed tables", "suppressed windows") for seed in range(60)
+    ]
+    shapes: dict[Any, dict[str, Any]] = {}
+    for result in run_dsl_with_kafka_streams(scenarios):
+        for step in result.get("emitted", ()):
+            for topic, records in step.items():
+                for key, value, _, headers in records:
+                    if "SUPPRESS" in topic and value is not None:
+                        held = BufferedChange.from_bytes(bytes.fromhex(value))
+                        values = held.prior, held.old, held.new
+                        shape = (
+                            *(each is None for each in values),
+                            held.prior == held.old,
+                            len(held.headers),
+                            *{value is None for _, value in held.headers},
+                        )
+                        shapes.setdefault(shape, {"key": key, "value": value, "headers": headers, **_fields(held)})
+    lines = ",\n ".join(json.dumps(shapes[shape], ensure_ascii=False) for shape in sorted(shapes))
+    PATH.write_text(f"[{lines}]\n")
+
+
+def _fields(held: BufferedChange) -> dict[str, Any]:
+    return {name: _shown(part) for name, part in held._asdict().items() if name != "headers"} | {
+        "record_headers": [[name, _shown(value)] for name, value in held.headers]
+    }
+
+
+def _shown(part: Any) -> Any:
+    return part.hex() if isinstance(part, bytes) else part
+
+
+if __name__ == "__main__":
+    write()
