@@ -1,17 +1,18 @@
-"""Serdes of what the stores of joins hold. Source: Kafka's TimestampedKeyAndJoinSideSerde, TimeFirstWindowKeySchema.
-
-buffered key   00 timestamp_ms:i64 key:u8[] sequence:i32
-"""
+"""Serdes of what the stores of joins hold. Source: Kafka's TimestampedKeyAndJoinSideSerde, TimeFirstWindowKeySchema."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from statestore.errors import FormatError, TruncatedError
-from statestore.format.buffered_record import BufferedRecord, decode_buffered_record, encode_buffered_record
+from statestore.format.buffered_record import (
+    BufferedRecord,
+    decode_buffered_key,
+    decode_buffered_record,
+    encode_buffered_key,
+    encode_buffered_record,
+)
 from statestore.format.serde import Serde, Serdes
 from statestore.format.waiting_values import (
     WaitingValue,
@@ -20,10 +21,6 @@ from statestore.format.waiting_values import (
     encode_waiting_key,
     encode_waiting_values,
 )
-
-_TIME_FIRST: Final = 0
-_TIME: Final = struct.Struct(">Bq")
-_SEQUENCE: Final = struct.Struct(">i")
 
 
 class WaitingKey(NamedTuple):
@@ -83,17 +80,11 @@ class _BufferedKeys:
     deserialize: Callable[[bytes], Any]
 
     def write(self, place: BufferedKey) -> bytes:
-        key = self.serialize(place.key)
-        return _TIME.pack(_TIME_FIRST, place.timestamp_ms) + key + _SEQUENCE.pack(place.sequence)
+        return encode_buffered_key(place.timestamp_ms, self.serialize(place.key), place.sequence)
 
     def read(self, data: bytes) -> BufferedKey:
-        if len(data) < _TIME.size + _SEQUENCE.size:
-            raise TruncatedError("buffered key", wanted=_TIME.size + _SEQUENCE.size, got=len(data))
-        prefix, timestamp_ms = _TIME.unpack_from(data)
-        if prefix != _TIME_FIRST:
-            raise FormatError("buffered key", f"begins with {prefix}, not {_TIME_FIRST}")
-        (sequence,) = _SEQUENCE.unpack_from(data, len(data) - _SEQUENCE.size)
-        return BufferedKey(timestamp_ms, self.deserialize(data[_TIME.size : -_SEQUENCE.size]), sequence)
+        timestamp_ms, key, sequence = decode_buffered_key(data)
+        return BufferedKey(timestamp_ms, self.deserialize(key), sequence)
 
 
 def _encode_logged(record: BufferedRecord) -> bytes:

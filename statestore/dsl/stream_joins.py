@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.join_serdes import (
     buffered_key_serde,
@@ -23,7 +24,9 @@ from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.table_plans import TablePlan
 from statestore.dsl.windows import JoinWindows
 from statestore.errors import TopologyError
+from statestore.format.buffered_record import BUFFERED_KEYS
 from statestore.format.serde import Serde
+from statestore.format.waiting_values import WAITING_KEYS
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.stores import Stores
@@ -110,18 +113,19 @@ def add_table_join(
     graph = stream.graph
     node = graph.new_name(_LEFT_JOIN if kind.keeps_left else _JOIN, options.name)
     view, policy = plan.view(), options.policy
-    buffer, stores = None, tuple[StoreBuilder[Any], ...]()
+    buffer, stores, entry_keys = None, tuple[StoreBuilder[Any], ...](), dict[str, str]()
     if joined.grace_ms is not None:
         key_serde = _required(joined.key_serde or stream.key_serde, "key", stream, "Joined.with_(...)")
         value_serde = _required(joined.value_serde or stream.value_serde, "value", stream, "Joined.with_(...)")
         buffer = StreamBufferPlan(f"{node}-Buffer", value_serde, joined.grace_ms)
         stores = (_key_value_builder(buffer.store, buffered_key_serde(key_serde), buffered_record_serde()),)
+        entry_keys = {buffer.store: BUFFERED_KEYS}
 
     def supplier() -> ProcessorSupplier:
         _require_history(node, plan, joined.grace_ms)
         return StreamTableJoining(view, joiner, policy, kind.keeps_left, buffer=buffer)
 
-    graph.add(GraphNode(node, (stream.node,), supplier, lambda: stores, lambda: view.stores))
+    graph.add(GraphNode(node, (stream.node,), supplier, lambda: stores, lambda: view.stores, entry_keys=entry_keys))
     return node
 
 
@@ -231,7 +235,8 @@ class _Names(NamedTuple):
 
 
 def _node(name: str, parent: str, supplier: ProcessorSupplier, *stores: StoreBuilder[Any]) -> GraphNode:
-    return GraphNode(name, (parent,), lambda: supplier, lambda: stores)
+    waiting = {store.name: WAITING_KEYS for store in stores if store.spec.kind is StoreKind.KEY_VALUE}
+    return GraphNode(name, (parent,), lambda: supplier, lambda: stores, entry_keys=waiting)
 
 
 def _window_builder(

@@ -1,13 +1,15 @@
 """Records that wait in a buffer: those of suppressed tables, and of streams that join versioned tables.
 
+    key      := 00 timestamp:i64 key:u8[..] sequence:i32
     buffered := timestamp:i64 offset:i64 topic_size:i32 topic:u8[topic_size] partition:i32
                 header_count:i32 { key_size:i32 key:u8[key_size] value_size:i32 value:u8[value_size] }[header_count]
                 prior_size:i32 prior:u8[prior_size] old_size:i32 old:u8[old_size] new_size:i32 new:u8[new_size]
                 [ buffer_time:i64 ]
 
 All numbers are big-endian. A size of -1 is a null value; an old size of -2 says that `old` is `prior`. The buffer time
-follows in changelogs only; readers ignore it. A header count of -1 is no headers.
-Source: Kafka Streams' BufferValue and ProcessorRecordContext.
+follows in changelogs only; readers ignore it. A header count of -1 is no headers. The key is that of buffers of
+streams; suppressed tables have their own.
+Source: Kafka Streams' BufferValue, ProcessorRecordContext and TimeFirstWindowKeySchema.
 """
 
 from __future__ import annotations
@@ -18,6 +20,11 @@ from typing import Final, NamedTuple
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError
 from statestore.format.header_bytes import MIN_HEADER_SIZE, encode_headers, parse_headers
 
+BUFFERED_KEYS: Final = "buffered"
+"""What is recorded of the keys of a buffer's store. Never rename."""
+
+_TIME_FIRST: Final = 0
+_PLACE: Final = struct.Struct(">Bq")
 _WHERE: Final = struct.Struct(">qqi")
 _INT: Final = struct.Struct(">i")
 _TIME: Final = struct.Struct(">q")
@@ -39,6 +46,27 @@ class BufferedRecord(NamedTuple):
     """What a suppressed key was before the change that waits."""
     prior: bytes | None = None
     """What was sent on of a suppressed key last, before anything of it waited."""
+
+
+def encode_buffered_key(timestamp_ms: int, key: bytes, sequence: int) -> bytes:
+    """Return the key of a record in a buffer: in order of time, then of key, then of arrival."""
+    return _PLACE.pack(_TIME_FIRST, timestamp_ms) + key + _INT.pack(sequence)
+
+
+def decode_buffered_key(data: bytes) -> tuple[int, bytes, int]:
+    """Return timestamp, key and sequence. Raises TruncatedError or FormatError for other bytes."""
+    if len(data) < _PLACE.size + _INT.size:
+        raise TruncatedError("buffered key", wanted=_PLACE.size + _INT.size, got=len(data))
+    prefix, timestamp_ms = _PLACE.unpack_from(data)
+    if prefix != _TIME_FIRST:
+        raise FormatError("buffered key", f"begins with {prefix}, not {_TIME_FIRST}")
+    (sequence,) = _INT.unpack(data[-_INT.size :])
+    return timestamp_ms, data[_PLACE.size : -_INT.size], sequence
+
+
+def buffered_key(data: bytes) -> bytes:
+    """Return the key of the record that a key of a buffer is of. Raises likewise."""
+    return decode_buffered_key(data)[1]
 
 
 def encode_buffered_record(record: BufferedRecord, *, buffer_time_ms: int | None = None) -> bytes:

@@ -19,6 +19,9 @@ from typing import Final, NamedTuple
 
 from statestore.errors import FormatError, NegativeLengthError, TruncatedError
 
+WAITING_KEYS: Final = "waiting"
+"""What is recorded of the keys of such a store. Never rename."""
+
 _PLACE: Final = struct.Struct(">qB")
 _COUNT: Final = struct.Struct(">Bi")
 _SIZE: Final = struct.Struct(">i")
@@ -45,6 +48,11 @@ def decode_waiting_key(data: bytes) -> tuple[int, bool, bytes]:
         raise TruncatedError("key of a waiting record", wanted=_PLACE.size, got=len(data))
     timestamp_ms, is_left = _PLACE.unpack_from(data)
     return timestamp_ms, is_left == 1, data[_PLACE.size :]
+
+
+def waiting_key(data: bytes) -> bytes:
+    """Return the key of the records that a key of the store is of. Raises likewise."""
+    return decode_waiting_key(data)[2]
 
 
 def encode_waiting_values(waiting: Sequence[WaitingValue]) -> bytes:

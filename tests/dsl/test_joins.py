@@ -33,12 +33,15 @@ from statestore.errors import StateStoreError, TopologyError
 from statestore.format.buffered_record import BufferedRecord, decode_buffered_record, encode_buffered_record
 from statestore.format.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
 from statestore.headers import Headers
+from statestore.recovery.making.record_keys import record_keys
+from statestore.recovery.metadata.state_metadata import StateMetadata
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.program import PROGRAMS, run_java_program
 
 TEXT = Serdes.string()
 TEXTS: dict[str, Serde[Any]] = {"key_serde": TEXT, "value_serde": TEXT}
 WITHIN_5 = JoinWindows.of_time_difference_and_grace(5, 3)
+GOLDEN = json.loads(Path(__file__).parents[1].joinpath("golden", "joins.json").read_text(encoding="utf-8"))
 LEFT, RIGHT, SAME = ("trace", b"left"), ("trace", b"right"), ("app", b"same")
 
 Join = Callable[[StreamsBuilder], Any]
@@ -262,6 +265,22 @@ def test_a_global_table_is_joined_by_any_key() -> None:
         assert pipe("left", "c", 1) == []
 
 
+# ---- Rescaling
+
+
+def test_where_the_keys_of_records_that_wait_are_is_recorded() -> None:
+    """So that who rescales a state finds the shards that they belong to."""
+    builder = StreamsBuilder()
+    left, right = builder.stream("left", **TEXTS), builder.stream("right", **TEXTS)
+    left.left_join(right, pair, WITHIN_5, StreamJoined().with_store_name("joined")).to("a", value_serde=TEXT)
+    prices = builder.table("prices", **TEXTS, materialized=Materialized.as_versioned("prices", 100))
+    left.join(prices, pair, Joined().with_grace_period(10), name="priced").to("b", value_serde=TEXT)
+    topology = builder.build()
+    known = record_keys(StateMetadata("s", 2, "key", (0,), topology.store_specs(), topology.to_json()))
+    assert known["joined-left-shared-join-store"](bytes.fromhex(GOLDEN["waiting"][1]["key"])) == b"other"
+    assert known["priced-Buffer"](bytes.fromhex(GOLDEN["buffered"][1]["key"])) == "ü".encode()
+
+
 # ---- What is refused
 
 
@@ -337,8 +356,6 @@ def test_something_that_is_neither_a_stream_nor_a_table() -> None:
 
 
 # ---- Bytes
-
-GOLDEN = json.loads(Path(__file__).parents[1].joinpath("golden", "joins.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("golden", GOLDEN["waiting"])

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.format.buffered_record import BUFFERED_KEYS, buffered_key
 from statestore.format.due_key import (
     EXPIRY_SUFFIX,
     SESSION_TIMER_KEYS,
@@ -31,6 +32,7 @@ from statestore.format.entry_key import (
     windowed_key,
 )
 from statestore.format.store_format import StoreFormat
+from statestore.format.waiting_values import WAITING_KEYS, waiting_key
 from statestore.recovery.making.placement import KeyOf
 from statestore.recovery.metadata.state_metadata import ENTRY_KEYS, StateMetadata
 
@@ -49,6 +51,8 @@ _KEY_OF: Final[dict[str, KeyOf]] = {
     WINDOWED_TIMER_KEYS: lambda place: windowed_key(timer_key(place)),
     SESSION_TIMER_KEYS: lambda place: session_key(timer_key(place)),
     WINDOW_END_KEYS: window_end_key,
+    WAITING_KEYS: waiting_key,
+    BUFFERED_KEYS: buffered_key,
 }
 
 
