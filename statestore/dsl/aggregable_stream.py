@@ -191,7 +191,7 @@ class ReducibleStream(ABC):
             changes = ChangesPlan(plan.sends_old, kept.is_cached, plan.children_of_changes(graph.children(node)))
             builder = self._builder(kept)
             made = AggregatePlan(builder.name, builder.key_serde, aggregation, policy, changes)
-            return self._supplier(made, columns, plan)
+            return self._supplier(made, None if graph.goes_by_record(node) else columns, plan)
 
         graph.add(
             GraphNode(

@@ -136,8 +136,8 @@ class KTable:
 
     def to_stream(self, *, name: str | None = None) -> KStream:
         """Return the changes as a stream: each new value, and None for a key that is gone."""
-        step = NewValuesInColumns() if self._in_columns else MappingValues(new_value)
-        return self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=self._in_columns)
+        step = MappingValues(new_value)
+        return self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValuesInColumns())
 
     def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> KStream:
         """Return the changes as a stream of Change: the new value, and the one before it. Kafka has no such step."""
@@ -215,13 +215,18 @@ class KTable:
         supplier: ProcessorSupplier,
         value_serde: Serde[Any] | None,
         *,
-        in_columns: bool = False,
+        in_columns: ProcessorSupplier | None = None,
     ) -> KStream:
         from statestore.dsl.kstream import KStream  # which makes tables in turn
 
-        node = self._graph.new_name(prefix, name)
-        self._graph.add(GraphNode(node, (self._node,), lambda: supplier))
-        return KStream(self._graph, node, self._key_serde, value_serde, in_columns=in_columns)
+        graph = self._graph
+        node, columns = graph.new_name(prefix, name), in_columns if self._in_columns else None
+
+        def step() -> ProcessorSupplier:
+            return supplier if columns is None or graph.goes_by_record(node) else columns
+
+        graph.add(GraphNode(node, (self._node,), step))
+        return KStream(graph, node, self._key_serde, value_serde, in_columns=columns is not None)
 
     def _computed(
         self,
@@ -269,8 +274,7 @@ class WindowedKTable(KTable):
 
     def late_records(self, *, name: str | None = None) -> KStream:
         """Return the records that came too late for a window, or for one of several, as they came. Kafka has none."""
-        step = PassingColumns() if self._in_columns else Passing()
-        late = self._stream("KTABLE-LATE-RECORDS-", name, step, self._input_serdes[1], in_columns=self._in_columns)
+        late = self._stream("KTABLE-LATE-RECORDS-", name, Passing(), self._input_serdes[1], in_columns=PassingColumns())
         late._key_serde = self._input_serdes[0]
         self._windows.late_child = late._node
         return late

@@ -86,6 +86,7 @@ class StreamGraph:
     _steps: list[Callable[[Topology], object]] = field(default_factory=list)
     _readers: list[GraphNode] = field(default_factory=list)
     _windows: dict[str, TableWindows] = field(default_factory=dict)
+    _by_record: frozenset[str] = frozenset()
 
     def new_name(self, prefix: str, name: str | None = None) -> str:
         """Return `name`, or a new one of a processor, with a number: a name takes one too. Source: NamedInternal."""
@@ -124,8 +125,17 @@ class StreamGraph:
             return None
         return TableWindows(max(windows.grace_ms for windows in known), known[0].are_sessions)
 
+    def goes_by_record(self, name: str) -> bool:
+        """Return whether a node must take records one by one; to be asked when the topology is made.
+
+        So it is where the records of a source meet themselves, having gone two ways: in a node with several parents, or
+        in a store that several nodes use. There, each must be through before the next; columns go node by node.
+        """
+        return name in self._by_record
+
     def build(self) -> Topology:
         """Return a topology of all nodes; a new one at every call."""
+        self._by_record = self._nodes_by_record()
         topology = Topology()
         for add_to in self._steps:
             add_to(topology)
@@ -140,6 +150,23 @@ class StreamGraph:
         if name in self._parents:
             raise TopologyError(f"there already is a node {name!r}: give one of both another `name`")
         self._parents[name] = parents
+
+    def _nodes_by_record(self) -> frozenset[str]:
+        sources: dict[str, set[str]] = {}
+        for name, parents in self._parents.items():
+            sources[name] = {source for parent in parents for source in sources[parent]} or {name}
+        meetings = [list(node.parents) for node in self._readers]
+        users: dict[str, list[str]] = {}
+        for node in self._readers:
+            for store in {*(builder.name for builder in node.stores()), *node.reads()}:
+                users.setdefault(store, []).append(node.name)
+        met: set[str] = set()
+        for names in (*meetings, *users.values()):
+            seen: set[str] = set()
+            for name in names:
+                met |= seen & sources[name]
+                seen |= sources[name]
+        return frozenset(name for name, above in sources.items() if above & met)
 
     def _take_number(self) -> int:
         self._next += 1

@@ -157,6 +157,11 @@ def add_stream_join(
 ) -> str:
     """Add the join of two streams, and return its last node."""
     require_joinable(left, right)
+    if windows.size_ms + windows.grace_ms < 1:
+        raise TopologyError(
+            f"{left.node!r} can't be joined with {right.node!r} in windows of 0 ms without a grace: nothing would be "
+            "kept, so nothing would ever be found. Give the windows a grace of 1 ms or more"
+        )
     graph = left.graph
     names = _Names.of(graph, kind, joined, options.name)
     key_serde = _required(joined.key_serde or left.key_serde or right.key_serde, "key", left, _SERDES_OF_STREAMS)

@@ -265,6 +265,45 @@ def test_a_global_table_is_joined_by_any_key() -> None:
         assert pipe("left", "c", 1) == []
 
 
+# ---- A stream that meets itself: aggregates take columns, and joins look into what they have written
+
+
+def joined_with_its_count(stream: KStream) -> Any:
+    return stream.join(stream.group_by_key().count(), pair, headers="latest")
+
+
+def joined_with_its_counts(stream: KStream) -> Any:
+    counts = stream.group_by_key().count().to_stream()
+    return stream.left_join(counts, pair, JoinWindows.of_time_difference_and_grace(0, 3))
+
+
+def counts_joined_with_values(stream: KStream) -> Any:
+    grouped = stream.group_by_key()
+    return grouped.count().join(grouped.max(), pair)
+
+
+def counts_merged_with_values(stream: KStream) -> Any:
+    grouped = stream.group_by_key()
+    counts = grouped.count().to_stream().map_values(str)
+    return counts.merge(grouped.max().to_stream())
+
+
+@pytest.mark.parametrize(
+    "program", [joined_with_its_count, joined_with_its_counts, counts_joined_with_values, counts_merged_with_values]
+)
+def test_a_batch_comes_to_what_its_records_come_to(program: Callable[[KStream], Any]) -> None:
+    def join(builder: StreamsBuilder) -> Any:
+        builder.stream("right", **TEXTS).to("nowhere")
+        return program(builder.stream("left", **TEXTS))
+
+    records = [("a", 1), ("b", 5), ("c", 90), ("b", 91)]
+    with joining(join) as pipe:
+        one_by_one = [led_to for record in records for led_to in pipe("left", *record)]
+    with joining(join) as pipe:
+        assert pipe.batch("left", *records) == one_by_one
+    assert one_by_one
+
+
 # ---- Rescaling
 
 
@@ -343,6 +382,12 @@ def test_a_grace_that_the_table_has_no_history_for(materialized: Materialized | 
 def test_windows_that_end_before_they_begin() -> None:
     with pytest.raises(ValueError, match="end before they begin"):
         WITHIN_5.before(-6)
+
+
+def test_windows_for_which_nothing_is_kept() -> None:
+    """In Kafka such a join is made, and finds nothing ever."""
+    with pytest.raises(TopologyError, match="grace of 1 ms or more"):
+        streams("join", JoinWindows.of_time_difference_with_no_grace(0))(StreamsBuilder())
 
 
 def test_a_versioned_global_table() -> None:

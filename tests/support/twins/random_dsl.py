@@ -288,6 +288,8 @@ def stream_joins(op: str) -> Callable[[Draft], None]:
         before_ms, after_ms, grace_ms = random.choice((0, 1, 5, 10)), random.choice((0, 1, 5, 10)), draft.grace_ms()
         if draft.chance(0.1):
             before_ms, after_ms = -2, 7
+        # What is kept for no time is never found there, and refused here.
+        grace_ms = max(grace_ms, 1 - before_ms - after_ms)
         draft.add_corners(before_ms, after_ms, grace_ms, after_ms + grace_ms, before_ms + grace_ms)
         draft.add_corners(before_ms + after_ms + grace_ms)
         draft.pace_ms = max(before_ms, after_ms) + 1

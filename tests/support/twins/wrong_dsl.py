@@ -35,11 +35,13 @@ def topic_of_two(first: str, second: str) -> DslScenario:
     return DslScenario(program)
 
 
-def joined_streams(before_ms: int = 5, *, rekeyed: bool = False) -> DslScenario:
+def joined_streams(before_ms: int = 5, after_ms: int = 5, *, rekeyed: bool = False) -> DslScenario:
     program = Program()
     left = program.stream("left")
     left = left.select_key("upper") if rekeyed else left
-    return ended(left.join_stream("join", program.stream("right"), "pair", before_ms=before_ms, after_ms=5, grace_ms=0))
+    return ended(
+        left.join_stream("join", program.stream("right"), "pair", before_ms=before_ms, after_ms=after_ms, grace_ms=0)
+    )
 
 
 def joined_with_grace(history_ms: int | None) -> DslScenario:
@@ -78,4 +80,6 @@ WRONG_HERE = {
     "a merged stream of changed keys": ended(
         (stream := Program().stream("in")).merge(stream.select_key("upper")).group_by_key().count()
     ),
+    # Kafka keeps records for no time, and finds none.
+    "a join in windows of no length without a grace": joined_streams(0, 0),
 }
