@@ -20,7 +20,7 @@ from statestore.dsl.grouped_stream import KGroupedStream
 from statestore.dsl.header_policy import HeaderMerger, HeaderPolicy, PolicyLike
 from statestore.dsl.joined import Joined, StreamJoined
 from statestore.dsl.kstream import KStream
-from statestore.dsl.ktable import KTable, WindowedKTable
+from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.suppressed import BufferConfig, Suppressed
@@ -50,7 +50,6 @@ __all__ = [
     "Suppressed",
     "TimeWindowedKStream",
     "TimeWindows",
-    "WindowedKTable",
     "WindowedSerde",
     "session_windowed_serde",
     "time_windowed_serde",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from statestore.dsl.aggregations import (
     Aggregation,
@@ -33,11 +33,14 @@ from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.part_store import PartStore
 
+S = TypeVar("S")
+"""The class of streams."""
+
 AGGREGATE: Final = "KSTREAM-AGGREGATE-"
 _REDUCE: Final = "KSTREAM-REDUCE-"
 
 
-class ReducibleStream(ABC):
+class ReducibleStream(ABC, Generic[S]):
     """Records to be aggregated, by what needs no more to be known than the values.
 
     Of every method: `headers` says what becomes of the headers of the records that are aggregated, `materialized` where
@@ -63,7 +66,7 @@ class ReducibleStream(ABC):
 
     def count(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return how many records there were."""
         if self._count_takes_number and materialized is not None and materialized.name is None:
             self._graph.new_store_name(AGGREGATE)  # Kafka takes a number for nothing here
@@ -76,37 +79,37 @@ class ReducibleStream(ABC):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return what a function makes of the value so far and the next one; the first one is the value itself."""
         return self._aggregate(_REDUCE, reducing(reducer, self._value_serde), materialized, headers, name)
 
     def sum(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return the sum of the values, which are numbers."""
         return self._aggregate(_REDUCE, summing(self._value_serde), materialized, headers, name)
 
     def min(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return the least of the values; NaN is none of them."""
         return self._aggregate(_REDUCE, least(self._value_serde), materialized, headers, name)
 
     def max(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return the greatest of the values; NaN is none of them."""
         return self._aggregate(_REDUCE, greatest(self._value_serde), materialized, headers, name)
 
     def first(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return the value that came first."""
         return self._aggregate(_REDUCE, earliest(self._value_serde), materialized, headers, name)
 
     def last(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return the value that came last."""
         return self._aggregate(_REDUCE, latest(self._value_serde), materialized, headers, name)
 
@@ -117,7 +120,7 @@ class ReducibleStream(ABC):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return a list of the first `limit` values, in JSON unless said otherwise. Raises ValueError below 1."""
         _check_limit(limit)
         return self._aggregate(AGGREGATE, collecting(limit), materialized, headers, name)
@@ -130,7 +133,7 @@ class ReducibleStream(ABC):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return a list of the `limit` greatest values, greatest first, in JSON unless said otherwise.
 
         They are compared by what `by` makes of them; of equal ones, the earlier stands first. Raises ValueError for
@@ -141,7 +144,7 @@ class ReducibleStream(ABC):
 
     def mean(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return the mean of the values, as a float; what is kept is their sum and number, in JSON."""
         sums = self._aggregate(AGGREGATE, averaging(), materialized, headers, name)
         return sums.map_values(mean_of, value_serde=Serdes.double())
@@ -151,7 +154,7 @@ class ReducibleStream(ABC):
         """Return the builder of the aggregates' store."""
 
     @abstractmethod
-    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable:
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[S]:
         """Return the table of the aggregates."""
 
     def _beside(self, kept: Materialized) -> Sequence[PartStore]:
@@ -177,7 +180,7 @@ class ReducibleStream(ABC):
         materialized: Materialized | None,
         headers: PolicyLike,
         name: str | None,
-    ) -> KTable:
+    ) -> KTable[S]:
         graph, policy = self._graph, HeaderPolicy.of(headers)
         asked = materialized or Materialized()
         kept = asked if asked.name is not None else asked.named(graph.new_store_name(prefix))
@@ -212,7 +215,7 @@ class ReducibleStream(ABC):
         return None if values is None or aggregates is None else aggregation.in_columns(values, aggregates)
 
 
-class AggregableStream(ReducibleStream):
+class AggregableStream(ReducibleStream[S]):
     """Records to be aggregated, whose aggregates never become one."""
 
     def aggregate(
@@ -223,7 +226,7 @@ class AggregableStream(ReducibleStream):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return what a function of key, value and aggregate makes, beginning with what `initializer` returns.
 
         An aggregate of None is deleted.

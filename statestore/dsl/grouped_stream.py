@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from statestore.dsl.aggregable_stream import AggregableStream
 from statestore.dsl.aggregations import ColumnAggregation
@@ -16,19 +16,22 @@ from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
+S = TypeVar("S")
+"""The class of streams."""
 
-class KGroupedStream(AggregableStream):
+
+class KGroupedStream(AggregableStream[S]):
     """Records by key. Those without a key or a value are left out, and counted."""
 
     @overload
-    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> TimeWindowedKStream: ...
+    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> TimeWindowedKStream[S]: ...
 
     @overload
-    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream: ...
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[S]: ...
 
     def windowed_by(
         self, windows: TimeWindows | SlidingWindows | SessionWindows
-    ) -> TimeWindowedKStream | SessionWindowedKStream:
+    ) -> TimeWindowedKStream[S] | SessionWindowedKStream[S]:
         """Return the stream by key and window. Raises TypeError for what are no windows to aggregate by."""
         graph, node, serdes = self._graph, self._node, (self._key_serde, self._value_serde)
         if isinstance(windows, SessionWindows):
@@ -40,7 +43,7 @@ class KGroupedStream(AggregableStream):
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         return kept.key_value_builder()
 
-    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable:
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[S]:
         plan = KeptTable.of_keys(str(kept.name))
         return KTable(self._graph, node, kept.key_serde, kept.value_serde, plan, in_columns=in_columns)
 

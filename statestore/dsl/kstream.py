@@ -129,7 +129,7 @@ class KStream:
             is_rekeyed=self._is_rekeyed or other._is_rekeyed,
         )
 
-    def group_by_key(self) -> KGroupedStream:
+    def group_by_key(self) -> KGroupedStream[KStream]:
         """Return the stream by key, to be aggregated. Raises TopologyError if a step before has changed the keys."""
         self._refuse_rekeyed("group_by_key()")
         return KGroupedStream(self._graph, self._node, self._key_serde, self._value_serde, in_columns=self._in_columns)
@@ -172,7 +172,7 @@ class KStream:
         graph.add(GraphNode(node, (self._node,), lambda: plan, lambda: (builder,), entry_keys=entry_keys))
         return KStream(graph, node, self._key_serde, self._value_serde)
 
-    def to_table(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+    def to_table(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable[KStream]:
         """Return the table of the records: of each key the latest value; a record without a value deletes its key.
 
         It is kept if `materialized` names it, or if something that is made of it has to look into it. Records without a
@@ -189,7 +189,7 @@ class KStream:
 
     def join(
         self,
-        other: KStream | KTable | GlobalKTable,
+        other: KStream | KTable[Any] | GlobalKTable,
         *given: Any,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
@@ -213,7 +213,7 @@ class KStream:
 
     def left_join(
         self,
-        other: KStream | KTable | GlobalKTable,
+        other: KStream | KTable[Any] | GlobalKTable,
         *given: Any,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
@@ -287,7 +287,7 @@ class KStream:
         return KStream(self._graph, node, stored.key_serde or self._key_serde or other._key_serde, options.value_serde)
 
     def _join_table(
-        self, kind: JoinKind, options: JoinOptions, other: KTable, joiner: Joiner, joined: Joined | None = None
+        self, kind: JoinKind, options: JoinOptions, other: KTable[Any], joiner: Joiner, joined: Joined | None = None
     ) -> KStream:
         self._refuse_rekeyed(f"{kind.value}()")
         waits = joined or Joined()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.materialized import Materialized
@@ -24,9 +24,8 @@ from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.part_store import PartStore
 
-if TYPE_CHECKING:
-    from statestore.dsl.kstream import KStream
-
+S = TypeVar("S")
+"""The class of streams: they are made of tables, and tables of them, so neither can import the other."""
 
 _BUFFER_KEYS: Final[dict[bool | None, tuple[str, str]]] = {
     None: (VALUE_KEYS, TIMER_KEYS),
@@ -39,8 +38,8 @@ _FILTER = "KTABLE-FILTER-"
 _MAP_VALUES = "KTABLE-MAPVALUES-"
 
 
-class KTable:
-    """The latest value of each key, and its changes; each method returns another table or a stream.
+class KTable(Generic[S]):
+    """The latest value of each key, and its changes; each method returns another table or a stream, which is an S.
 
     Each value has the timestamp and the headers that it was stored with. `name` is that of a step's node.
     """
@@ -69,7 +68,7 @@ class KTable:
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return the keys for which a predicate of key and value is true; of others it says that they are gone."""
         return self._computed(_FILTER, name, _Kept(predicate, True), materialized, self._value_serde, is_filter=True)
 
@@ -79,7 +78,7 @@ class KTable:
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return the keys for which a predicate of key and value is false; of others it says that they are gone."""
         return self._computed(_FILTER, name, _Kept(predicate, False), materialized, self._value_serde, is_filter=True)
 
@@ -90,11 +89,11 @@ class KTable:
         value_serde: Serde[Any] | None = None,
         materialized: Materialized | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return the table with other values; one that the function makes None is gone."""
         return self._computed(_MAP_VALUES, name, _OfValue(mapper), materialized, value_serde, is_filter=False)
 
-    def suppress(self, suppressed: Suppressed) -> KTable:
+    def suppress(self, suppressed: Suppressed) -> KTable[S]:
         """Return the table with its changes held back: of several changes of a key the last one goes on.
 
         It goes on with its own timestamp and headers. What is held back is on the disk, so it takes no memory.
@@ -134,26 +133,43 @@ class KTable:
         )
         return KTable(graph, node, self._key_serde, self._value_serde, plan)
 
-    def to_stream(self, *, name: str | None = None) -> KStream:
+    def to_stream(self, *, name: str | None = None) -> S:
         """Return the changes as a stream: each new value, and None for a key that is gone."""
         step = MappingValues(new_value)
         return self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValuesInColumns())
 
-    def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> KStream:
+    def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> S:
         """Return the changes as a stream of Change: the new value, and the one before it. Kafka has no such step."""
         self._plan.send_old_values(even_unkept=True)
         return self._stream("KTABLE-CHANGES-", name, Passing(), value_serde)
 
+    def late_records(self, *, name: str | None = None) -> S:
+        """Return the records that came too late for a window, or for one of several, as they came. Kafka has none.
+
+        Raises TopologyError unless the table is an aggregate by window.
+        """
+        plan = self._plan
+        inputs = plan.late_inputs if isinstance(plan, KeptTable) else None
+        if inputs is None or not isinstance(plan, KeptTable):
+            raise TopologyError(
+                f"table {self._node!r} is no aggregate of windows, so nothing is too late for it: ask the table that "
+                "count(), sum() or the like returned for late_records()"
+            )
+        node = self._step("KTABLE-LATE-RECORDS-", name, Passing(), PassingColumns())
+        plan.late_child = node
+        stream: S = self._graph.make_stream(self._graph, node, *inputs, in_columns=self._in_columns)
+        return stream
+
     def join(
         self,
-        other: KTable,
+        other: KTable[S],
         joiner: Joiner,
         *,
         materialized: Materialized | None = None,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return what a function of both values makes of the keys that both tables have.
 
         Each change of one side is joined with what the other one holds, at the later timestamp of both. Changes of a
@@ -165,40 +181,40 @@ class KTable:
 
     def left_join(
         self,
-        other: KTable,
+        other: KTable[S],
         joiner: Joiner,
         *,
         materialized: Materialized | None = None,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return what `join` does, and of keys that this table alone has, what the function makes with None."""
         return self._join(JoinKind.LEFT, other, joiner, materialized, headers, value_serde, name)
 
     def outer_join(
         self,
-        other: KTable,
+        other: KTable[S],
         joiner: Joiner,
         *,
         materialized: Materialized | None = None,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return what `join` does, and of keys that one table alone has, what the function makes with None."""
         return self._join(JoinKind.OUTER, other, joiner, materialized, headers, value_serde, name)
 
     def _join(
         self,
         kind: JoinKind,
-        other: KTable,
+        other: KTable[S],
         joiner: Joiner,
         materialized: Materialized | None,
         headers: PolicyLike,
         value_serde: Serde[Any] | None,
         name: str | None,
-    ) -> KTable:
+    ) -> KTable[S]:
         kept = None if materialized is None else materialized.or_serdes(self._key_serde, value_serde)
         sides = TableSide(self._side(), self._plan), TableSide(other._side(), other._plan)
         node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)
@@ -216,9 +232,16 @@ class KTable:
         value_serde: Serde[Any] | None,
         *,
         in_columns: ProcessorSupplier | None = None,
-    ) -> KStream:
-        from statestore.dsl.kstream import KStream  # which makes tables in turn
+    ) -> S:
+        node = self._step(prefix, name, supplier, in_columns)
+        takes_columns = self._in_columns and in_columns is not None
+        stream: S = self._graph.make_stream(self._graph, node, self._key_serde, value_serde, in_columns=takes_columns)
+        return stream
 
+    def _step(
+        self, prefix: str, name: str | None, supplier: ProcessorSupplier, in_columns: ProcessorSupplier | None
+    ) -> str:
+        """Add a step below the table, and return its node; `in_columns` is what it is if changes come in columns."""
         graph = self._graph
         node, columns = graph.new_name(prefix, name), in_columns if self._in_columns else None
 
@@ -226,7 +249,7 @@ class KTable:
             return supplier if columns is None or graph.goes_by_record(node) else columns
 
         graph.add(GraphNode(node, (self._node,), step))
-        return KStream(graph, node, self._key_serde, value_serde, in_columns=columns is not None)
+        return node
 
     def _computed(
         self,
@@ -237,7 +260,7 @@ class KTable:
         value_serde: Serde[Any] | None,
         *,
         is_filter: bool,
-    ) -> KTable:
+    ) -> KTable[S]:
         graph = self._graph
         if materialized is not None and materialized.name is None:
             graph.new_store_name(prefix)  # Kafka takes a number for a store that it then does without
@@ -252,32 +275,6 @@ class KTable:
         plan.sends_old = is_filter and self._plan.send_old_values(even_unkept=False)
         graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
         return KTable(graph, node, self._key_serde, value_serde, plan)
-
-
-class WindowedKTable(KTable):
-    """The aggregates of keys and windows; a key is Windowed, with the window's start and end."""
-
-    def __init__(
-        self,
-        graph: StreamGraph,
-        node: str,
-        key_serde: Serde[Any] | None,
-        value_serde: Serde[Any] | None,
-        plan: KeptTable,
-        input_serdes: tuple[Serde[Any] | None, Serde[Any] | None],
-        *,
-        in_columns: bool = False,
-    ) -> None:
-        super().__init__(graph, node, key_serde, value_serde, plan, in_columns=in_columns)
-        self._windows = plan
-        self._input_serdes = input_serdes
-
-    def late_records(self, *, name: str | None = None) -> KStream:
-        """Return the records that came too late for a window, or for one of several, as they came. Kafka has none."""
-        late = self._stream("KTABLE-LATE-RECORDS-", name, Passing(), self._input_serdes[1], in_columns=PassingColumns())
-        late._key_serde = self._input_serdes[0]
-        self._windows.late_child = late._node
-        return late
 
 
 class _Kept:

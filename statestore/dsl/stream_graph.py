@@ -80,6 +80,8 @@ class GraphNode:
 class StreamGraph:
     """All nodes of a program, in the order in which they were added, and the number of the next name."""
 
+    make_stream: Callable[..., Any]
+    """Makes the stream of a node. Streams become tables and tables streams, so one of both has to be handed over."""
     _next: int = 0
     _parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each node, in the order in which they were added."""

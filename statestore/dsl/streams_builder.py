@@ -32,7 +32,7 @@ class StreamsBuilder:
 
     def __init__(self, *, in_columns: bool = True) -> None:
         """Begin a program. `in_columns` of False has all of it go record by record, where columns would be faster."""
-        self._graph = StreamGraph()
+        self._graph = StreamGraph(KStream)
         self._in_columns = in_columns
 
     def stream(
@@ -55,7 +55,7 @@ class StreamsBuilder:
         value_serde: Serde[Any],
         materialized: Materialized | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[KStream]:
         """Return the table of a topic: of each key the latest value; a record without a value deletes its key.
 
         It is kept if `materialized` names it, or if something that is made of it has to look into it.

@@ -22,6 +22,7 @@ from statestore.dsl.processors.table_views import (
 )
 from statestore.dsl.processors.tables import ComputingTable, ReadingTable, TableStorePlan
 from statestore.errors import TopologyError
+from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
@@ -70,6 +71,8 @@ class KeptTable(TablePlan):
     def __init__(self, view: TableView) -> None:
         super().__init__()
         self._view = view
+        self.late_inputs: tuple[Serde[Any] | None, Serde[Any] | None] | None = None
+        """The serdes of records that may come too late for a window; None if it has none."""
         self.late_child: str | None = None
         """Who gets the records that came too late for a window; None is nobody."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from statestore.dsl.aggregable_stream import AGGREGATE, AggregableStream, ReducibleStream
 from statestore.dsl.aggregations import Aggregation, ColumnAggregation
 from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.header_policy import PolicyLike
-from statestore.dsl.ktable import KTable, WindowedKTable
+from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.final_windows import store_of_ends
@@ -26,8 +26,11 @@ from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.part_store import PartStore
 
+S = TypeVar("S")
+"""The class of streams."""
 
-class _WindowedStream(ReducibleStream):
+
+class _WindowedStream(ReducibleStream[S]):
     """Records by key and window of any kind."""
 
     def __init__(
@@ -48,12 +51,12 @@ class _WindowedStream(ReducibleStream):
 
     def _windowed_table(
         self, node: str, kept: Materialized, serde: Serde[Any] | None, table: KeptTable, *, in_columns: bool
-    ) -> KTable:
-        inputs = self._key_serde, self._value_serde
-        return WindowedKTable(self._graph, node, serde, kept.value_serde, table, inputs, in_columns=in_columns)
+    ) -> KTable[S]:
+        table.late_inputs = self._key_serde, self._value_serde
+        return KTable(self._graph, node, serde, kept.value_serde, table, in_columns=in_columns)
 
 
-class TimeWindowedKStream(_WindowedStream, AggregableStream):
+class TimeWindowedKStream(_WindowedStream[S], AggregableStream[S]):
     """Records by key and window of time, also a sliding one.
 
     Those without a key and those that come too late are left out, and counted; in sliding windows those without a value
@@ -76,7 +79,7 @@ class TimeWindowedKStream(_WindowedStream, AggregableStream):
         # Kafka takes a number for nothing when it counts, but in sliding windows.
         self._count_takes_number = isinstance(windows, TimeWindows)
 
-    def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream:
+    def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[S]:
         """Return the stream with another strategy of when a window is put out."""
         serdes = self._key_serde, self._value_serde
         return TimeWindowedKStream(
@@ -95,7 +98,7 @@ class TimeWindowedKStream(_WindowedStream, AggregableStream):
         windows = self._windows
         return windows.size_ms if isinstance(windows, TimeWindows) else windows.time_difference_ms
 
-    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable:
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[S]:
         serde = None if kept.key_serde is None else time_windowed_serde(kept.key_serde, self._size_ms)
         table = KeptTable.of_windows(str(kept.name))
         return self._windowed_table(node, kept, serde, table, in_columns=in_columns)
@@ -114,7 +117,7 @@ class TimeWindowedKStream(_WindowedStream, AggregableStream):
         return isinstance(self._windows, TimeWindows) and not self._strategy.is_final
 
 
-class SessionWindowedKStream(_WindowedStream):
+class SessionWindowedKStream(_WindowedStream[S]):
     """Records by key and session. Those without a key and those that come too late are left out, and counted."""
 
     def __init__(
@@ -131,7 +134,7 @@ class SessionWindowedKStream(_WindowedStream):
         super().__init__(graph, node, key_serde, value_serde, strategy, in_columns=in_columns)
         self._windows = windows
 
-    def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream:
+    def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[S]:
         """Return the stream with another strategy of when a session is put out."""
         serdes = self._key_serde, self._value_serde
         return SessionWindowedKStream(
@@ -147,7 +150,7 @@ class SessionWindowedKStream(_WindowedStream):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[S]:
         """Return what a function of key, value and aggregate makes, beginning with what `initializer` returns.
 
         `merger` is a function of key and two aggregates, and is asked at every record: it merges the initial value with
@@ -161,7 +164,7 @@ class SessionWindowedKStream(_WindowedStream):
         windows = self._windows
         return kept.session_builder(windows.inactivity_gap_ms + windows.grace_ms, more_ms=int(self._strategy.is_final))
 
-    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable:
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[S]:
         serde = None if kept.key_serde is None else session_windowed_serde(kept.key_serde)
         table = KeptTable.of_sessions(str(kept.name))
         return self._windowed_table(node, kept, serde, table, in_columns=in_columns)

@@ -89,7 +89,7 @@ class DataFrameStreams:
         value_as: Encoding | None = None,
         materialized: Materialized | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[KStream]:
         """Return the rows of a streaming DataFrame as a table: of each key the latest row. As `stream` otherwise."""
         topic, key_serde, value_serde = self._add(df, key, value, timestamp, headers, order_by, value_as, name)
         return self._builder.table(topic, key_serde=key_serde, value_serde=value_serde, materialized=materialized)
@@ -116,7 +116,7 @@ class DataFrameStreams:
 
     def result(
         self,
-        result: KStream | KTable,
+        result: KStream | KTable[KStream],
         *,
         value: str = "value",
         value_schema: str | DataType | None = None,
@@ -143,7 +143,7 @@ class DataFrameStreams:
             records, result, value=value, value_schema=value_schema, timestamp=timestamp, headers=headers
         )
 
-    def records(self, results: Mapping[str, KStream | KTable], **options: Any) -> DataFrame:
+    def records(self, results: Mapping[str, KStream | KTable[KStream]], **options: Any) -> DataFrame:
         """Return several results in one DataFrame of Kafka's shape, with the name of each as the topic.
 
         `options` are those of `stateful`. In a foreachBatch, `columns` makes columns of the rows of one topic.
@@ -159,7 +159,7 @@ class DataFrameStreams:
     def columns(
         self,
         records: DataFrame,
-        result: KStream | KTable,
+        result: KStream | KTable[KStream],
         *,
         value: str = "value",
         value_schema: str | DataType | None = None,
@@ -230,7 +230,7 @@ class DataFrameStreams:
 _WHOLE_KEY: Final = "__windowed_key"
 
 
-def _known(result: KStream | KTable) -> _Result:
+def _known(result: KStream | KTable[KStream]) -> _Result:
     for what, serde in (("keys", result._key_serde), ("values", result._value_serde)):
         if serde is None:
             raise TopologyError(

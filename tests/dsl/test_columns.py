@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statestore import Headers, Serde, Serdes, Topology
 from statestore.dsl.aggregable_stream import AggregableStream
 from statestore.dsl.header_policy import HeaderPolicy
-from statestore.dsl.ktable import KTable, WindowedKTable
+from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windows import TimeWindows
@@ -44,7 +44,7 @@ class Program:
         kept = kept.with_caching_enabled() if self.is_cached else kept
         table: KTable = getattr(grouped, self.step)(materialized=kept, headers=self.policy)
         table.to_stream().to("out")
-        if isinstance(table, WindowedKTable):
+        if self.windows is not None:
             table.late_records().to("late")
         if self.wants_old:
             # A step that takes records, below one that may forward columns.

@@ -9,7 +9,7 @@ import pytest
 
 from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.kstream import KStream
-from statestore.dsl.ktable import KTable, WindowedKTable
+from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.windows import SlidingWindows
 from statestore.errors import TopologyError
@@ -53,7 +53,6 @@ def test_windows_that_would_begin_before_time_does_are_one() -> None:
 def test_what_is_late_for_some_windows_is_counted_for_each_and_told_once() -> None:
     def declare(stream: KStream) -> KTable:
         table = joined(stream)
-        assert isinstance(table, WindowedKTable)
         table.late_records().to("late")
         return table
 
