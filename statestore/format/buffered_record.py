@@ -7,8 +7,8 @@
                 [ buffer_time:i64 ]
 
 All numbers are big-endian. A size of -1 is a null value; an old size of -2 says that `old` is `prior`. The buffer time
-follows in changelogs only; readers ignore it. A header count of -1 is no headers. The key is that of buffers of
-streams; suppressed tables have their own.
+follows in changelogs only, and says when the record is due. A header count of -1 is no headers. The key is that of
+buffers of streams; suppressed tables have their own.
 Source: Kafka Streams' BufferValue, ProcessorRecordContext and TimeFirstWindowKeySchema.
 """
 
@@ -28,6 +28,8 @@ _PLACE: Final = struct.Struct(">Bq")
 _WHERE: Final = struct.Struct(">qqi")
 _INT: Final = struct.Struct(">i")
 _TIME: Final = struct.Struct(">q")
+_FIXED_BYTES: Final = 28
+"""What Kafka counts of a record beside texts and values: two times, an offset and a partition."""
 _NULL: Final = -1
 _SAME_AS_PRIOR: Final = -2
 _NULL_SIZE: Final = _INT.pack(_NULL)
@@ -46,6 +48,17 @@ class BufferedRecord(NamedTuple):
     """What a suppressed key was before the change that waits."""
     prior: bytes | None = None
     """What was sent on of a suppressed key last, before anything of it waited."""
+
+    def counted_bytes(self, key: bytes) -> int:
+        """Return what Kafka counts for a key with this record against the bound of a buffer.
+
+        Texts count by their UTF-16. Raises what `parse_headers` raises for malformed headers.
+        """
+        headers = parse_headers(self.header_bytes) if self.header_bytes else []
+        old = None if self.old == self.prior else self.old
+        values = (key, self.prior, old, self.new, *(value for _, value in headers))
+        texts = (self.topic, *(name for name, _ in headers))
+        return _FIXED_BYTES + sum(len(value) for value in values if value is not None) + sum(map(_utf16_units, texts))
 
 
 def encode_buffered_key(timestamp_ms: int, key: bytes, sequence: int) -> bytes:
@@ -98,14 +111,27 @@ def encode_buffered_record(record: BufferedRecord, *, buffer_time_ms: int | None
 
 def decode_buffered_record(data: bytes) -> BufferedRecord:
     """Return the record of these bytes. Raises TruncatedError, NegativeLengthError or FormatError for others."""
+    return _decode(_Fields(data))
+
+
+def decode_logged_record(data: bytes) -> tuple[BufferedRecord, int]:
+    """Return the record of a changelog, and when it is due, in milliseconds since the epoch. Raises likewise."""
     fields = _Fields(data)
+    record = _decode(fields)
+    (time_ms,) = _TIME.unpack(fields.take("buffer time", _TIME.size))
+    if fields.left:
+        raise FormatError("buffered record", f"{fields.left} bytes follow it")
+    return record, int(time_ms)
+
+
+def _decode(fields: _Fields) -> BufferedRecord:
     timestamp_ms, offset, topic_size = _WHERE.unpack(fields.take("buffered record", _WHERE.size))
     if topic_size < 0:
         raise NegativeLengthError("topic", length=topic_size)
     topic = _text("topic", fields.take("topic", topic_size))
     partition, count = fields.number("partition"), fields.number("header count")
-    if count * MIN_HEADER_SIZE > len(data):
-        raise TruncatedError("headers", wanted=count * MIN_HEADER_SIZE, got=len(data))
+    if count * MIN_HEADER_SIZE > fields.left:
+        raise TruncatedError("headers", wanted=count * MIN_HEADER_SIZE, got=fields.left)
     headers = []
     for _ in range(count):
         key = fields.value("header key")
@@ -124,6 +150,10 @@ class _Fields:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
 
     def take(self, what: str, size: int) -> bytes:
         at, data = self._at, self._data
@@ -154,3 +184,7 @@ def _text(what: str, data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as cause:
         raise FormatError(what, f"is not UTF-8: {cause}") from cause
+
+
+def _utf16_units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

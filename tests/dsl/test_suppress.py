@@ -17,7 +17,7 @@ from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.suppressed import BufferConfig, Suppressed
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.errors import SuppressionBufferFullError, TopologyError
-from statestore.format.buffer_value import BufferedChange
+from statestore.format.buffered_record import BufferedRecord, encode_buffered_record
 from statestore.processor.processor import Processor
 from statestore.stores.key_value import KeyValueStore
 from statestore.testing import TestRecord, TopologyTestDriver
@@ -169,10 +169,14 @@ def test_nothing_is_looked_up_where_nothing_is_due(monkeypatch: pytest.MonkeyPat
         assert scans == ["KTABLE-SUPPRESS-STATE-STORE-0000000004-times"]
 
 
+def traced(trace: bytes) -> bytes:
+    return Headers([("trace", trace)]).to_bytes()
+
+
 def test_a_buffer_goes_on_from_its_changelog_and_counts_what_is_in_it() -> None:
     name = "KTABLE-SUPPRESS-STATE-STORE-0000000004"
     held = [
-        (key, BufferedChange(b"v", None, None, time_ms, time_ms, [("trace", key)], "in", 0, 0).to_bytes())
+        (key, encode_buffered_record(BufferedRecord(time_ms, b"v", traced(key), "in", 0, 0), buffer_time_ms=time_ms))
         for key, time_ms in ((b"a", 10), (b"b", 9))
     ]
     builder = StreamsBuilder()

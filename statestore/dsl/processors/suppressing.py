@@ -16,7 +16,7 @@ from statestore.dsl.processors.table_views import Getter, Held, TableView
 from statestore.dsl.processors.windowed_aggregating import ObservedTime
 from statestore.dsl.suppressed import BufferConfig
 from statestore.errors import SuppressionBufferFullError
-from statestore.format.buffer_value import BufferedChange
+from statestore.format.buffered_record import decode_buffered_record
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
@@ -102,7 +102,7 @@ class SuppressedView(TableView):
             stored = held_back(plan.key_serde.serialize(key))
             if stored is None:
                 return get(key)
-            prior = BufferedChange.from_bytes(stored).prior
+            prior = decode_buffered_record(stored).prior
             # When it was set is known to nobody any more.
             return (
                 None if prior is None else ValueTimestampHeaders(plan.value_serde.deserialize(prior), UNKNOWN_MS, b"")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from statestore.dsl.change import Change
 from statestore.dsl.processors.time_queue import TimeQueue
-from statestore.format.buffer_value import BufferedChange
+from statestore.format.buffered_record import BufferedRecord, decode_logged_record, encode_buffered_record
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
 from statestore.processor.context import ProcessorContext
@@ -69,24 +69,22 @@ class SuppressionBuffer:
         """Hold back a change until `time_ms`; of a key that is held back already, the time stays what it was."""
         key, change = self._plan.key_serde.serialize(record.key), record.value
         new, old = self._bytes(change.new), self._bytes(change.old)
-        before = self._get(key)
-        metadata = self._context.record_metadata or _NOWHERE
-        made = BufferedChange(
-            new,
-            old,
-            old if before is None else before.prior,
-            time_ms if before is None else before.time_ms,
+        before, due_ms = self._get(key) or (None, time_ms)
+        made = BufferedRecord(
             record.timestamp_ms,
-            [(header.key, header.value) for header in record.headers],
-            *metadata,
+            new,
+            record.headers.to_bytes(),
+            *(self._context.record_metadata or _NOWHERE),
+            old=old,
+            prior=old if before is None else before.prior,
         )
-        self._store.put(key, made.to_bytes())
-        self.size_bytes += made.size_bytes(key)
+        self._store.put(key, encode_buffered_record(made, buffer_time_ms=due_ms))
+        self.size_bytes += made.counted_bytes(key)
         if before is None:
             self._queue.put(time_ms, key)
             self.records += 1
         else:
-            self.size_bytes -= before.size_bytes(key)
+            self.size_bytes -= before.counted_bytes(key)
 
     def take(self, is_wanted: Callable[[int], bool]) -> Iterator[tuple[Record[Any, Change], RecordMetadata | None]]:
         """Take changes out, earliest first and in order of keys within one time, as long as their time is wanted.
@@ -94,14 +92,17 @@ class SuppressionBuffer:
         Yields each with the topic, partition and offset of the record that it was made for.
         """
         for _, key in self._queue.take(is_wanted):
-            held = self._get(key)
-            if held is None:
+            found = self._get(key)
+            if found is None:
                 continue  # taken out by who wrote into the store
+            held, _ = found
             self._store.put(key, None)
             self.records -= 1
-            self.size_bytes -= held.size_bytes(key)
+            self.size_bytes -= held.counted_bytes(key)
             change = Change(self._value(held.new), self._value(held.old))
-            record = Record(self._plan.key_serde.deserialize(key), change, held.timestamp_ms, Headers(held.headers))
+            record = Record(
+                self._plan.key_serde.deserialize(key), change, held.timestamp_ms, Headers.from_bytes(held.header_bytes)
+            )
             metadata = RecordMetadata(held.topic, held.partition, held.offset) if held.topic else None
             yield record, metadata
 
@@ -119,15 +120,15 @@ class SuppressionBuffer:
         self.records = self.size_bytes = 0
         with self._store.all() as entries:
             for key, stored in entries:
-                held = BufferedChange.from_bytes(stored)
+                held, due_ms = decode_logged_record(stored)
                 self.records += 1
-                self.size_bytes += held.size_bytes(key)
+                self.size_bytes += held.counted_bytes(key)
                 if self._queue.is_unknown:
-                    self._queue.put(held.time_ms, key)
+                    self._queue.put(due_ms, key)
 
-    def _get(self, key: bytes) -> BufferedChange | None:
+    def _get(self, key: bytes) -> tuple[BufferedRecord, int] | None:
         stored = self._store.get(key)
-        return None if stored is None else BufferedChange.from_bytes(stored)
+        return None if stored is None else decode_logged_record(stored)
 
     def _bytes(self, value: Any) -> bytes | None:
         return None if value is None else self._plan.value_serde.serialize(value)

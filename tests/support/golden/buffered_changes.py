@@ -9,7 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from statestore.format.buffer_value import BufferedChange
+from statestore.format.buffered_record import decode_logged_record
+from statestore.headers import Headers
 from tests.support.java.dsl import run_dsl_with_kafka_streams
 from tests.support.twins.random_dsl import draw_dsl_scenario
 
@@ -26,23 +27,21 @@ def write() -> None:
             for topic, records in step.items():
                 for key, value, _, headers in records:
                     if "SUPPRESS" in topic and value is not None:
-                        held = BufferedChange.from_bytes(bytes.fromhex(value))
-                        values = held.prior, held.old, held.new
+                        held, due_ms = decode_logged_record(bytes.fromhex(value))
+                        record_headers = [(each.key, each.value) for each in Headers.from_bytes(held.header_bytes)]
+                        nulls = [each is None for each in (held.prior, held.old, held.new)]
                         shape = (
-                            *(each is None for each in values),
+                            *nulls,
                             held.prior == held.old,
-                            len(held.headers),
-                            *{value is None for _, value in held.headers},
+                            len(record_headers),
+                            (None in dict(record_headers).values()),
                         )
-                        shapes.setdefault(shape, {"key": key, "value": value, "headers": headers, **_fields(held)})
+                        fields = {name: _shown(part) for name, part in held._asdict().items() if name != "header_bytes"}
+                        shown = [[name, _shown(part)] for name, part in record_headers]
+                        entry = {"key": key, "value": value, "headers": headers, **fields, "time_ms": due_ms}
+                        shapes.setdefault(shape, {**entry, "record_headers": shown})
     lines = ",\n ".join(json.dumps(shapes[shape], ensure_ascii=False) for shape in sorted(shapes))
     PATH.write_text(f"[{lines}]\n")
-
-
-def _fields(held: BufferedChange) -> dict[str, Any]:
-    return {name: _shown(part) for name, part in held._asdict().items() if name != "headers"} | {
-        "record_headers": [[name, _shown(value)] for name, value in held.headers]
-    }
 
 
 def _shown(part: Any) -> Any:

@@ -17,7 +17,7 @@ from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.suppressed import BufferConfig, Suppressed
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
-from statestore.format.buffer_value import BufferedChange
+from statestore.format.buffered_record import decode_logged_record
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.driver import Step
 from tests.support.java.dsl import DslScenario
@@ -422,7 +422,8 @@ def _held_back(logged: str | None) -> Any:
     """What a buffer logs, without the headers, which others may be here, and the offset, which begins anew here."""
     if logged is None:
         return ()
-    return BufferedChange.from_bytes(bytes.fromhex(logged))._replace(headers=[], offset=0)
+    record, due_ms = decode_logged_record(bytes.fromhex(logged))
+    return record._replace(header_bytes=b"", offset=0), due_ms
 
 
 def _is_ours(store: str) -> bool:
