@@ -17,8 +17,9 @@ PROGRAM = PROGRAMS / "RunDsl.java"
 class DslScenario:
     """A program of the DSL and what is done with its driver.
 
-    Its stores are on RocksDB if they are to be `persistent`, else in memory; versioned ones always are on RocksDB.
-    Without `caching`, stores have no cache; `config` is further configuration of Kafka Streams.
+    Its stores there are on RocksDB if they are to be `persistent`, else in memory; versioned ones always are on
+    RocksDB. `persistent_here` says so of stores here, where they do the same in memory. Without `caching`, stores have
+    no cache; `config` is further configuration of Kafka Streams.
     """
 
     program: Program
@@ -27,6 +28,7 @@ class DslScenario:
     caching: bool = False
     config: dict[str, Any] = field(default_factory=dict)
     initial_wall_clock_ms: int = 1000
+    persistent_here: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -207,7 +207,7 @@ class Interpreter:
             made = Materialized.as_(asked["name"]) if "name" in asked else Materialized()
         if "retention_ms" in asked:
             made = made.with_retention(asked["retention_ms"])
-        if not self._scenario.persistent:
+        if not self._scenario.persistent_here:
             made = made.with_store_in_memory()
         if self._scenario.caching:
             made = made.with_caching_enabled()

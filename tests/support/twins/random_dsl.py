@@ -386,8 +386,15 @@ def draw_dsl_scenario(family: str, seed: int) -> DslScenario:
     draft = Draft(Random(f"{family} {seed}"))
     FAMILIES[family](draft)
     config = {"dsl.store.format": "HEADERS"} if seed % 4 == 1 else {}
-    persistent = seed % 6 == 0 or draft.needs_disk
-    return DslScenario(draft.program, tuple(_steps(draft)), persistent, draft.caching, config)
+    persistent = seed % 6 == 0
+    return DslScenario(
+        draft.program,
+        tuple(_steps(draft)),
+        persistent=persistent or draft.needs_disk,
+        persistent_here=persistent,
+        caching=draft.caching,
+        config=config,
+    )
 
 
 def _steps(draft: Draft) -> Iterable[Step]:
