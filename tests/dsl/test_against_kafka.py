@@ -61,7 +61,6 @@ MOVED = (
     "suppressed windows",
     "tables",
     "versioned tables",
-    "outer stream joins",
     "stream-table joins",
     "table joins",
     "outer table joins",

@@ -4,7 +4,6 @@ import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.*;
@@ -64,7 +63,7 @@ public final class RunDsl {
         this.scenario = scenario;
     }
 
-    private Map<String, Object> run() throws Exception {
+    private Map<String, Object> run() {
         var result = new LinkedHashMap<String, Object>();
         TopologyTestDriver driver;
         try {
@@ -106,11 +105,10 @@ public final class RunDsl {
             .sum();
     }
 
-    private Properties config() throws Exception {
+    private Properties config() {
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "app");
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "nowhere:1");
-        config.put(StreamsConfig.STATE_DIR_CONFIG, Files.createTempDirectory("run-dsl").toString());
         if (!scenario.path("persistent").asBoolean()) {
             config.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG,
                 org.apache.kafka.streams.state.BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);

@@ -144,7 +144,7 @@ class Interpreter:
 
     def _global_table(self, statement: dict[str, Any]) -> Any:
         return self.builder.global_table(
-            statement["topic"], **_serdes(statement), **_named(statement), **self._stored(statement)
+            statement["topic"], **_serdes(statement), **_named(statement), **self._stored_always(statement)
         )
 
     def _join(self, statement: dict[str, Any]) -> Any:
@@ -158,6 +158,8 @@ class Interpreter:
             any_windows = JoinWindows.of_time_difference_and_grace(NARROWED_MS, statement["grace_ms"])
             windows = any_windows.before(statement["before_ms"]).after(statement["after_ms"])
             stored = StreamJoined.with_(SERDES["string"], *values)
+            if not self._scenario.persistent_here:
+                stored = stored.with_stores_in_memory()
             if "store_name" in statement:
                 stored = stored.with_store_name(statement["store_name"])
             return join(other, joiner, windows, stored, **options)
