@@ -289,6 +289,22 @@ def go_on_here(scenario: DslScenario, there: dict[str, Any], first: int) -> dict
     return {**result, "emitted": [*there["emitted"][:first], *result["emitted"]]}
 
 
+def step_of_all_times(scenario: DslScenario, there: dict[str, Any]) -> int | None:
+    """The number of a step after the first half that has the latest time so far, and is logged by all stores.
+
+    What goes on with it knows what was late before: what time a node has seen is in no changelog. None if there is no
+    such step.
+    """
+    logged = {topic for step in there["emitted"] for topic in step if _is_changelog(topic)}
+    latest_ms = -1
+    for number, (step, emitted) in enumerate(zip(scenario.steps, there["emitted"], strict=True)):
+        if step[0] == "pipe" and step[4] >= latest_ms:
+            latest_ms = step[4]
+            if number >= len(scenario.steps) // 2 and logged <= emitted.keys():
+                return number
+    return None
+
+
 def _run(
     scenario: DslScenario, steps: tuple[Step, ...], changelogs: dict[str, list[TestRecord[Any, Any]]]
 ) -> dict[str, Any]:
