@@ -52,6 +52,7 @@ FAMILIES = {
     "table joins": ("matched", "tombstones"),
     "left table joins": ("matched", "unmatched", "tombstones"),
     "outer table joins": ("matched", "unmatched", "tombstones"),
+    "chains": ("matched", "unmatched", "tombstones"),
 }
 """Of each family what a few of its scenarios come to, at least."""
 

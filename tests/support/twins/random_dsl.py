@@ -351,6 +351,37 @@ def table_joins(op: str) -> Callable[[Draft], None]:
     return draw
 
 
+def chains(draft: Draft) -> None:
+    """Operators on operators, of one topic: each record comes to several of them, in an order."""
+    random = draft.random
+    streams = [stream(draft)]
+    tables = [aggregated(draft, streams[0].group_by_key())]
+    for _ in range(random.randint(2, 5)):
+        of, table = random.choice(streams), random.choice(tables)
+        made = random.choice(("join", "left_join", "tables", "aggregate", "filter", "merge", "to_stream", "streams"))
+        if made in ("join", "left_join"):
+            streams.append(of.join_table(made, table, joiner(draft), **draft.named()))
+        elif made == "tables":
+            op = random.choice(("join", "left_join", "outer_join"))
+            tables.append(table.join_table(op, random.choice(tables), joiner(draft), **draft.named(), **draft.stored()))
+        elif made == "aggregate":
+            tables.append(aggregated(draft, of.group_by_key()))
+        elif made == "filter":
+            tables.append(table.filter(random.choice(("is_even", "is_long")), **draft.named(), **draft.stored(0.3)))
+        elif made == "to_stream":
+            streams.append(table.to_stream(**draft.named()))
+        elif made == "merge":
+            streams.append(of.merge(random.choice([each for each in streams if each.value == of.value])))
+        else:
+            times = {"before_ms": random.choice((0, 5)), "after_ms": random.choice((0, 5)), "grace_ms": 5}
+            streams.append(of.join_stream("join", random.choice(streams), "pair", **times, **draft.named()))
+            draft.needs_disk = True
+    for number, each in enumerate(streams[1:]):
+        each.to(f"stream-{number}")
+    for number, each in enumerate(tables):
+        each.to_stream().to(f"table-{number}")
+
+
 FAMILIES: dict[str, Callable[[Draft], None]] = {
     "stateless": stateless,
     "aggregates": aggregates,
@@ -375,6 +406,7 @@ FAMILIES: dict[str, Callable[[Draft], None]] = {
     "table joins": table_joins("join"),
     "left table joins": table_joins("left_join"),
     "outer table joins": table_joins("outer_join"),
+    "chains": chains,
 }
 
 
