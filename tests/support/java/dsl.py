@@ -15,9 +15,6 @@ from tests.support.twins.dsl_programs import Program
 
 PROGRAM = PROGRAMS / "RunDsl.java"
 
-IN_MEMORY = "/dev/shm"
-"""A file system in memory, where Linux has it: some hundred scenarios open several RocksDBs each."""
-
 
 @dataclass(frozen=True)
 class DslScenario:
@@ -47,11 +44,17 @@ class DslScenario:
         }
 
 
+def files_in_memory() -> str | None:
+    """A directory of a file system in memory, where Linux has it: some hundred scenarios open several RocksDBs each."""
+    shared_memory = "/dev/shm"
+    return shared_memory if os.access(shared_memory, os.W_OK) else None
+
+
 def run_dsl_with_kafka_streams(scenarios: Sequence[DslScenario]) -> list[dict[str, Any]]:
     """What each scenario gives: describe, emitted, dropped, stores and topics, or error where there is no driver.
 
     One Java virtual machine runs them all. Raises what `run_java_program` raises.
     """
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None) as states:
+    with tempfile.TemporaryDirectory(dir=files_in_memory()) as states:
         asked = [scenario.to_json(Path(states, str(number))) for number, scenario in enumerate(scenarios)]
         return results_of(PROGRAM, asked)

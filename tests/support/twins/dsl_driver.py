@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from typing import Any
 
-from statestore import Headers, Serde, Serdes
+from statestore import Headers, Serde, Serdes, Topology
 from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.join_serdes import WaitingKey
 from statestore.dsl.joined import Joined, StreamJoined
@@ -20,7 +22,7 @@ from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, 
 from statestore.format.buffered_record import decode_logged_record
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.driver import Step
-from tests.support.java.dsl import DslScenario
+from tests.support.java.dsl import DslScenario, files_in_memory
 from tests.support.twins.driver import Run, with_sorted_lists
 from tests.support.twins.dsl_functions import (
     AGGREGATORS,
@@ -264,12 +266,7 @@ def run_dsl_here(scenario: DslScenario) -> dict[str, Any]:
 
 def run_in_batches_here(scenario: DslScenario) -> dict[str, Any]:
     """What a scenario gives if records of one topic in a row make a micro-batch: all is emitted at the end."""
-    driver = TopologyTestDriver(
-        Interpreter(scenario).build().build(),
-        application_id="app",
-        initial_wall_clock_time_ms=scenario.initial_wall_clock_ms,
-    )
-    with driver:
+    with _driver(scenario, Interpreter(scenario).build().build()) as driver:
         run = Run(scenario.steps, driver)
         for topic, steps in groupby(scenario.steps, lambda step: step[1] if step[0] == "pipe" else None):
             if topic is not None:
@@ -287,6 +284,18 @@ def go_on_here(scenario: DslScenario, there: dict[str, Any], first: int) -> dict
                 changelogs.setdefault(store, []).extend(map(_logged, records))
     result = _run(scenario, scenario.steps[first:], changelogs)
     return {**result, "emitted": [*there["emitted"][:first], *result["emitted"]]}
+
+
+def _driver(
+    scenario: DslScenario, topology: Topology, changelogs: dict[str, list[TestRecord[Any, Any]]] | None = None
+) -> TopologyTestDriver:
+    with _temporary_files_in_memory():
+        return TopologyTestDriver(
+            topology,
+            application_id="app",
+            initial_wall_clock_time_ms=scenario.initial_wall_clock_ms,
+            changelogs=changelogs,
+        )
 
 
 def step_of_all_times(scenario: DslScenario, there: dict[str, Any]) -> int | None:
@@ -310,13 +319,7 @@ def _run(
 ) -> dict[str, Any]:
     topology = Interpreter(scenario).build().build()
     result: dict[str, Any] = {"describe": str(topology.describe())}
-    driver = TopologyTestDriver(
-        topology,
-        application_id="app",
-        initial_wall_clock_time_ms=scenario.initial_wall_clock_ms,
-        changelogs=changelogs,
-    )
-    with driver:
+    with _driver(scenario, topology, changelogs) as driver:
         run, emitted = Run(scenario.steps, driver), []
         for step in steps:
             outcome = run.outcome(step)
@@ -335,6 +338,17 @@ def _logged(record: list[Any]) -> TestRecord[Any, Any]:
     held = Headers((name, None if data is None else bytes.fromhex(data)) for name, data in headers)
     # What a buffer logs has the time of writing there, and none in the test driver.
     return TestRecord(bytes.fromhex(key), None if value is None else bytes.fromhex(value), timestamp_ms or 0, held)
+
+
+@contextmanager
+def _temporary_files_in_memory() -> Iterator[None]:
+    """Have drivers that are made inside of the `with` keep their files in memory, where there is a place for it."""
+    before = tempfile.tempdir
+    tempfile.tempdir = files_in_memory()
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def _news(run: Run) -> dict[str, Any]:
