@@ -1,12 +1,14 @@
 """Kafka Streams' DSL in Python, with headers: a StreamsBuilder whose `build` gives a Topology.
 
 streams_builder   where a program begins; kstream, grouped_stream, windowed_stream, ktable: what its steps return
-aggregable_stream what streams have in common that can be aggregated
-windows           which windows a record belongs to; header_policy: what becomes of headers where records meet
+aggregable_stream what streams have in common that can be aggregated; aggregations: what they are aggregated to
+windows           which windows a record belongs to; emit_strategy: when they are put out
+header_policy     what becomes of headers where records meet
+change            what flows between nodes of tables; column_types: in columns; windowed_serdes: windowed keys in topics
 materialized      where a table is kept; suppressed: for how long its changes are held back; joined: what waits in joins
 stream_joins      the nodes and stores of joins of streams; table_joins: of two tables; join_serdes: what they hold
 global_ktable     a table that every shard has all of
-stream_graph      the nodes of a program until they become a topology, and the names that Kafka gives them
+stream_graph      the nodes of a program until they become a topology, and their names; table_plans: of tables
 processors        what runs: a module for each operator
 
 Imports `processor` and below; `spark` and `testing` import it. Nothing here runs by itself: what `build` returns is a

@@ -33,14 +33,14 @@ from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.part_store import PartStore
 
-S = TypeVar("S")
+Stream = TypeVar("Stream")
 """The class of streams."""
 
 AGGREGATE: Final = "KSTREAM-AGGREGATE-"
 _REDUCE: Final = "KSTREAM-REDUCE-"
 
 
-class ReducibleStream(ABC, Generic[S]):
+class ReducibleStream(ABC, Generic[Stream]):
     """Records to be aggregated, by what needs no more to be known than the values.
 
     Of every method: `headers` says what becomes of the headers of the records that are aggregated, `materialized` where
@@ -66,7 +66,7 @@ class ReducibleStream(ABC, Generic[S]):
 
     def count(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return how many records there were."""
         if self._count_takes_number and materialized is not None and materialized.name is None:
             self._graph.new_store_name(AGGREGATE)  # Kafka takes a number for nothing here
@@ -79,37 +79,37 @@ class ReducibleStream(ABC, Generic[S]):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return what a function makes of the value so far and the next one; the first one is the value itself."""
         return self._aggregate(_REDUCE, reducing(reducer, self._value_serde), materialized, headers, name)
 
     def sum(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return the sum of the values, which are numbers."""
         return self._aggregate(_REDUCE, summing(self._value_serde), materialized, headers, name)
 
     def min(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return the least of the values; NaN is none of them."""
         return self._aggregate(_REDUCE, least(self._value_serde), materialized, headers, name)
 
     def max(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return the greatest of the values; NaN is none of them."""
         return self._aggregate(_REDUCE, greatest(self._value_serde), materialized, headers, name)
 
     def first(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return the value that came first."""
         return self._aggregate(_REDUCE, earliest(self._value_serde), materialized, headers, name)
 
     def last(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return the value that came last."""
         return self._aggregate(_REDUCE, latest(self._value_serde), materialized, headers, name)
 
@@ -120,7 +120,7 @@ class ReducibleStream(ABC, Generic[S]):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return a list of the first `limit` values, in JSON unless said otherwise. Raises ValueError below 1."""
         _check_limit(limit)
         return self._aggregate(AGGREGATE, collecting(limit), materialized, headers, name)
@@ -133,7 +133,7 @@ class ReducibleStream(ABC, Generic[S]):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return a list of the `limit` greatest values, greatest first, in JSON unless said otherwise.
 
         They are compared by what `by` makes of them; of equal ones, the earlier stands first. Raises ValueError for
@@ -144,7 +144,7 @@ class ReducibleStream(ABC, Generic[S]):
 
     def mean(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return the mean of the values, as a float; what is kept is their sum and number, in JSON."""
         sums = self._aggregate(AGGREGATE, averaging(), materialized, headers, name)
         return sums.map_values(mean_of, value_serde=Serdes.double())
@@ -154,7 +154,7 @@ class ReducibleStream(ABC, Generic[S]):
         """Return the builder of the aggregates' store."""
 
     @abstractmethod
-    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[S]:
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[Stream]:
         """Return the table of the aggregates."""
 
     def _beside(self, kept: Materialized) -> Sequence[PartStore]:
@@ -180,7 +180,7 @@ class ReducibleStream(ABC, Generic[S]):
         materialized: Materialized | None,
         headers: PolicyLike,
         name: str | None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         graph, policy = self._graph, HeaderPolicy.of(headers)
         asked = materialized or Materialized()
         kept = asked if asked.name is not None else asked.named(graph.new_store_name(prefix))
@@ -215,7 +215,7 @@ class ReducibleStream(ABC, Generic[S]):
         return None if values is None or aggregates is None else aggregation.in_columns(values, aggregates)
 
 
-class AggregableStream(ReducibleStream[S]):
+class AggregableStream(ReducibleStream[Stream]):
     """Records to be aggregated, whose aggregates never become one."""
 
     def aggregate(
@@ -226,7 +226,7 @@ class AggregableStream(ReducibleStream[S]):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return what a function of key, value and aggregate makes, beginning with what `initializer` returns.
 
         An aggregate of None is deleted.

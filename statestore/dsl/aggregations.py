@@ -81,17 +81,17 @@ class ColumnAggregation:
             raise SerializationError(f"an aggregate does not fit in {before.type}") from cause
 
 
-COUNT: Final = ColumnAggregation("add", counts=True)
-SUM: Final = ColumnAggregation("add")
-MIN: Final = ColumnAggregation("fmin")
-MAX: Final = ColumnAggregation("fmax")
-FIRST: Final = ColumnAggregation(None, keeps_first=True)
-LAST: Final = ColumnAggregation(None)
+_COUNTED: Final = ColumnAggregation("add", counts=True)
+_ADDED: Final = ColumnAggregation("add")
+_LEAST: Final = ColumnAggregation("fmin")
+_GREATEST: Final = ColumnAggregation("fmax")
+_EARLIEST: Final = ColumnAggregation(None, keeps_first=True)
+_LATEST: Final = ColumnAggregation(None)
 
 
 def counting() -> Aggregation:
     """Return how many records there were. Kafka's count()."""
-    return Aggregation(_zero, _one_more, Serdes.int64(), COUNT, merger=_both)
+    return Aggregation(_zero, _one_more, Serdes.int64(), _COUNTED, merger=_both)
 
 
 def reducing(reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None) -> Aggregation:
@@ -102,27 +102,27 @@ def reducing(reducer: Callable[[Any, Any], Any], value_serde: Serde[Any] | None)
 
 def summing(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the sum of the values, which are numbers; that of int32 is stored as int64."""
-    return _ready_made(_sum, Serdes.int64() if value_serde == Serdes.int32() else value_serde, SUM)
+    return _ready_made(_sum, Serdes.int64() if value_serde == Serdes.int32() else value_serde, _ADDED)
 
 
 def least(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the least of the values; NaN is none of them."""
-    return _ready_made(_least, value_serde, MIN)
+    return _ready_made(_least, value_serde, _LEAST)
 
 
 def greatest(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the greatest of the values; NaN is none of them."""
-    return _ready_made(_greatest, value_serde, MAX)
+    return _ready_made(_greatest, value_serde, _GREATEST)
 
 
 def earliest(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the value that came first."""
-    return _ready_made(_first, value_serde, FIRST)
+    return _ready_made(_first, value_serde, _EARLIEST)
 
 
 def latest(value_serde: Serde[Any] | None) -> Aggregation:
     """Return the value that came last."""
-    return _ready_made(_last, value_serde, LAST)
+    return _ready_made(_last, value_serde, _LATEST)
 
 
 def collecting(limit: int) -> Aggregation:

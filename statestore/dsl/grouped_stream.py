@@ -16,22 +16,22 @@ from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 
-S = TypeVar("S")
+Stream = TypeVar("Stream")
 """The class of streams."""
 
 
-class KGroupedStream(AggregableStream[S]):
+class KGroupedStream(AggregableStream[Stream]):
     """Records by key. Those without a key or a value are left out, and counted."""
 
     @overload
-    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> TimeWindowedKStream[S]: ...
+    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> TimeWindowedKStream[Stream]: ...
 
     @overload
-    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[S]: ...
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[Stream]: ...
 
     def windowed_by(
         self, windows: TimeWindows | SlidingWindows | SessionWindows
-    ) -> TimeWindowedKStream[S] | SessionWindowedKStream[S]:
+    ) -> TimeWindowedKStream[Stream] | SessionWindowedKStream[Stream]:
         """Return the stream by key and window. Raises TypeError for what are no windows to aggregate by."""
         graph, node, serdes = self._graph, self._node, (self._key_serde, self._value_serde)
         if isinstance(windows, SessionWindows):
@@ -43,7 +43,7 @@ class KGroupedStream(AggregableStream[S]):
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         return kept.key_value_builder()
 
-    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[S]:
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[Stream]:
         plan = KeptTable.of_keys(str(kept.name))
         return KTable(self._graph, node, kept.key_serde, kept.value_serde, plan, in_columns=in_columns)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -25,13 +24,8 @@ HeaderMerger: TypeAlias = "Callable[[Headers, Headers], Headers | Iterable[tuple
 _Pairs: TypeAlias = "list[tuple[str, bytes | None]]"
 
 
-class _Way(Enum):
-    LATEST = "latest"
-    FIRST = "first"
-    MERGE_DISTINCT = "merge_distinct"
-    APPEND = "append"
-    NONE = "none"
-    FUNCTION = "a function"
+_LATEST, _FIRST, _MERGE_DISTINCT, _APPEND, _NONE = _NAMES = "latest", "first", "merge_distinct", "append", "none"
+_FUNCTION = "a function"
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class HeaderPolicy:
     `max_bytes` and `max_count` bound what is kept: of more, the first ones stay, and the rest is left out and counted.
     """
 
-    way: _Way
+    way: str
     max_bytes: int = DEFAULT_MAX_BYTES
     max_count: int = DEFAULT_MAX_COUNT
     function: HeaderMerger | None = None
@@ -59,11 +53,12 @@ class HeaderPolicy:
         if isinstance(policy, HeaderPolicy):
             return policy
         if callable(policy):
-            return cls(_Way.FUNCTION, function=policy)
-        names = [way.value for way in _Way if way is not _Way.FUNCTION]
-        if policy not in names:
-            raise ValueError(f"headers must be one of {', '.join(names)}, a HeaderPolicy or a function, not {policy!r}")
-        return cls(_Way(policy))
+            return cls(_FUNCTION, function=policy)
+        if policy not in _NAMES:
+            raise ValueError(
+                f"headers must be one of {', '.join(_NAMES)}, a HeaderPolicy or a function, not {policy!r}"
+            )
+        return cls(policy)
 
     def capped(self, *, max_bytes: int | None = None, max_count: int | None = None) -> HeaderPolicy:
         """Return the policy with other bounds; None leaves one as it is. Raises ValueError for one below 0."""
@@ -79,22 +74,22 @@ class HeaderPolicy:
     @property
     def is_of_one_record(self) -> bool:
         """Whether the headers are always those of one record, or none: then nothing is parsed."""
-        return self.way in (_Way.LATEST, _Way.FIRST, _Way.NONE)
+        return self.way in (_LATEST, _FIRST, _NONE)
 
     @property
     def is_function(self) -> bool:
         """Whether a function decides."""
-        return self.way is _Way.FUNCTION
+        return self.way == _FUNCTION
 
     @property
     def keeps_first(self) -> bool:
         """Whether what is there stays, and what comes is left out."""
-        return self.way is _Way.FIRST
+        return self.way == _FIRST
 
     @property
     def keeps_none(self) -> bool:
         """Whether there are no headers at all."""
-        return self.way is _Way.NONE
+        return self.way == _NONE
 
     def fits_all(self, headers: pa.BinaryArray) -> bool:
         """Return whether none of a column are too many or too large. Of few headers, nothing is looked at."""
@@ -111,23 +106,23 @@ class HeaderPolicy:
         what a function returns that are no headers.
         """
         way = self.way
-        if way is _Way.NONE:
+        if way == _NONE:
             return b"", 0
-        if way is _Way.FIRST and old is not None:
+        if way == _FIRST and old is not None:
             return old, 0
-        if way in (_Way.LATEST, _Way.FIRST) or (old is None and way is not _Way.FUNCTION):
+        if way in (_LATEST, _FIRST) or (old is None and way != _FUNCTION):
             return self._bounded_bytes(new)
-        if way is _Way.FUNCTION:
+        if way == _FUNCTION:
             assert self.function is not None  # made by `of`
             merged = self.function(Headers.from_bytes(old or b""), Headers.from_bytes(new))
             return self._bounded_bytes(Headers(merged).to_bytes())
         if not new:
             return old or b"", 0
         there = parse_headers(old or b"")
-        return self._bounded(there + _coming(there, parse_headers(new), distinct=way is _Way.MERGE_DISTINCT))
+        return self._bounded(there + _coming(there, parse_headers(new), distinct=way == _MERGE_DISTINCT))
 
     def _bounded_bytes(self, headers: bytes) -> tuple[bytes, int]:
-        if self.way is _Way.MERGE_DISTINCT and header_count(headers) > 1:
+        if self.way == _MERGE_DISTINCT and header_count(headers) > 1:
             return self._bounded(_coming([], parse_headers(headers), distinct=True))
         is_few = len(headers) <= MIN_HEADER_SIZE * self.max_count or header_count(headers) <= self.max_count
         if is_few and len(headers) <= self.max_bytes:

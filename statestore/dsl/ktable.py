@@ -24,7 +24,7 @@ from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.part_store import PartStore
 
-S = TypeVar("S")
+Stream = TypeVar("Stream")
 """The class of streams: they are made of tables, and tables of them, so neither can import the other."""
 
 _BUFFER_KEYS: Final[dict[bool | None, tuple[str, str]]] = {
@@ -38,8 +38,8 @@ _FILTER = "KTABLE-FILTER-"
 _MAP_VALUES = "KTABLE-MAPVALUES-"
 
 
-class KTable(Generic[S]):
-    """The latest value of each key, and its changes; each method returns another table or a stream, which is an S.
+class KTable(Generic[Stream]):
+    """The latest value of each key, and its changes; each method returns another table, or a stream.
 
     Each value has the timestamp and the headers that it was stored with. `name` is that of a step's node.
     """
@@ -68,7 +68,7 @@ class KTable(Generic[S]):
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return the keys for which a predicate of key and value is true; of others it says that they are gone."""
         return self._computed(_FILTER, name, _Kept(predicate, True), materialized, self._value_serde, is_filter=True)
 
@@ -78,7 +78,7 @@ class KTable(Generic[S]):
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return the keys for which a predicate of key and value is false; of others it says that they are gone."""
         return self._computed(_FILTER, name, _Kept(predicate, False), materialized, self._value_serde, is_filter=True)
 
@@ -89,11 +89,11 @@ class KTable(Generic[S]):
         value_serde: Serde[Any] | None = None,
         materialized: Materialized | None = None,
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return the table with other values; one that the function makes None is gone."""
         return self._computed(_MAP_VALUES, name, _OfValue(mapper), materialized, value_serde, is_filter=False)
 
-    def suppress(self, suppressed: Suppressed) -> KTable[S]:
+    def suppress(self, suppressed: Suppressed) -> KTable[Stream]:
         """Return the table with its changes held back: of several changes of a key the last one goes on.
 
         It goes on with its own timestamp and headers. What is held back is on the disk, so it takes no memory.
@@ -133,17 +133,17 @@ class KTable(Generic[S]):
         )
         return KTable(graph, node, self._key_serde, self._value_serde, plan)
 
-    def to_stream(self, *, name: str | None = None) -> S:
+    def to_stream(self, *, name: str | None = None) -> Stream:
         """Return the changes as a stream: each new value, and None for a key that is gone."""
         step = MappingValues(new_value)
         return self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValuesInColumns())
 
-    def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> S:
+    def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> Stream:
         """Return the changes as a stream of Change: the new value, and the one before it. Kafka has no such step."""
         self._plan.send_old_values(even_unkept=True)
         return self._stream("KTABLE-CHANGES-", name, Passing(), value_serde)
 
-    def late_records(self, *, name: str | None = None) -> S:
+    def late_records(self, *, name: str | None = None) -> Stream:
         """Return the records that came too late for a window, or for one of several, as they came. Kafka has none.
 
         Raises TopologyError unless the table is an aggregate by window.
@@ -157,19 +157,19 @@ class KTable(Generic[S]):
             )
         node = self._step("KTABLE-LATE-RECORDS-", name, Passing(), PassingColumns())
         plan.late_child = node
-        stream: S = self._graph.make_stream(self._graph, node, *inputs, in_columns=self._in_columns)
+        stream: Stream = self._graph.make_stream(self._graph, node, *inputs, in_columns=self._in_columns)
         return stream
 
     def join(
         self,
-        other: KTable[S],
+        other: KTable[Stream],
         joiner: Joiner,
         *,
         materialized: Materialized | None = None,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return what a function of both values makes of the keys that both tables have.
 
         Each change of one side is joined with what the other one holds, at the later timestamp of both. Changes of a
@@ -181,40 +181,40 @@ class KTable(Generic[S]):
 
     def left_join(
         self,
-        other: KTable[S],
+        other: KTable[Stream],
         joiner: Joiner,
         *,
         materialized: Materialized | None = None,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return what `join` does, and of keys that this table alone has, what the function makes with None."""
         return self._join(JoinKind.LEFT, other, joiner, materialized, headers, value_serde, name)
 
     def outer_join(
         self,
-        other: KTable[S],
+        other: KTable[Stream],
         joiner: Joiner,
         *,
         materialized: Materialized | None = None,
         headers: PolicyLike = "merge_distinct",
         value_serde: Serde[Any] | None = None,
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return what `join` does, and of keys that one table alone has, what the function makes with None."""
         return self._join(JoinKind.OUTER, other, joiner, materialized, headers, value_serde, name)
 
     def _join(
         self,
         kind: JoinKind,
-        other: KTable[S],
+        other: KTable[Stream],
         joiner: Joiner,
         materialized: Materialized | None,
         headers: PolicyLike,
         value_serde: Serde[Any] | None,
         name: str | None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         kept = None if materialized is None else materialized.or_serdes(self._key_serde, value_serde)
         sides = TableSide(self._side(), self._plan), TableSide(other._side(), other._plan)
         node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)
@@ -232,10 +232,12 @@ class KTable(Generic[S]):
         value_serde: Serde[Any] | None,
         *,
         in_columns: ProcessorSupplier | None = None,
-    ) -> S:
+    ) -> Stream:
         node = self._step(prefix, name, supplier, in_columns)
         takes_columns = self._in_columns and in_columns is not None
-        stream: S = self._graph.make_stream(self._graph, node, self._key_serde, value_serde, in_columns=takes_columns)
+        stream: Stream = self._graph.make_stream(
+            self._graph, node, self._key_serde, value_serde, in_columns=takes_columns
+        )
         return stream
 
     def _step(
@@ -260,7 +262,7 @@ class KTable(Generic[S]):
         value_serde: Serde[Any] | None,
         *,
         is_filter: bool,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         graph = self._graph
         if materialized is not None and materialized.name is None:
             graph.new_store_name(prefix)  # Kafka takes a number for a store that it then does without

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.join_serdes import (
     buffered_key_serde,
@@ -187,8 +186,8 @@ def add_stream_join(
     graph.add(_node(names.right_window, right.node, KeepingWindow(names.right_store), right_builder))
     joins_left = StreamSideJoining(join, is_left=True, sends_unmatched=kind.keeps_left)
     joins_right = StreamSideJoining(join, is_left=False, sends_unmatched=kind.keeps_right)
-    graph.add(_node(names.join_left, names.left_window, joins_left, right_builder, *shared))
-    graph.add(_node(names.join_right, names.right_window, joins_right, left_builder, *shared))
+    graph.add(_node(names.join_left, names.left_window, joins_left, right_builder, waiting=shared))
+    graph.add(_node(names.join_right, names.right_window, joins_right, left_builder, waiting=shared))
     graph.add(GraphNode(names.merge, (names.join_left, names.join_right), Passing))
     return names.merge
 
@@ -239,9 +238,15 @@ class _Names(NamedTuple):
         )
 
 
-def _node(name: str, parent: str, supplier: ProcessorSupplier, *stores: StoreBuilder[Any]) -> GraphNode:
-    waiting = {store.name: WAITING_KEYS for store in stores if store.spec.kind is StoreKind.KEY_VALUE}
-    return GraphNode(name, (parent,), lambda: supplier, lambda: stores, entry_keys=waiting)
+def _node(
+    name: str,
+    parent: str,
+    supplier: ProcessorSupplier,
+    *stores: StoreBuilder[Any],
+    waiting: Sequence[StoreBuilder[Any]] = (),
+) -> GraphNode:
+    entry_keys = {store.name: WAITING_KEYS for store in waiting}
+    return GraphNode(name, (parent,), lambda: supplier, lambda: (*stores, *waiting), entry_keys=entry_keys)
 
 
 def _window_builder(

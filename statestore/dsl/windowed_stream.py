@@ -26,11 +26,11 @@ from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.part_store import PartStore
 
-S = TypeVar("S")
+Stream = TypeVar("Stream")
 """The class of streams."""
 
 
-class _WindowedStream(ReducibleStream[S]):
+class _WindowedStream(ReducibleStream[Stream]):
     """Records by key and window of any kind."""
 
     def __init__(
@@ -51,12 +51,12 @@ class _WindowedStream(ReducibleStream[S]):
 
     def _windowed_table(
         self, node: str, kept: Materialized, serde: Serde[Any] | None, table: KeptTable, *, in_columns: bool
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         table.late_inputs = self._key_serde, self._value_serde
         return KTable(self._graph, node, serde, kept.value_serde, table, in_columns=in_columns)
 
 
-class TimeWindowedKStream(_WindowedStream[S], AggregableStream[S]):
+class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
     """Records by key and window of time, also a sliding one.
 
     Those without a key and those that come too late are left out, and counted; in sliding windows those without a value
@@ -79,7 +79,7 @@ class TimeWindowedKStream(_WindowedStream[S], AggregableStream[S]):
         # Kafka takes a number for nothing when it counts, but in sliding windows.
         self._count_takes_number = isinstance(windows, TimeWindows)
 
-    def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[S]:
+    def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[Stream]:
         """Return the stream with another strategy of when a window is put out."""
         serdes = self._key_serde, self._value_serde
         return TimeWindowedKStream(
@@ -98,7 +98,7 @@ class TimeWindowedKStream(_WindowedStream[S], AggregableStream[S]):
         windows = self._windows
         return windows.size_ms if isinstance(windows, TimeWindows) else windows.time_difference_ms
 
-    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[S]:
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[Stream]:
         serde = None if kept.key_serde is None else time_windowed_serde(kept.key_serde, self._size_ms)
         table = KeptTable.of_windows(str(kept.name))
         return self._windowed_table(node, kept, serde, table, in_columns=in_columns)
@@ -117,7 +117,7 @@ class TimeWindowedKStream(_WindowedStream[S], AggregableStream[S]):
         return isinstance(self._windows, TimeWindows) and not self._strategy.is_final
 
 
-class SessionWindowedKStream(_WindowedStream[S]):
+class SessionWindowedKStream(_WindowedStream[Stream]):
     """Records by key and session. Those without a key and those that come too late are left out, and counted."""
 
     def __init__(
@@ -134,7 +134,7 @@ class SessionWindowedKStream(_WindowedStream[S]):
         super().__init__(graph, node, key_serde, value_serde, strategy, in_columns=in_columns)
         self._windows = windows
 
-    def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[S]:
+    def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[Stream]:
         """Return the stream with another strategy of when a session is put out."""
         serdes = self._key_serde, self._value_serde
         return SessionWindowedKStream(
@@ -150,7 +150,7 @@ class SessionWindowedKStream(_WindowedStream[S]):
         materialized: Materialized | None = None,
         headers: PolicyLike = "latest",
         name: str | None = None,
-    ) -> KTable[S]:
+    ) -> KTable[Stream]:
         """Return what a function of key, value and aggregate makes, beginning with what `initializer` returns.
 
         `merger` is a function of key and two aggregates, and is asked at every record: it merges the initial value with
@@ -164,7 +164,7 @@ class SessionWindowedKStream(_WindowedStream[S]):
         windows = self._windows
         return kept.session_builder(windows.inactivity_gap_ms + windows.grace_ms, more_ms=int(self._strategy.is_final))
 
-    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[S]:
+    def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[Stream]:
         serde = None if kept.key_serde is None else session_windowed_serde(kept.key_serde)
         table = KeptTable.of_sessions(str(kept.name))
         return self._windowed_table(node, kept, serde, table, in_columns=in_columns)

@@ -2,7 +2,8 @@
 
 topology        Topology, which a user declares; nodes, node_graph: what is in it; operator: a part of it, ready-made
 processor, batch_processor
-                what a user writes; context, record, punctuation, processor_metadata: what is handed to it
+                what a user writes; context, record, punctuation, processor_metadata, counted:
+                what is handed to it
 task            runs a topology over the records of a shard; task_stores: its stores
 receivers       what each kind of node does with a record; column_receivers, topic_columns: with records in columns
 ingest, emission, interceptors

@@ -6,8 +6,7 @@ to_records, from_records
                 business columns in and out; encodings: serdes as expressions of Spark's engine
 shard_call      one call per shard and batch; record_order: the order of its records
 per_key         processors of a key's rows with pandas; each_record: a call for each record
-dataframe_middleware  interceptors on a DataFrame without state
-dataframe_streams  programs of the DSL on DataFrames of any columns
+dataframe_middleware  interceptors on a DataFrame without state; dataframe_streams: programs of the DSL on any columns
 figures         what a batch came to; listener: whom it is told
 recommended_settings, query_settings, python_daemon
                 how Spark is set up

@@ -39,6 +39,7 @@ PRIVATE_TYPES: Final = {
     "DatabaseMemory": "copies open databases",
     "Driver": "a driver makes its topics",
     "Expiry": "drivers build stores",
+    "JoinSide": "streams and tables make them when they are joined",
     "KeptRecord": "the sink reads its markers",
     "LocalDisk": "tests put faulty disks there",
     "Operator": "made by per_key_topology, until there is an operator for users to add",
@@ -51,11 +52,15 @@ PRIVATE_TYPES: Final = {
     "SegmentedParts": "builders make stores",
     "SpillSpace": "batches spill",
     "StoreMetrics": "drivers build stores",
+    "StreamGraph": "a StreamsBuilder makes it",
+    "TablePlan": "steps make tables",
+    "TableView": "a StreamsBuilder makes global tables",
     "TaskRecordContext": "tasks make contexts",
     "TimeMode": "per_key_topology takes it as a word, and makes handles",
     "TimeToLive": "states make their stores",
     "TypedStore": "all that stores have in common; each has a public class of its own",
     "VersionedParts": "builders make stores",
+    "WindowedLayout": "functions make serdes of windowed keys",
 }
 """Types in public signatures that users neither make nor name, and who does."""
 

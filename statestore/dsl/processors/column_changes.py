@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from statestore.dsl.column_types import change_column
 from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.format.binary_columns import as_one_array
 from statestore.format.key_groups import KeyGroups
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.processor.context import ProcessorContext
@@ -77,5 +78,6 @@ def concat(parts: list[RecordColumns]) -> RecordColumns:
     origins = [part.origin for part in parts]
     if any(origin is None for origin in origins):
         return RecordColumns.adopt(key, value, times, headers, None)
-    table = pa.Table.from_batches(origins, schema=ORIGIN).combine_chunks()
-    return RecordColumns.adopt(key, value, times, headers, table.to_batches()[0])
+    table = pa.Table.from_batches(origins, schema=ORIGIN)
+    origin = pa.record_batch([as_one_array(column, "origins") for column in table.columns], schema=ORIGIN)
+    return RecordColumns.adopt(key, value, times, headers, origin)
