@@ -210,7 +210,8 @@ class ReducibleStream(ABC, Generic[Stream]):
 
     def _column_aggregation(self, aggregation: Aggregation, kept: Materialized) -> ColumnAggregation | None:
         keys, values, aggregates = kept.key_serde, self._value_serde, kept.value_serde
-        if not self._in_columns or not self._can_take_columns() or keys is None or keys.columns is None:
+        takes_columns = self._in_columns and self._can_take_columns() and not kept.is_versioned
+        if not takes_columns or keys is None or keys.columns is None:
             return None
         return None if values is None or aggregates is None else aggregation.in_columns(values, aggregates)
 

@@ -44,7 +44,7 @@ class KGroupedStream(AggregableStream[Stream]):
         return kept.key_value_builder()
 
     def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[Stream]:
-        plan = KeptTable.of_keys(str(kept.name))
+        plan = KeptTable.of_keys(str(kept.name), kept.history_retention_ms)
         return KTable(self._graph, node, kept.key_serde, kept.value_serde, plan, in_columns=in_columns)
 
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:

@@ -130,6 +130,11 @@ class Materialized:
         return self.name, self.key_serde, self.value_serde
 
     def _retention(self, needed_ms: int) -> int:
+        if self.is_versioned:
+            raise TopologyError(
+                f"table {self.name!r} has windows as keys, of which no versions are kept: give it "
+                "Materialized.as_(...), and with_retention(...) if windows are to stay for longer"
+            )
         if self.retention_ms is None:
             return needed_ms
         if self.retention_ms < needed_ms:

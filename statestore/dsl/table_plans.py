@@ -68,9 +68,10 @@ class TablePlan(ABC):
 class KeptTable(TablePlan):
     """A table that has a store in any case: an aggregate's."""
 
-    def __init__(self, view: TableView) -> None:
+    def __init__(self, view: TableView, history_retention_ms: int | None = None) -> None:
         super().__init__()
         self._view = view
+        self._history_retention_ms = history_retention_ms
         self.late_inputs: tuple[Serde[Any] | None, Serde[Any] | None] | None = None
         """The serdes of records that may come too late for a window; None if it has none."""
         self.late_child: str | None = None
@@ -80,10 +81,16 @@ class KeptTable(TablePlan):
         """Return who of all below gets the changes; None is everybody."""
         return None if self.late_child is None else tuple(name for name in children if name != self.late_child)
 
+    @property
+    def history_retention_ms(self) -> int | None:
+        """For how long old versions are kept; None if they are not."""
+        return self._history_retention_ms
+
     @classmethod
-    def of_keys(cls, store: str) -> KeptTable:
-        """Return the table of a key-value store."""
-        return cls(StoreView((store,)))
+    def of_keys(cls, store: str, history_retention_ms: int | None = None) -> KeptTable:
+        """Return the table of a key-value store, or of a versioned one."""
+        view = StoreView if history_retention_ms is None else VersionedView
+        return cls(view((store,)), history_retention_ms)
 
     @classmethod
     def of_windows(cls, store: str) -> KeptTable:
@@ -121,7 +128,7 @@ class KeyedTable(TablePlan):
         if not self.is_kept:
             return None
         builder = self._materialized.key_value_builder()
-        return TableStorePlan(builder.name, builder.key_serde, self._materialized.is_versioned)
+        return TableStorePlan(builder.name, builder.key_serde)
 
     def _store_view(self) -> TableView:
         assert self._materialized.name is not None  # only a named one is kept

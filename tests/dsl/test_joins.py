@@ -28,7 +28,7 @@ from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
-from statestore.dsl.windows import JoinWindows
+from statestore.dsl.windows import JoinWindows, TimeWindows
 from statestore.errors import StateStoreError, TopologyError
 from statestore.format.buffered_record import BufferedRecord, decode_buffered_record, encode_buffered_record
 from statestore.format.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
@@ -252,6 +252,27 @@ def test_records_wait_for_the_versions_of_their_time() -> None:
         assert pipe("left", "c", 31) == [("b&old", 12, RIGHT), ("a&new", 20, LEFT)]
         assert pipe("left", "nobody's", 3, key=None) == [("nobody's&None", 3)]
         assert pipe.batch("left", ("d", 33), ("e", 33), ("f", 44)) == [("c&new", 31), ("d&new", 33), ("e&new", 33)]
+
+
+def test_versions_of_an_aggregate_are_joined_as_of_their_time() -> None:
+    def join(builder: StreamsBuilder) -> KStream:
+        versioned = Materialized.as_versioned("sums", 100)
+        sums = builder.stream("right", **TEXTS).group_by_key().reduce(str.__add__, materialized=versioned)
+        return builder.stream("left", **TEXTS).join(sums, pair, Joined().with_grace_period(10))
+
+    with joining(join) as pipe:
+        pipe("right", "a", 5, RIGHT)
+        pipe("right", "b", 9, SAME)
+        assert pipe.batch("left", ("x", 7), ("y", 9), ("z", 30)) == [("x&a", 7, RIGHT), ("y&ab", 9, SAME)]
+
+
+def test_windows_have_no_versions() -> None:
+    builder = StreamsBuilder()
+    windows = TimeWindows.of_size_with_no_grace(10)
+    versioned = Materialized.as_versioned("counts", 100)
+    builder.stream("left", **TEXTS).group_by_key().windowed_by(windows).count(materialized=versioned)
+    with pytest.raises(TopologyError, match="no versions"):
+        builder.build()
 
 
 def test_a_global_table_is_joined_by_any_key() -> None:

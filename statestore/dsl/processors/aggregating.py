@@ -9,6 +9,7 @@ from typing import Any
 from statestore.dsl.aggregations import Aggregation
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.processors.tables import table_store
 from statestore.format.serde import Serde
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_HEADERS, DROPPED_RECORDS
@@ -47,7 +48,7 @@ class _Aggregate(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         self._context = context
-        self._store = context.state_store(self._plan.store)
+        self._store = table_store(context.state_store(self._plan.store))
         self._changes = self._plan.changes.open(context, self._plan.key_serde)
         self._update = Update(self._plan, context)
 
@@ -58,8 +59,9 @@ class _Aggregate(Processor):
             return
         held = self._store.get(key)
         old, updated = self._update.of(held, record)
-        self._store.put(key, updated if updated.value is not None else None)
-        self._changes.send(key, updated.value, old, updated.timestamp_ms, updated.header_bytes)
+        is_latest = self._store.hold(key, updated)
+        if is_latest is not None:
+            self._changes.send(key, updated.value, old, updated.timestamp_ms, updated.header_bytes, is_latest=is_latest)
 
     def finish_batch(self) -> None:
         self._changes.finish()

@@ -15,6 +15,7 @@ from statestore.processor.counted import DROPPED_RECORDS
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
+from statestore.stores.versioned import VersionedKeyValueStore
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,10 @@ class TableStorePlan:
 
     store: str
     key_serde: Serde[Any]
-    is_versioned: bool = False
 
     def open(self, context: ProcessorContext) -> TableStore:
         """Return the table's store, for one task."""
-        opened = context.state_store(self.store)
-        return VersionedTableStore(opened) if self.is_versioned else TableStore(opened)
+        return table_store(context.state_store(self.store))
 
 
 class TableStore:
@@ -47,8 +46,11 @@ class TableStore:
 
         Returns whether no version of the key is later; None if nothing was stored, as the record came too late.
         """
-        held = None if value is None else ValueTimestampHeaders(value, record.timestamp_ms, record.headers.to_bytes())
-        self._store.put(key, held)
+        return self.hold(key, ValueTimestampHeaders(value, record.timestamp_ms, record.headers.to_bytes()))
+
+    def hold(self, key: Any, held: ValueTimestampHeaders[Any]) -> bool | None:
+        """Have a key hold something; a value of None deletes it. Returns what `put` returns."""
+        self._store.put(key, None if held.value is None else held)
         return True
 
 
@@ -60,10 +62,15 @@ class VersionedTableStore(TableStore):
         found = self._store.get(key)
         return None if found is None else ValueTimestampHeaders(found.value, found.timestamp_ms, found.header_bytes)
 
-    def put(self, key: Any, value: Any, record: Record[Any, Any]) -> bool | None:
+    def hold(self, key: Any, held: ValueTimestampHeaders[Any]) -> bool | None:
         """Add a version of a key, likewise."""
-        valid_to_ms = self._store.put(key, value, record.timestamp_ms, record.headers)
+        valid_to_ms = self._store.put(key, held.value, held.timestamp_ms, held.headers)
         return None if valid_to_ms == NOT_PUT else valid_to_ms == VALID_TO_UNDEFINED
+
+
+def table_store(store: Any) -> TableStore:
+    """Return a store as that of a table."""
+    return VersionedTableStore(store) if isinstance(store, VersionedKeyValueStore) else TableStore(store)
 
 
 @dataclass(frozen=True)

@@ -318,7 +318,11 @@ def stream_table_joins(draft: Draft) -> None:
 def versioned_joins(draft: Draft) -> None:
     """As of the time of the stream's record, which may wait for the table."""
     left, history_ms = stream(draft, "left"), draft.random.choice((10, 30))
-    right = versioned_table(draft, "right", history_ms)
+    if draft.chance(0.3):
+        draft.add_corners(history_ms)
+        right = aggregated(draft, stream(draft, "right").group_by_key(), history_ms=history_ms)
+    else:
+        right = versioned_table(draft, "right", history_ms)
     grace = {}
     if draft.chance(0.6):
         grace["grace_ms"] = draft.random.choice((0, 1, 5, history_ms))
