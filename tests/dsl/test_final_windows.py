@@ -56,7 +56,7 @@ def test_nothing_is_looked_up_where_nothing_closes(monkeypatch: pytest.MonkeyPat
         scans.clear()
         run.pipe(*(("a", "x", 10 + number // 20) for number in range(100)))
         assert scans == []
-        run.pipe(("a", "y", 20))
+        run.pipe(("a", "y", 20), ("a", "z", 21), ("a", "z", 22))
         assert scans == ["windows-ends"]
 
 

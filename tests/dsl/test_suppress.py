@@ -165,7 +165,7 @@ def test_nothing_is_looked_up_where_nothing_is_due(monkeypatch: pytest.MonkeyPat
     with DslRun(limited(100, BufferConfig.max_records(1_000)), state_dir=tmp_path) as run:
         run.pipe(("a", "y", 10))
         assert scans == []
-        assert len(run.pipe(("a", "y", 110))) == 3
+        assert len(run.pipe(("a", "y", 110), ("a", "y", 110), ("a", "y", 110))) == 3
         assert scans == ["KTABLE-SUPPRESS-STATE-STORE-0000000004-times"]
 
 

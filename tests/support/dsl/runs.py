@@ -27,8 +27,7 @@ class DslRun:
         builder = StreamsBuilder()
         made = declare(builder.stream("in", key_serde=TEXT, value_serde=value_serde))
         out = made.to_stream() if isinstance(made, KTable) else made
-        shown = Serdes.of("shown", _shown, _never)
-        out.to("out", key_serde=shown, value_serde=shown)
+        out.to("out", key_serde=SHOWN, value_serde=SHOWN)
         self.topology = builder.build()
         self.driver = TopologyTestDriver(self.topology, state_dir=state_dir)
         self._input = self.driver.create_input_topic("in", key_serde=TEXT, value_serde=value_serde)
@@ -62,3 +61,6 @@ def _shown(value: Any) -> bytes:
 
 def _never(data: bytes) -> Any:
     raise NotImplementedError
+
+
+SHOWN = Serdes.of("shown", _shown, _never)
