@@ -207,8 +207,9 @@ def test_two_tables(how: str) -> None:
 # ---- What waits, over batches and restarts
 
 
-def test_what_waits_of_streams_outlives_batches_and_restarts() -> None:
-    with joining(streams("outer_join")) as pipe:
+@pytest.mark.parametrize("joined", [None, StreamJoined().with_stores_in_memory()], ids=["on disk", "in memory"])
+def test_what_waits_of_streams_outlives_batches_and_restarts(joined: StreamJoined | None) -> None:
+    with joining(streams("outer_join", joined=joined)) as pipe:
         assert pipe.batch("left", ("a", 1), ("b", 2), ("late", 0)) == []
         assert pipe.batch("right", ("c", 2)) == [("late&c", 2), ("a&c", 2), ("b&c", 2)]
         assert pipe("left", "d", 20) == []
