@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from statestore.format.due_key import due_key, last_due_place, time_and_key
@@ -10,13 +12,15 @@ from statestore.format.window_key import MAX_TIME_MS
 from statestore.processor.context import ProcessorContext
 
 _NEVER_MS: Final = MAX_TIME_MS
+_READ_AT_ONCE: Final = 512
+_HELD_AT_MOST: Final = 16_384
 
 
 class TimeQueue:
     """Keys by time, of a shard. The earliest time of all is committed with the batch, as processor metadata.
 
     So most records look nothing up, and what was taken from the front before, of which RocksDB keeps tombstones for a
-    while, is not gone through again.
+    while, is not gone through again. What comes next is read some hundred at once, as records may take them one by one.
     """
 
     def __init__(self, context: ProcessorContext, store: str) -> None:
@@ -27,35 +31,67 @@ class TimeQueue:
         """Whether it is not known what is in the queue: it is new, or its state came from elsewhere."""
         self.first_ms = self._recorded_ms = _NEVER_MS if recorded is None else recorded
         """No time is earlier; in an empty queue the last one that there is."""
+        self._read_to = b""
+        """Up to where what is in the store has been read: it is in the heap, or was taken or removed."""
+        self._heap: list[bytes] = []
+        self._known: set[bytes] = set()
+        """What of the heap is there still."""
 
     def put(self, time_ms: int, key: bytes) -> None:
         """Add a key at a time; one that is there already stays."""
-        self._store.put(due_key(time_ms, key), b"")
+        place = due_key(time_ms, key)
+        self._store.put(place, b"")
         self.first_ms = min(self.first_ms, time_ms)
+        if place <= self._read_to and place not in self._known:
+            self._known.add(place)
+            heappush(self._heap, place)
+            if len(self._heap) > _HELD_AT_MOST:
+                self._heap, self._known, self._read_to = [], set(), b""
 
     def remove(self, time_ms: int, key: bytes) -> None:
         """Take a key out at a time, if it is there."""
-        self._store.put(due_key(time_ms, key), None)
+        place = due_key(time_ms, key)
+        self._store.put(place, None)
+        self._known.discard(place)
 
     def take(self, is_wanted: Callable[[int], bool]) -> Iterator[tuple[int, bytes]]:
         """Take times and keys out, earliest first and in order of keys within one, as long as a time is wanted.
 
-        `is_wanted` is asked before each, with its time. Nothing may be put meanwhile.
+        `is_wanted` is asked before each, with its time.
         """
-        if not is_wanted(self.first_ms):
-            return
-        with self._store.range(due_key(self.first_ms, b""), last_due_place()) as places:
-            for place, _ in places:
-                time_ms, key = time_and_key(place)
-                self.first_ms = time_ms
-                if not is_wanted(time_ms):
-                    return
-                self._store.put(place, None)
-                yield time_ms, key
-        self.first_ms = _NEVER_MS
+        while is_wanted(self.first_ms):
+            place = self._first()
+            if place is None:
+                self.first_ms = _NEVER_MS
+                return
+            self.first_ms, key = time_and_key(place)
+            if not is_wanted(self.first_ms):
+                return
+            heappop(self._heap)
+            self._known.remove(place)
+            self._store.put(place, None)
+            yield self.first_ms, key
 
     def record(self) -> None:
         """Have the earliest time committed with the batch."""
         if self.is_unknown or self.first_ms != self._recorded_ms:
             self._context.set_processor_metadata(self._name, self.first_ms)
             self._recorded_ms, self.is_unknown = self.first_ms, False
+
+    def _first(self) -> bytes | None:
+        """Return the first place, which is the heap's first one then; None if there is none."""
+        while True:
+            while self._heap:
+                if self._heap[0] in self._known:
+                    return self._heap[0]
+                heappop(self._heap)
+            if self._read_to >= last_due_place():
+                return None
+            self._read_on()
+
+    def _read_on(self) -> None:
+        start = max(due_key(self.first_ms, b""), self._read_to + b"\0")  # the first place behind what was read
+        with self._store.range(start, last_due_place()) as entries:
+            self._heap = [place for place, _ in islice(entries, _READ_AT_ONCE)]
+        self._known.update(self._heap)
+        self._read_to = self._heap[-1] if len(self._heap) == _READ_AT_ONCE else last_due_place()
