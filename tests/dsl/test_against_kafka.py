@@ -21,8 +21,8 @@ from tests.support.twins.dsl_driver import (
     step_of_all_times,
     written,
 )
+from tests.support.twins.fixed_dsl import FIXED, WRONG, WRONG_HERE
 from tests.support.twins.random_dsl import coverage, draw_dsl_scenario
-from tests.support.twins.wrong_dsl import WRONG, WRONG_HERE
 
 COUNT = int(os.environ.get("STATESTORE_SCENARIOS", "50"))
 FIRST = int(os.environ.get("STATESTORE_SEED", "0")) * COUNT
@@ -96,9 +96,10 @@ Results = dict[str, list[dict[str, Any]]]
 def kafka_streams(java: str) -> Results:
     """What Kafka Streams makes of the scenarios of each family, by seed."""
     scenarios = [draw_dsl_scenario(family, seed) for family in FAMILIES for seed in SEEDS]
-    results = iter(run_dsl_with_kafka_streams([*scenarios, *WRONG.values(), *WRONG_HERE.values()]))
+    fixed = FIXED | WRONG | WRONG_HERE
+    results = iter(run_dsl_with_kafka_streams([*scenarios, *fixed.values()]))
     drawn = {family: [next(results) for _ in SEEDS] for family in FAMILIES}
-    return {**drawn, **{name: [next(results)] for name in (*WRONG, *WRONG_HERE)}}
+    return {**drawn, **{name: [next(results)] for name in fixed}}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -139,6 +140,12 @@ def test_scenarios_come_to_corners(family: str, kafka_streams: Results) -> None:
     seen = coverage(scenarios, kafka_streams[family])
     assert seen["emitted"] > COUNT // 2
     assert [corner for corner in FAMILIES[family] if seen.get(corner, 0) < COUNT // 25] == []
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_fixed_scenarios_do_as_in_kafka(name: str, kafka_streams: Results) -> None:
+    found = difference(FIXED[name], kafka_streams[name][0], run_dsl_here(FIXED[name]), has_headers=False)
+    assert found is None, found
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -19,6 +19,7 @@ from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.suppressed import BufferConfig, Suppressed
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
+from statestore.errors import SuppressionBufferFullError
 from statestore.format.buffered_record import decode_logged_record
 from statestore.testing import TestRecord, TopologyTestDriver
 from tests.support.java.driver import Step
@@ -322,7 +323,10 @@ def _run(
     with _driver(scenario, topology, changelogs) as driver:
         run, emitted = Run(scenario.steps, driver), []
         for step in steps:
-            outcome = run.outcome(step)
+            try:
+                outcome = run.outcome(step)
+            except SuppressionBufferFullError as failure:
+                outcome = {"error": [str(failure)]}
             emitted.append(_news(run) if outcome is None else outcome)
             if outcome is not None:
                 return {**result, "emitted": emitted}

@@ -1,7 +1,8 @@
-"""Programs of the DSL that are refused when they are built: by both, or here alone."""
+"""Scenarios of the DSL that are not drawn, and programs that are refused when they are built: by both, or here."""
 
 from __future__ import annotations
 
+from tests.support.java.driver import Step, pipe
 from tests.support.java.dsl import DslScenario
 from tests.support.twins.dsl_programs import Node, Program
 
@@ -10,10 +11,10 @@ def grouped() -> Node:
     return Program().stream("in").group_by_key()
 
 
-def ended(node: Node) -> DslScenario:
+def ended(node: Node, *steps: Step) -> DslScenario:
     """The scenario of a program that writes what a node has to a topic."""
     (node.to_stream() if node.is_table else node).to("out")
-    return DslScenario(node.program)
+    return DslScenario(node.program, steps)
 
 
 def windows_of_time(size_ms: int, grace_ms: int = 0, advance_ms: int | None = None) -> DslScenario:
@@ -51,6 +52,35 @@ def joined_with_grace(history_ms: int | None) -> DslScenario:
     return ended(program.stream("left").join_table("join", table, "pair", grace_ms=10))
 
 
+def outer_join(*steps: Step, before_ms: int, after_ms: int) -> DslScenario:
+    program = Program()
+    windows = {"before_ms": before_ms, "after_ms": after_ms, "grace_ms": 0}
+    program.stream("left").join_stream("outer_join", program.stream("right"), "pair", **windows).to("out")
+    return DslScenario(program, steps, persistent=True)
+
+
+FIXED = {
+    "who looks through what waits ends at a place of several records, if both sides are open": outer_join(
+        pipe("left", "a", "x", 6),
+        pipe("right", "c", "y", 13),
+        pipe("right", "c", "z", 13),
+        pipe("left", "b", "x", 12),
+        pipe("right", "d", "y", 14),
+        pipe("left", "f", "x", 14),  # sends on the first one alone, and then takes 13 to be the earliest
+        pipe("left", "g", "x", 16),  # so that this one sends on the next
+        pipe("left", "h", "x", 17),
+        before_ms=10,
+        after_ms=2,
+    ),
+    "a buffer that is full fails": ended(
+        Program().table("in").suppress_until_time_limit(5, max_records=1, full="shut_down"),
+        pipe("in", "a", "x", 1),
+        pipe("in", "a", "y", 2),
+        pipe("in", "b", "z", 2),
+        pipe("in", "b", "z", 3),
+    ),
+}
+
 WRONG = {
     "an advance longer than the size": windows_of_time(5, advance_ms=6),
     "an advance of 0": windows_of_time(5, advance_ms=0),
@@ -63,6 +93,28 @@ WRONG = {
     "two stores of one name": two_stores(),
     "an illegal name of a store": ended(grouped().count(materialized={"name": "a b"})),
     "an illegal name of a node": ended(Program().stream("in").filter("is_even", name="a b")),
+    "windows of a join that end before they begin": ended(
+        (left := Program().stream("left")).join_stream(
+            "join", left.program.stream("right"), "pair", before_ms=-5, after_ms=4, grace_ms=0
+        )
+    ),
+    "a grace of a join with a table without versions": ended(
+        (left := Program().stream("left")).join_table("join", left.program.table("right"), "pair", grace_ms=5)
+    ),
+    "a grace of a join longer than the table's history": ended(
+        (left := Program().stream("left")).join_table(
+            "join", left.program.table("right", materialized={"name": "store", "history_ms": 4}), "pair", grace_ms=5
+        )
+    ),
+    "a table without windows that is suppressed until they close": ended(
+        Program().table("in").suppress_until_window_closes()
+    ),
+    "a retention of sessions that is too short": ended(
+        grouped().windowed_by_session(5, grace_ms=5).count(materialized={"name": "store", "retention_ms": 9})
+    ),
+    "a retention of sliding windows that is too short": ended(
+        grouped().windowed_by_difference(5, grace_ms=5).count(materialized={"name": "store", "retention_ms": 14})
+    ),
     "a stream and a table of one topic": topic_of_two("stream", "table"),
     "two tables of one topic": topic_of_two("table", "table"),
     "join windows that end before they begin": joined_streams(before_ms=-6),
