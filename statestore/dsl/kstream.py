@@ -30,6 +30,7 @@ from statestore.dsl.stream_joins import (
     add_global_table_join,
     add_stream_join,
     add_table_join,
+    require_kind,
 )
 from statestore.dsl.table_plans import SourceTable
 from statestore.dsl.windows import JoinWindows
@@ -280,6 +281,7 @@ class KStream:
         windows: JoinWindows,
         joined: StreamJoined | None = None,
     ) -> KStream:
+        require_kind("other", other, KStream)
         for side in (self, other):
             side._refuse_rekeyed(f"{kind.value}()")
         stored = joined or StreamJoined()

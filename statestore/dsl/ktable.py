@@ -13,7 +13,7 @@ from statestore.dsl.processors.stateless_columns import NewValuesInColumns, Pass
 from statestore.dsl.processors.suppressing import Suppressing
 from statestore.dsl.processors.suppression_buffer import BufferPlan
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
-from statestore.dsl.stream_joins import JoinKind, JoinSide
+from statestore.dsl.stream_joins import JoinKind, JoinSide, require_kind
 from statestore.dsl.suppressed import Suppressed
 from statestore.dsl.table_joins import TableSide, add_table_table_join
 from statestore.dsl.table_plans import ComputedTable, KeptTable, SuppressedTable, TablePlan
@@ -215,6 +215,7 @@ class KTable(Generic[Stream]):
         value_serde: Serde[Any] | None,
         name: str | None,
     ) -> KTable[Stream]:
+        require_kind("other", other, KTable)
         kept = None if materialized is None else materialized.or_serdes(self._key_serde, value_serde)
         sides = TableSide(self._side(), self._plan), TableSide(other._side(), other._plan)
         node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)

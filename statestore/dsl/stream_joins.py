@@ -81,6 +81,12 @@ class JoinOptions(NamedTuple):
         return HeaderPolicy.of(self.headers)
 
 
+def require_kind(parameter: str, given: Any, kind: type) -> None:
+    """Raise TypeError, naming the parameter, for what is of another class."""
+    if not isinstance(given, kind):
+        raise TypeError(f"{parameter} must be a {kind.__name__}, not {given!r}")
+
+
 def require_one_program(left: JoinSide, right: JoinSide) -> None:
     """Raise TopologyError for sides of two programs."""
     if left.graph is not right.graph:
@@ -108,6 +114,7 @@ def add_table_join(
     options: JoinOptions,
 ) -> str:
     """Add the join of a stream with a table, and return its node."""
+    require_kind("joined", joined, Joined)
     require_joinable(stream, table)
     graph = stream.graph
     node = graph.new_name(_LEFT_JOIN if kind.keeps_left else _JOIN, options.name)
@@ -155,6 +162,8 @@ def add_stream_join(
     options: JoinOptions,
 ) -> str:
     """Add the join of two streams, and return its last node."""
+    require_kind("windows", windows, JoinWindows)
+    require_kind("joined", joined, StreamJoined)
     require_joinable(left, right)
     if windows.size_ms + windows.grace_ms < 1:
         raise TopologyError(

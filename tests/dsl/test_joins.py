@@ -417,9 +417,21 @@ def test_a_versioned_global_table() -> None:
         StreamsBuilder().global_table("right", **TEXTS, materialized=Materialized.as_versioned("prices", 9))
 
 
-def test_something_that_is_neither_a_stream_nor_a_table() -> None:
-    with pytest.raises(TypeError, match="KStream, KTable or GlobalKTable"):
-        StreamsBuilder().stream("left", **TEXTS).join("right", pair)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("join", "problem"),
+    [
+        (lambda stream, table: stream.join("right", pair), "KStream, KTable or GlobalKTable"),
+        (lambda stream, table: stream.outer_join(table, pair, WITHIN_5), "other must be a KStream"),
+        (lambda stream, table: stream.join(stream, pair, 5), "windows must be a JoinWindows"),
+        (lambda stream, table: stream.join(stream, pair, WITHIN_5, Joined()), "joined must be a StreamJoined"),
+        (lambda stream, table: stream.join(table, pair, WITHIN_5), "joined must be a Joined"),
+        (lambda stream, table: table.join(stream, pair), "other must be a KTable"),
+    ],
+)
+def test_arguments_of_another_kind(join: Callable[[Any, Any], Any], problem: str) -> None:
+    builder = StreamsBuilder()
+    with pytest.raises(TypeError, match=problem):
+        join(builder.stream("left", **TEXTS), builder.table("right", **TEXTS))
 
 
 # ---- Bytes
