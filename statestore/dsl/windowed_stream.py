@@ -90,8 +90,10 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
         windows, size_ms = self._windows, self._size_ms
         if isinstance(windows, TimeWindows):
             return kept.window_builder(size_ms, size_ms + windows.grace_ms)
-        # The earliest window that a record makes another one of starts two time differences before it.
-        return kept.window_builder(size_ms, 2 * size_ms + windows.grace_ms, more_ms=int(self._strategy.is_final))
+        # The earliest window that a record makes another one of starts two time differences before it. The last
+        # millisecond of a retention is lost: where windows are put out when they close, or have no length, it matters.
+        more_ms = int(self._strategy.is_final or not size_ms)
+        return kept.window_builder(size_ms, 2 * size_ms + windows.grace_ms, more_ms=more_ms)
 
     @property
     def _size_ms(self) -> int:
@@ -162,7 +164,9 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         windows = self._windows
-        return kept.session_builder(windows.inactivity_gap_ms + windows.grace_ms, more_ms=int(self._strategy.is_final))
+        gap_ms = windows.inactivity_gap_ms
+        # As with sliding windows.
+        return kept.session_builder(gap_ms + windows.grace_ms, more_ms=int(self._strategy.is_final or not gap_ms))
 
     def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[Stream]:
         serde = None if kept.key_serde is None else session_windowed_serde(kept.key_serde)

@@ -75,15 +75,13 @@ class SessionWindows:
 
     @classmethod
     def of_inactivity_gap_with_no_grace(cls, inactivity_gap: Duration) -> SessionWindows:
-        """Return sessions that close when their gap has passed. Raises ValueError for a gap below 1 ms."""
+        """Return sessions that close when their gap has passed. Raises ValueError for a negative gap."""
         return cls.of_inactivity_gap_and_grace(inactivity_gap, 0)
 
     @classmethod
     def of_inactivity_gap_and_grace(cls, inactivity_gap: Duration, after_window_end: Duration) -> SessionWindows:
         """Return sessions that take records for a while longer. Raises ValueError for illegal spans."""
-        return cls(
-            milliseconds("inactivity_gap", inactivity_gap, least=1), milliseconds("after_window_end", after_window_end)
-        )
+        return cls(milliseconds("inactivity_gap", inactivity_gap), milliseconds("after_window_end", after_window_end))
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,19 @@ def test_no_session_is_lost_on_the_edge_of_its_retention() -> None:
         assert run.pipe(("b", "t", 40), ("a", "x", 25), ("b", "t", 41)) == ["a[25,25] x @25"]
 
 
+@pytest.mark.parametrize("grace_ms", [0, 3])
+def test_sessions_without_a_gap_hold_the_records_of_one_time(grace_ms: int) -> None:
+    windows = SessionWindows.of_inactivity_gap_and_grace(0, grace_ms)
+    with DslRun(lambda stream: stream.group_by_key().windowed_by(windows).reduce(lambda a, b: a + b)) as run:
+        assert run.pipe(("a", "x", 20), ("a", "y", 20), ("a", "z", 21)) == [
+            "a[20,20] x @20",
+            "a[20,20] xy @20",
+            "a[21,21] z @21",
+        ]
+        in_time = [] if grace_ms == 0 else ["a[20,20] xyw @20"]
+        assert run.pipe(("a", "w", 20)) == in_time
+
+
 def test_aggregates_are_merged_with_the_initial_value_first() -> None:
     def declare(stream: KStream) -> KTable:
         by_session = stream.group_by_key().windowed_by(SESSIONS)

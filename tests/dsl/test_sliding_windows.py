@@ -95,6 +95,19 @@ def test_windows_are_put_out_once_when_they_close(tmp_path: Path) -> None:
         assert run.pipe(("d", "u", 1_000_000))[:2] == ["c[16,26] tt @26 3", "a[21,31] y @25 2"]
 
 
+@pytest.mark.parametrize("grace_ms", [0, 3])
+def test_windows_of_no_length_hold_the_records_of_one_time(grace_ms: int) -> None:
+    windows = SlidingWindows.of_time_difference_and_grace(0, grace_ms)
+    with DslRun(lambda stream: stream.group_by_key().windowed_by(windows).reduce(lambda a, b: a + b)) as run:
+        assert run.pipe(("a", "x", 20), ("a", "y", 20), ("a", "z", 21)) == [
+            "a[20,20] x @20",
+            "a[20,20] xy @20",
+            "a[21,21] z @21",
+        ]
+        in_time = [] if grace_ms == 0 else ["a[20,20] xyw @20"]
+        assert run.pipe(("a", "w", 20)) == in_time
+
+
 def test_retention_has_to_hold_two_differences_and_the_grace() -> None:
     with pytest.raises(TopologyError, match="retention of 24 ms"):
         DslRun(lambda stream: joined(stream, materialized=Materialized.as_("short").with_retention(24)))

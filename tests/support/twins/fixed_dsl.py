@@ -89,6 +89,21 @@ WRONG = {
     "a retention that is too short": ended(
         grouped().windowed_by_time(5, grace_ms=5).count(materialized={"name": "store", "retention_ms": 9})
     ),
+    "a retention that is too short for sliding windows": ended(
+        grouped().windowed_by_difference(5, grace_ms=5).count(materialized={"name": "store", "retention_ms": 14})
+    ),
+    "a retention that is too short for sessions": ended(
+        grouped().windowed_by_session(5, grace_ms=5).count(materialized={"name": "store", "retention_ms": 9})
+    ),
+    "sliding windows of a negative length": ended(grouped().windowed_by_difference(-1, grace_ms=5).count()),
+    "sessions with a negative gap": ended(grouped().windowed_by_session(-1, grace_ms=5).count()),
+    "a table without windows that waits for them to close": ended(grouped().count().suppress_until_window_closes()),
+    "a versioned table that is suppressed": ended(
+        Program()
+        .table("in", materialized={"name": "store", "history_ms": 9, "segment_ms": 9})
+        .filter("is_even")
+        .suppress_until_time_limit(5)
+    ),
     "two nodes of one name": ended(Program().stream("in").filter("is_even", name="n").filter("is_long", name="n")),
     "two stores of one name": two_stores(),
     "an illegal name of a store": ended(grouped().count(materialized={"name": "a b"})),
