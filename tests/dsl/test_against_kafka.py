@@ -21,7 +21,7 @@ from tests.support.twins.dsl_driver import (
     step_of_all_times,
     written,
 )
-from tests.support.twins.fixed_dsl import FIXED, WRONG, WRONG_HERE
+from tests.support.twins.fixed_dsl import DIFFERING, FIXED, LAST_MS, WRONG, WRONG_HERE
 from tests.support.twins.random_dsl import coverage, draw_dsl_scenario
 
 COUNT = int(os.environ.get("STATESTORE_SCENARIOS", "50"))
@@ -96,7 +96,7 @@ Results = dict[str, list[dict[str, Any]]]
 def kafka_streams(java: str) -> Results:
     """What Kafka Streams makes of the scenarios of each family, by seed."""
     scenarios = [draw_dsl_scenario(family, seed) for family in FAMILIES for seed in SEEDS]
-    fixed = FIXED | WRONG | WRONG_HERE
+    fixed = FIXED | DIFFERING | WRONG | WRONG_HERE
     results = iter(run_dsl_with_kafka_streams([*scenarios, *fixed.values()]))
     drawn = {family: [next(results) for _ in SEEDS] for family in FAMILIES}
     return {**drawn, **{name: [next(results)] for name in fixed}}
@@ -160,3 +160,34 @@ def test_programs_that_are_refused_here_alone(name: str, kafka_streams: Results)
     assert "error" not in kafka_streams[name][0]
     with pytest.raises(TopologyError):
         run_dsl_here(WRONG_HERE[name])
+
+
+def outputs(result: dict[str, Any]) -> list[Any]:
+    """What was written to "out", or why a step failed."""
+    return [record for step in result["emitted"] for record in step.get("out", step.get("error", ()))]
+
+
+def test_windows_that_a_record_jumps_past_are_put_out_here_and_lost_there(kafka_streams: Results) -> None:
+    name = "a jump past the retention"
+    assert outputs(kafka_streams[name][0]) == []
+    assert outputs(run_dsl_here(DIFFERING[name])) == [["61" + "00" * 8, "00" * 7 + "01", 5, []]]
+
+
+def test_a_record_without_a_key_has_nothing_to_wait_for_here_and_fails_there(kafka_streams: Results) -> None:
+    name = "no key, and a grace"
+    assert "NullPointerException: key cannot be null" in outputs(kafka_streams[name][0])[-1]
+    assert outputs(run_dsl_here(DIFFERING[name])) == [[None, b"x&null".hex(), 5, []]]
+
+
+def test_windows_end_with_time_here_and_fail_there(kafka_streams: Results) -> None:
+    name = "the end of time"
+    assert "Window endMs time cannot be smaller than window startMs time" in outputs(kafka_streams[name][0])[-1]
+    window = "61" + (LAST_MS - 7).to_bytes(8, "big").hex()
+    assert outputs(run_dsl_here(DIFFERING[name])) == [[window, "00" * 7 + "01", LAST_MS - 3, []]]
+
+
+def test_a_session_keeps_headers_here_and_has_none_there(kafka_streams: Results) -> None:
+    name = "headers of a session"
+    (there,), (here,) = outputs(kafka_streams[name][0]), outputs(run_dsl_here(DIFFERING[name]))
+    assert there[:3] == here[:3]
+    assert (there[3], here[3]) == ([], [["trace", b"1".hex()]])

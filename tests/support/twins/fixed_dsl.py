@@ -81,6 +81,30 @@ FIXED = {
     ),
 }
 
+LAST_MS = 2**63 - 1
+
+DIFFERING = {
+    "a jump past the retention": ended(
+        grouped().windowed_by_time(10, grace_ms=5).emit_strategy("window_close").count(),
+        pipe("in", "a", "x", 5),
+        pipe("in", "a", "x", 100),
+    ),
+    "no key, and a grace": ended(
+        (left := Program().stream("left")).join_table(
+            "left_join",
+            left.program.table("right", materialized={"name": "store", "history_ms": 10}),
+            "pair",
+            grace_ms=5,
+        ),
+        pipe("left", None, "x", 5),
+    ),
+    "the end of time": ended(grouped().windowed_by_time(10, grace_ms=5).count(), pipe("in", "a", "x", LAST_MS - 3)),
+    "headers of a session": ended(
+        grouped().windowed_by_session(10, grace_ms=5).count(), pipe("in", "a", "x", 5, [("trace", "1")])
+    ),
+}
+"""What Kafka does otherwise: what either of them does is said by a test of its own."""
+
 WRONG = {
     "an advance longer than the size": windows_of_time(5, advance_ms=6),
     "an advance of 0": windows_of_time(5, advance_ms=0),
