@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,35 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from statestore import Processor
-from statestore.spark import stateful
+from statestore.spark import recommended_settings, stateful
 from workload import KAFKA_ROWS, PARTITIONS, CountAndKeep, counting_topology
 
+PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+MEMORY_BYTES = 3 << 29
+"""What is given to the session, if it has what is recommended: the default."""
 Operator = Callable[[DataFrame, Path], DataFrame]
 """Makes of rows what is to run; the directory is the query's."""
+
+
+def session(
+    name: str, partitions: int, *, is_recommended: bool = True, memory_bytes: int = MEMORY_BYTES
+) -> SparkSession:
+    """Return a session of the machine's cores, with Spark's own state in RocksDB."""
+    cores = os.cpu_count() or 1
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(f"statestore {name}")
+    if is_recommended:
+        settings = recommended_settings(cores=cores, memory_bytes=memory_bytes)
+        builder = builder.config(map=settings.session.as_options())
+    spark = (
+        builder.config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", str(partitions))
+        .config("spark.sql.streaming.stateStore.providerClass", PROVIDER)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
 
 
 def operator(
@@ -35,6 +60,13 @@ def operator(
     return counted
 
 
+def rows_of(
+    spark: SparkSession, source: Path, *, schema: str = KAFKA_ROWS, files_per_batch: int = PARTITIONS
+) -> DataFrame:
+    """Return the rows of the files of `source`, so many files a micro-batch."""
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", files_per_batch).parquet(str(source))
+
+
 def start(
     spark: SparkSession,
     source: Path,
@@ -43,9 +75,10 @@ def start(
     *,
     files_per_batch: int = PARTITIONS,
     output_mode: str = "append",
+    schema: str = KAFKA_ROWS,
 ) -> StreamingQuery:
     """Start `operator` over the files of `source`; nothing is done with what it puts out."""
-    rows = spark.readStream.schema(KAFKA_ROWS).option("maxFilesPerTrigger", files_per_batch).parquet(str(source))
+    rows = rows_of(spark, source, schema=schema, files_per_batch=files_per_batch)
     writer = operator(rows, scratch).writeStream.format("noop").outputMode(output_mode)
     return writer.option("checkpointLocation", str(scratch / "checkpoint")).trigger(availableNow=True).start()
 

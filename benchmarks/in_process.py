@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import rocksdict
 
-from statestore import Headers, Processor, ValueTimestampHeaders
+from statestore import Headers, Processor, Topology, ValueTimestampHeaders
 from statestore.middleware.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -148,56 +148,36 @@ def fixed_ms_per_shard_batch(shard: Shard, cycles: int = 40) -> dict[str, float]
     return {part: statistics.median(times) for part, times in parts.items()}
 
 
-class RecordRounds:
-    """Rounds of the counting operator: records packed, run through the shards of one state, and unpacked."""
+class ShardRounds:
+    """Rounds of a topology: records packed, run through the shards of one state, and unpacked."""
 
     def __init__(
-        self,
-        home: Path,
-        processor: type[Processor] = CountAndKeep,
-        shards: int = SHARDS,
-        recovery: RecoveryOptions | None = None,
+        self, home: Path, topology: Topology, shards: int = SHARDS, recovery: RecoveryOptions | None = None
     ) -> None:
         self.home = home
         self._routing = tuple(range(shards))
         self._state = ShardedState(
             "breakdown",
             DurableLocation(home / "state"),
-            counting_topology().store_specs(),
+            topology.store_specs(),
             LocalDirectory(home / "local"),
             recovery=recovery or RecoveryOptions(),
         )
         self._pack = Pack(shards, "key", self._routing)
-        self._call = self._call_of(processor)
+        self._call = self._call_of(topology)
         self._pointers: list[str | None] = [None] * shards
         self.figures: list[ShardFigures] = []
         """Of each shard in the last round."""
-
-    def by(self, processor: type[Processor]) -> RecordRounds:
-        """Return rounds of another processor over the same state: both go on from where the other has left it."""
-        others = copy(self)
-        others._call = self._call_of(processor)
-        return others
-
-    def copied_to(self, home: Path) -> RecordRounds:
-        """Return rounds that go on by themselves from where these are now, on a copy of all files."""
-        shutil.copytree(self.home, home)
-        others = copy(self)
-        others.home = home
-        local = LocalDirectory(home / "local")
-        others._state = replace(self._state, location=DurableLocation(home / "state"), local=local)
-        others._call = replace(self._call, state=others._state)
-        others._pointers, others.figures = list(self._pointers), []
-        return others
+        self.output_records = 0
+        """How many came out in the last round."""
 
     @property
     def pointers(self) -> list[str | None]:
         """What is committed of each shard: the text that Spark's state would hold."""
         return list(self._pointers)
 
-    def _call_of(self, processor: type[Processor]) -> ShardCall:
-        failing = FailureHandling()
-        return ShardCall(counting_topology(processor), self._state, self._routing, failing, 1 << 28)
+    def _call_of(self, topology: Topology) -> ShardCall:
+        return ShardCall(topology, self._state, self._routing, FailureHandling(), 1 << 28)
 
     def us(self, rows: pa.RecordBatch, clock: Clock = time.perf_counter) -> dict[str, float]:
         """Return microseconds a record of each part, on one core."""
@@ -211,10 +191,10 @@ class RecordRounds:
             blobs = [row.column("blob")[0].as_py() for row in packed if row.column("route")[0].as_py() == shard]
             self._run(shard, blobs, outputs)
         done_call = clock()
-        unpacked = sum(batch.num_rows for batch in unpack(pa.record_batch([[blob]], ["blob"]) for blob in outputs))
+        self.output_records = sum(
+            batch.num_rows for batch in unpack(pa.record_batch([[blob]], ["blob"]) for blob in outputs)
+        )
         done = clock()
-        if unpacked != rows.num_rows:
-            raise AssertionError(f"{rows.num_rows} records went in, {unpacked} came out")
         parts = {"pack": done_pack - started, "shard call": done_call - done_pack, "unpack": done - done_call}
         return {part: seconds / rows.num_rows * 1e6 for part, seconds in parts.items()}
 
@@ -227,6 +207,43 @@ class RecordRounds:
                 self._pointers[shard] = str(end.value.pointer)
                 self.figures.append(end.value.figures)
                 return
+
+
+class RecordRounds(ShardRounds):
+    """Rounds of the counting operator."""
+
+    def __init__(
+        self,
+        home: Path,
+        processor: type[Processor] = CountAndKeep,
+        shards: int = SHARDS,
+        recovery: RecoveryOptions | None = None,
+    ) -> None:
+        super().__init__(home, counting_topology(processor), shards, recovery)
+
+    def by(self, processor: type[Processor]) -> RecordRounds:
+        """Return rounds of another processor over the same state: both go on from where the other has left it."""
+        others = copy(self)
+        others._call = self._call_of(counting_topology(processor))
+        return others
+
+    def copied_to(self, home: Path) -> RecordRounds:
+        """Return rounds that go on by themselves from where these are now, on a copy of all files."""
+        shutil.copytree(self.home, home)
+        others = copy(self)
+        others.home = home
+        local = LocalDirectory(home / "local")
+        others._state = replace(self._state, location=DurableLocation(home / "state"), local=local)
+        others._call = replace(self._call, state=others._state)
+        others._pointers, others.figures = list(self._pointers), []
+        return others
+
+    def us(self, rows: pa.RecordBatch, clock: Clock = time.perf_counter) -> dict[str, float]:
+        """Return microseconds a record of each part, on one core."""
+        us = super().us(rows, clock)
+        if self.output_records != rows.num_rows:
+            raise AssertionError(f"{rows.num_rows} records went in, {self.output_records} came out")
+        return us
 
 
 def record_breakdown_us(home: Path) -> dict[str, float]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import sys
@@ -31,7 +30,6 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 import count_query
 import workload
 from count_query import Operator, operator
-from statestore.spark import recommended_settings
 from statestore.spark.figures import batch_figures
 from workload import records
 
@@ -40,25 +38,6 @@ TARGET = 1.3
 RECORDS = 100
 WARM_UP_BATCHES = 5
 SPARKS_COUNT = "Spark's count"
-PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
-
-def spark_session(partitions: int, recommended: bool) -> SparkSession:
-    """Return a session of the machine's cores."""
-    cores = os.cpu_count() or 1
-    builder = SparkSession.builder.master(f"local[{cores}]").appName("statestore tiny batches")
-    if recommended:
-        builder = builder.config(map=recommended_settings(cores=cores).session.as_options())
-    spark = (
-        builder.config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", str(partitions))
-        .config("spark.sql.streaming.stateStore.providerClass", PROVIDER)
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 def sparks_count(rows: DataFrame, scratch: Path) -> DataFrame:
@@ -103,7 +82,7 @@ def medians(batches: Sequence[StreamingQueryProgress]) -> dict[str, float]:
 
 def measure(home: Path, partitions: int, rounds: int, recommended: bool) -> dict[str, dict[str, float]]:
     """Return the parts of each query's batches, the median of all rounds."""
-    spark = spark_session(partitions, recommended)
+    spark = count_query.session("tiny batches", partitions, is_recommended=recommended)
     queries: dict[str, Operator] = {
         SPARKS_COUNT: sparks_count,
         "statestore, applyInPandasWithState": operator("apply_in_pandas_with_state", shards=partitions),

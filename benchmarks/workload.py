@@ -89,10 +89,10 @@ def counting_topology(processor: type[Processor] = CountAndKeep) -> Topology:
     return topology
 
 
-def records(first: int, count: int, seed: int = 1) -> pa.RecordBatch:
+def records(first: int, count: int, seed: int = 1, keys: int = KEYS) -> pa.RecordBatch:
     """Return the records numbered from `first`, in Kafka's shape, ordered by partition and offset."""
     rng = np.random.default_rng([seed, first])
-    key_numbers = rng.integers(0, KEYS, count)
+    key_numbers = rng.integers(0, keys, count)
     traces = [b"%016x" % number for number in rng.integers(0, 2**63, count)]
     contents: list[bytes] = [b""] * (3 * count)
     contents[0::3], contents[1::3], contents[2::3] = traces, [b"sensor-eu-west"] * count, [b"schema-0042"] * count
@@ -129,8 +129,12 @@ def write_input(directory: Path, batches: int, records_per_batch: int) -> None:
     """Write `batches` folders-worth of Parquet files, PARTITIONS files a micro-batch, each one Kafka partition."""
     directory.mkdir(parents=True)
     for number in range(batches):
-        batch = records(number * records_per_batch, records_per_batch)
-        of_partition = batch.column("partition").to_numpy()
-        for partition in range(PARTITIONS):
-            rows = batch.filter(pa.array(of_partition == partition))
-            pq.write_table(pa.Table.from_batches([rows]), directory / f"{number:04d}-{partition}.parquet")
+        write_batch(directory, number, records(number * records_per_batch, records_per_batch))
+
+
+def write_batch(directory: Path, number: int, batch: pa.RecordBatch) -> None:
+    """Write a micro-batch, a file for each partition."""
+    of_partition = batch.column("partition").to_numpy()
+    for partition in range(PARTITIONS):
+        rows = batch.filter(pa.array(of_partition == partition))
+        pq.write_table(pa.Table.from_batches([rows]), directory / f"{number:04d}-{partition}.parquet")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +21,17 @@ class ProcessTime:
     """What a process has used so far. Pid and start, in ticks since boot, are of one process alone."""
 
     pid: int
+    parent: int
+    session: int
     start: int
     cpu_s: float
 
 
-class SessionFigures:
-    """Figures of the processes of a session, those that have ended since they were last seen included."""
+class ProcessFigures:
+    """Figures of some processes, those that have ended since they were last seen included."""
 
-    def __init__(self, session: int, proc: Path = _PROC) -> None:
-        self._session = session
+    def __init__(self, processes: Callable[[], Iterable[ProcessTime]], proc: Path = _PROC) -> None:
+        self._processes = processes
         self._proc = proc
         self._seen: dict[tuple[int, int], tuple[str, float]] = {}
 
@@ -38,7 +40,7 @@ class SessionFigures:
 
         What a process uses between the last call and its end is lost: call it about every second.
         """
-        for process in session_processes(self._session, self._proc):
+        for process in self._processes():
             identity = process.pid, process.start
             before, _ = self._seen.get(identity, (OTHER, 0.0))
             self._seen[identity] = kind_of_process(process.pid, self._proc) or before, process.cpu_s
@@ -49,19 +51,39 @@ class SessionFigures:
 
     def pss_bytes(self) -> int:
         """Return the memory in use now; of a page that several processes share, each counts its part."""
-        return sum(pss_bytes(process.pid, self._proc) for process in session_processes(self._session, self._proc))
+        return sum(pss_bytes(process.pid, self._proc) for process in self._processes())
+
+
+class SessionFigures(ProcessFigures):
+    """Figures of the processes of a session."""
+
+    def __init__(self, session: int, proc: Path = _PROC) -> None:
+        super().__init__(lambda: session_processes(session, proc), proc)
 
 
 def session_processes(session: int, proc: Path = _PROC) -> Iterator[ProcessTime]:
     """Yield the processes of a session."""
+    return (process for process in _processes(proc) if process.session == session)
+
+
+def descendants(ancestor: int, proc: Path = _PROC) -> Iterator[ProcessTime]:
+    """Yield the processes that a process has started, and those that these have."""
+    all_processes = list(_processes(proc))
+    below = {ancestor}
+    while grown := {process.pid for process in all_processes if process.parent in below} - below:
+        below |= grown
+    return (process for process in all_processes if process.pid in below and process.pid != ancestor)
+
+
+def _processes(proc: Path) -> Iterator[ProcessTime]:
     for directory in proc.iterdir():
         if directory.name.isdigit():
             with suppress(OSError):  # it has ended meanwhile
-                # Behind the name, which may hold anything, field 3 comes first: the session is field 6.
+                # Behind the name, which may hold anything, field 3 comes first: the parent is field 4.
                 fields = (directory / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                if int(fields[3]) == session:
-                    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-                    yield ProcessTime(int(directory.name), int(fields[19]), cpu_s)
+                cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+                numbers = int(directory.name), int(fields[1]), int(fields[3])
+                yield ProcessTime(*numbers, int(fields[19]), cpu_s)
 
 
 def kind_of_process(pid: int, proc: Path = _PROC) -> str | None:
