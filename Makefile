@@ -90,6 +90,7 @@ bench: java $(INSTALLED) jars ## run the benchmarks
 	@$(WITH_JAVA) $(BIN)/python benchmarks/header_functions.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/tiny_batches.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/kafka_sink.py
+	@$(WITH_JAVA) $(BIN)/python benchmarks/dsl.py
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py $(ARGS)
 
 bench-check: $(INSTALLED) ## compare shard call, stores and codecs with the recorded baseline; ARGS=--record writes it

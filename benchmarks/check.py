@@ -24,11 +24,13 @@ from typing import NamedTuple
 import statestore
 from baseline import LOSS, RENEW, Baseline, BaselineError, Ratios, table
 from codec import codec_runs
-from in_process import OPERATIONS, RecordRounds, Shard, bare_get_put_s, store_get_put_s
+from dsl_in_process import round_of
+from dsl_operators import OPERATORS, UPDATE
+from in_process import OPERATIONS, RecordRounds, Shard, ShardRounds, bare_get_put_s, store_get_put_s
 from references import ENTRIES, ROWS, ColumnKernels, PythonLoop
 from stores import batch_put_runs, kind_runs, kinds
 from turns import best, mean_us
-from workload import CountAndKeepColumns, records
+from workload import KEYS, CountAndKeepColumns, records
 
 BASELINE = Path(__file__).with_name("baseline.json")
 RECORDED_TIMES = 3
@@ -55,15 +57,20 @@ def python_loop() -> Callable[[], float]:
 
 @contextmanager
 def shard_call_runs(home: Path) -> Iterator[Runs]:
-    """Both paths over the same records each time: every key is held after the first."""
+    """Both paths, and a count by window of the DSL, over the same records each time: all is held after the first."""
     rows = records(0, RECORDS)
     scalar = RecordRounds(home / "scalar", shards=SHARDS)
     columns = RecordRounds(home / "columns", CountAndKeepColumns, SHARDS)
     for path in (scalar, columns):
         path.us(rows)
+    of_dsl = next(operator for operator in OPERATORS if operator.name == "tumbling windows")
+    numbers = round_of(of_dsl, 0, RECORDS, KEYS)
+    windows = ShardRounds(home / "windows", of_dsl.here[UPDATE](), SHARDS)
+    windows.us(numbers)
     yield {
         "scalar": lambda: scalar.us(rows, CPU)["shard call"],
         "columns": lambda: columns.us(rows, CPU)["shard call"],
+        "windows": lambda: windows.us(numbers, CPU)["shard call"],
         "Python": python_loop(),
         "bare": lambda: bare_get_put_s(home / "bare", CPU) / OPERATIONS * 1e6,
     }
@@ -108,6 +115,7 @@ GROUPS = (
         {
             "shard call, scalar : Python loop": ("scalar", "Python"),
             "shard call, columns : bare rocksdict": ("columns", "bare"),
+            "count by window, columns : bare rocksdict": ("windows", "bare"),
         },
         8,
     ),

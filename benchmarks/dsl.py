@@ -7,8 +7,8 @@
 
 From files to nothing, in turn in one session, several rounds; Spark's state is in RocksDB with changelog checkpoints.
 The best round counts, by itself for rate and processor time, because other work only ever adds to both. Records have
-three headers, which Spark's operators do not read. Before that, without Spark: the shard call alone, by records and in
-columns. Figures go to benchmarks/results/dsl.json.
+three headers, which Spark's operators do not read. Before that, without Spark: the shard call alone, thread time.
+Figures go to benchmarks/results/dsl.json.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ def tables(found: Found, inside: Mapping[str, Mapping[str, float]], setting: str
     lines = [
         setting,
         "",
-        "| operator | puts out | rows/s | x Spark | CPU of JVM + Python, us a row | x Spark |",
-        "|---|---|---|---|---|---|",
+        "| operator | puts out | rows/s | x Spark | CPU of JVM + Python, us a row | x Spark | shard call alone, us |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, taken in found.items():
         spark = taken[SPARK]
@@ -173,13 +173,9 @@ def tables(found: Found, inside: Mapping[str, Mapping[str, float]], setting: str
                 "" if is_spark else f"{spark.clock_us / each.clock_us:.2f}",
                 f"{each.java_us:.1f} + {each.python_us:.1f}",
                 "" if is_spark else f"{each.cpu_us / spark.cpu_us:.2f}",
+                "" if is_spark else f"{inside[name][form]:.1f}",
             ]
             lines.append(f"| {' | '.join(cells)} |")
-    if inside:
-        lines += ["", "| shard call alone, us a record of one core | by records | in columns |", "|---|---|---|"]
-        for name, us in inside.items():
-            cells = [f"{us[path]:.2f}" if path in us else "" for path in ("records", "columns")]
-            lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

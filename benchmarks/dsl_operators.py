@@ -18,7 +18,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from statestore import Serdes, Topology
-from statestore.dsl import EmitStrategy, KStream, KTable, Materialized, SessionWindows, StreamsBuilder, TimeWindows
+from statestore.dsl import (
+    BufferConfig,
+    EmitStrategy,
+    JoinWindows,
+    KStream,
+    KTable,
+    Materialized,
+    SessionWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
 from statestore.format.serde_columns import INT64_COLUMNS
 from workload import KAFKA_ROWS, records, write_batch
 
@@ -27,11 +38,13 @@ SIZE_MS: Final = 60_000
 ADVANCE_MS: Final = 20_000
 GAP_MS: Final = 30_000
 WITHIN_MS: Final = 60_000
+APART_MS: Final = 30_000
+"""How far apart records are that are joined."""
 LATENESS_MS: Final = 60_000
 """Of windows the grace, of Spark's queries the watermark: nothing is late."""
 TOPIC: Final = "in"
 LEFT, RIGHT = "left", "right"
-Program = Callable[[KStream], KTable | KStream]
+Program = Callable[[KStream], KTable[Any] | KStream]
 """Makes of the input what is put out."""
 Inputs = Mapping[str, DataFrame]
 """The rows of each topic."""
@@ -53,6 +66,8 @@ UPDATE: Final = "once a key and batch"
 EACH: Final = "each change"
 BY_RECORDS: Final = "once a key and batch, by records"
 CLOSE: Final = "on close"
+SUPPRESSED: Final = "on close, by suppress()"
+JOINED: Final = "each pair"
 
 
 def one_input(program: Program, *, in_columns: bool = True) -> Callable[[], Topology]:
@@ -72,10 +87,10 @@ def _kept(is_cached: bool) -> Materialized:
     return kept.with_caching_enabled() if is_cached else kept
 
 
-def forms(table: Callable[[KStream, Materialized], KTable]) -> dict[str, Callable[[], Topology]]:
+def forms(table: Callable[[KStream, Materialized], KTable[Any]]) -> dict[str, Callable[[], Topology]]:
     """Return an aggregate as Spark's update mode puts it out, at each change, and record by record."""
 
-    def cached(stream: KStream) -> KTable:
+    def cached(stream: KStream) -> KTable[Any]:
         return table(stream, _kept(True))
 
     return {
@@ -89,20 +104,59 @@ def _tumbling() -> TimeWindows:
     return TimeWindows.of_size_and_grace(SIZE_MS, LATENESS_MS)
 
 
-def _sessions(stream: KStream, kept: Materialized) -> KTable:
+def _sessions(stream: KStream, kept: Materialized) -> KTable[Any]:
     windows = SessionWindows.of_inactivity_gap_and_grace(GAP_MS, LATENESS_MS)
     return stream.group_by_key().windowed_by(windows).count(materialized=kept)
 
 
-def _final_sessions(stream: KStream) -> KTable:
+def _final_sessions(stream: KStream) -> KTable[Any]:
     windows = SessionWindows.of_inactivity_gap_and_grace(GAP_MS, LATENESS_MS)
     sessions = stream.group_by_key().windowed_by(windows).emit_strategy(EmitStrategy.on_window_close())
     return sessions.count(materialized=_kept(False))
 
 
-def _final_windows(stream: KStream) -> KTable:
+def _final_windows(stream: KStream) -> KTable[Any]:
     windows = stream.group_by_key().windowed_by(_tumbling()).emit_strategy(EmitStrategy.on_window_close())
     return windows.count(materialized=_kept(False))
+
+
+def _suppressed_windows(stream: KStream) -> KTable[Any]:
+    windows = stream.group_by_key().windowed_by(_tumbling()).count(materialized=_kept(True))
+    return windows.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+
+
+def two_inputs(join: Callable[[KStream, KStream], KStream]) -> Callable[[], Topology]:
+    """Return what makes the topology of a join of two topics."""
+
+    def topology() -> Topology:
+        builder = StreamsBuilder()
+        sides = [builder.stream(topic, key_serde=Serdes.bytes(), value_serde=Serdes.int64()) for topic in (LEFT, RIGHT)]
+        join(*sides).to("out", value_serde=Serdes.int64())
+        return builder.build()
+
+    return topology
+
+
+def _joined_rows(inputs: Inputs, how: str) -> DataFrame:
+    left = _watermarked(inputs[LEFT].select("key", "timestamp", "amount"))
+    right = _watermarked(
+        inputs[RIGHT].select(
+            F.col("key").alias("right_key"), F.col("timestamp").alias("right_time"), F.col("amount").alias("right")
+        ),
+        "right_time",
+    )
+    apart = F.expr(f"INTERVAL {APART_MS // 1_000} SECONDS")
+    is_near = F.col("right_time").between(F.col("timestamp") - apart, F.col("timestamp") + apart)
+    pairs = left.join(right, (F.col("key") == F.col("right_key")) & is_near, how)
+    return pairs.select("key", "timestamp", F.coalesce("right", F.lit(0)) + F.col("amount"))
+
+
+def _sum_of_both(left: int, right: int | None) -> int:
+    return left + (right or 0)
+
+
+def _near() -> JoinWindows:
+    return JoinWindows.of_time_difference_and_grace(APART_MS, LATENESS_MS)
 
 
 def _windowed(rows: DataFrame, advance_ms: int = SIZE_MS) -> DataFrame:
@@ -145,7 +199,7 @@ OPERATORS: Final = (
     ),
     Operator(
         "tumbling windows, once",
-        {CLOSE: one_input(_final_windows)},
+        {CLOSE: one_input(_final_windows), SUPPRESSED: one_input(_suppressed_windows)},
         lambda rows: _windowed(rows[TOPIC]),
         "append",
     ),
@@ -168,6 +222,20 @@ OPERATORS: Final = (
             .select("key", "amount", "timestamp")
         ),
         "append",
+    ),
+    Operator(
+        "stream-stream join",
+        {JOINED: two_inputs(lambda left, right: left.join(right, _sum_of_both, _near()))},
+        lambda inputs: _joined_rows(inputs, "inner"),
+        "append",
+        (LEFT, RIGHT),
+    ),
+    Operator(
+        "stream-stream left join",
+        {JOINED: two_inputs(lambda left, right: left.left_join(right, _sum_of_both, _near()))},
+        lambda inputs: _joined_rows(inputs, "left"),
+        "append",
+        (LEFT, RIGHT),
     ),
 )
 
