@@ -25,7 +25,8 @@ import statestore
 from baseline import LOSS, RENEW, Baseline, BaselineError, Ratios, table
 from codec import codec_runs
 from dsl_in_process import round_of
-from dsl_operators import OPERATORS, UPDATE
+from dsl_operators import OPERATORS
+from dsl_programs import UPDATE
 from in_process import OPERATIONS, RecordRounds, Shard, ShardRounds, bare_get_put_s, store_get_put_s
 from references import ENTRIES, ROWS, ColumnKernels, PythonLoop
 from stores import batch_put_runs, kind_runs, kinds

@@ -33,7 +33,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import count_query
-import dsl_operators
+import dsl_programs
 import workload
 from benchmarks.peers.environment import environment_python
 from benchmarks.peers.page import write_page
@@ -81,7 +81,7 @@ class Queries:
         self._home = home
         self.spark: SparkSession = count_query.session("operators", PARTITIONS, memory_bytes=MEMORY_BYTES)
         for topic in topics:
-            part = records_per_batch if topic == dsl_operators.TOPIC else records_per_batch // 2
+            part = records_per_batch if topic == dsl_programs.TOPIC else records_per_batch // 2
             write_topic(home / topic, topic, batches + WARM_UP_BATCHES, part, keys)
 
     def here(self, operator: Operator, form: str) -> Taken:
@@ -184,7 +184,7 @@ def targets(found: Found) -> list[str]:
     said = []
     for name in AGGREGATES:
         if name in found:
-            ratio = found[name][SPARK].clock_us / found[name][dsl_operators.UPDATE].clock_us
+            ratio = found[name][SPARK].clock_us / found[name][dsl_programs.UPDATE].clock_us
             outcome = "met" if ratio >= AGGREGATES_TO_SPARK else "NOT MET"
             said.append(f"   {name}: rows/s : Spark's {ratio:.2f}   target at least {AGGREGATES_TO_SPARK}: {outcome}")
     return said
@@ -224,7 +224,7 @@ def main() -> int:
     if asked.small:
         asked.records, asked.rounds = 20_000, 1
     # Workers do not know this directory: what they run travels with the query.
-    for module in (workload, dsl_operators):
+    for module in (workload, dsl_programs):
         cloudpickle.register_pickle_by_value(module)
     operators = [operator for operator in OPERATORS if asked.only is None or operator.name in asked.only]
     setting = _setting(asked, os.getloadavg()[0])

@@ -1,0 +1,149 @@
+"""Programs of statestore.dsl that benchmarks run: values are whole numbers, unless it says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from statestore import Serde, Serdes, Topology
+from statestore.dsl import (
+    BufferConfig,
+    EmitStrategy,
+    JoinWindows,
+    KStream,
+    KTable,
+    Materialized,
+    SessionWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
+
+SIZE_MS: Final = 60_000
+ADVANCE_MS: Final = 20_000
+GAP_MS: Final = 30_000
+WITHIN_MS: Final = 60_000
+APART_MS: Final = 30_000
+"""How far apart records are that are joined."""
+LATENESS_MS: Final = 60_000
+"""Of windows the grace, of Spark's queries the watermark: nothing is late."""
+TOPIC: Final = "in"
+LEFT, RIGHT = "left", "right"
+Program = Callable[[KStream], KTable[Any] | KStream]
+"""Makes of the input what is put out."""
+Table = Callable[[KStream, Materialized], KTable[Any]]
+UPDATE: Final = "once a key and batch"
+EACH: Final = "each change"
+BY_RECORDS: Final = "once a key and batch, by records"
+CLOSE: Final = "on close"
+SUPPRESSED: Final = "on close, by suppress()"
+JOINED: Final = "each pair"
+
+
+def one_input(
+    program: Program, *, in_columns: bool = True, value_serde: Serde[Any] | None = None
+) -> Callable[[], Topology]:
+    """Return what makes the topology of a program with one input, whose values are int64 if nothing is said."""
+
+    def topology() -> Topology:
+        builder = StreamsBuilder(in_columns=in_columns)
+        made = program(builder.stream(TOPIC, key_serde=Serdes.bytes(), value_serde=value_serde or Serdes.int64()))
+        (made.to_stream() if isinstance(made, KTable) else made).to("out")
+        return builder.build()
+
+    return topology
+
+
+def two_inputs(join: Callable[[KStream, KStream], KStream]) -> Callable[[], Topology]:
+    """Return what makes the topology of a join of two topics."""
+
+    def topology() -> Topology:
+        builder = StreamsBuilder()
+        sides = [builder.stream(topic, key_serde=Serdes.bytes(), value_serde=Serdes.int64()) for topic in (LEFT, RIGHT)]
+        join(*sides).to("out", value_serde=Serdes.int64())
+        return builder.build()
+
+    return topology
+
+
+def forms(table: Table) -> dict[str, Callable[[], Topology]]:
+    """Return an aggregate as Spark's update mode puts it out, at each change, and record by record."""
+
+    def cached(stream: KStream) -> KTable[Any]:
+        return table(stream, kept(is_cached=True))
+
+    return {
+        UPDATE: one_input(cached),
+        EACH: one_input(lambda stream: table(stream, kept())),
+        BY_RECORDS: one_input(cached, in_columns=False),
+    }
+
+
+def kept(*, is_cached: bool = False) -> Materialized:
+    """Return how tables are kept."""
+    named = Materialized.as_("kept")
+    return named.with_caching_enabled() if is_cached else named
+
+
+def count(stream: KStream, materialized: Materialized) -> KTable[Any]:
+    return stream.group_by_key().count(materialized=materialized)
+
+
+def total(stream: KStream, materialized: Materialized) -> KTable[Any]:
+    return stream.group_by_key().sum(materialized=materialized)
+
+
+def tumbling(stream: KStream, materialized: Materialized) -> KTable[Any]:
+    return stream.group_by_key().windowed_by(_windows()).count(materialized=materialized)
+
+
+def hopping(stream: KStream, materialized: Materialized) -> KTable[Any]:
+    return stream.group_by_key().windowed_by(_windows().advance_by(ADVANCE_MS)).count(materialized=materialized)
+
+
+def final_windows(stream: KStream) -> KTable[Any]:
+    windows = stream.group_by_key().windowed_by(_windows()).emit_strategy(EmitStrategy.on_window_close())
+    return windows.count(materialized=kept())
+
+
+def suppressed_windows(stream: KStream) -> KTable[Any]:
+    # Of a cached table fewer changes reach the buffer, as with Kafka's defaults.
+    windows = tumbling(stream, kept(is_cached=True))
+    return windows.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+
+
+def sessions(stream: KStream) -> KTable[Any]:
+    return stream.group_by_key().windowed_by(_gaps()).count(materialized=kept(is_cached=True))
+
+
+def final_sessions(stream: KStream) -> KTable[Any]:
+    windows = stream.group_by_key().windowed_by(_gaps()).emit_strategy(EmitStrategy.on_window_close())
+    return windows.count(materialized=kept())
+
+
+def deduplicated(stream: KStream) -> KStream:
+    return stream.deduplicate(WITHIN_MS, materialized=kept())
+
+
+def joined(left: KStream, right: KStream) -> KStream:
+    return left.join(right, _sum_of_both, _near())
+
+
+def left_joined(left: KStream, right: KStream) -> KStream:
+    return left.left_join(right, _sum_of_both, _near())
+
+
+def _windows() -> TimeWindows:
+    return TimeWindows.of_size_and_grace(SIZE_MS, LATENESS_MS)
+
+
+def _gaps() -> SessionWindows:
+    return SessionWindows.of_inactivity_gap_and_grace(GAP_MS, LATENESS_MS)
+
+
+def _near() -> JoinWindows:
+    return JoinWindows.of_time_difference_and_grace(APART_MS, LATENESS_MS)
+
+
+def _sum_of_both(left: int, right: int | None) -> int:
+    return left + (right or 0)
