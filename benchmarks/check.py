@@ -26,7 +26,7 @@ from baseline import LOSS, RENEW, Baseline, BaselineError, Ratios, table
 from codec import codec_runs
 from dsl_in_process import round_of
 from dsl_operators import OPERATORS
-from dsl_programs import UPDATE
+from dsl_programs import SIZE_MS, UPDATE
 from in_process import OPERATIONS, RecordRounds, Shard, ShardRounds, bare_get_put_s, store_get_put_s
 from references import ENTRIES, ROWS, ColumnKernels, PythonLoop
 from stores import batch_put_runs, kind_runs, kinds
@@ -65,7 +65,7 @@ def shard_call_runs(home: Path) -> Iterator[Runs]:
     for path in (scalar, columns):
         path.us(rows)
     of_dsl = next(operator for operator in OPERATORS if operator.name == "tumbling windows")
-    numbers = round_of(of_dsl, 0, RECORDS, KEYS)
+    numbers = round_of(of_dsl, 0, RECORDS, KEYS, batch_ms=SIZE_MS)  # no window is too late for the next round
     windows = ShardRounds(home / "windows", of_dsl.here[UPDATE](), SHARDS)
     windows.us(numbers)
     yield {

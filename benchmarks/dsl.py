@@ -35,9 +35,12 @@ from pyspark.sql import DataFrame, SparkSession
 import count_query
 import dsl_programs
 import workload
+from benchmarks.peers.catalogue import DSL_PEERS
 from benchmarks.peers.environment import environment_python
+from benchmarks.peers.figures import peer_figures
 from benchmarks.peers.page import write_page
 from benchmarks.peers.process_figures import JAVA, PYTHON, ProcessFigures, descendants
+from benchmarks.peers.rounds import measure as measure_peers
 from dsl_in_process import shard_call_us
 from dsl_operators import OPERATORS, SCHEMA, Inputs, Operator, write_topic
 from statestore import Topology
@@ -179,6 +182,27 @@ def tables(found: Found, inside: Mapping[str, Mapping[str, float]], setting: str
     return "\n".join(lines) + "\n"
 
 
+def kafka_table(records: int, rounds: int) -> str:
+    """Run Kafka's DSL and this one from topic to topic, in turn; return the medians as Markdown."""
+    done = measure_peers([peer for pair in DSL_PEERS.values() for peer in pair], records, rounds)
+    lines = [
+        f"From Kafka to Kafka, each change put out, {records:,} records, median of {rounds}; one thread of Kafka:",
+        "",
+        "| operator | Kafka's DSL, records/s | here | x Kafka's | Kafka's CPU, us a record | here, JVM + Python |",
+        "|---|---|---|---|---|---|",
+    ]
+    for operator, pair in DSL_PEERS.items():
+        if all(done.runs[peer.name] for peer in pair):
+            kafka, here = (peer_figures(peer.name, records, done.runs[peer.name]) for peer in pair)
+            rates = [each["records_per_s"]["median"] for each in (kafka, here)]
+            cells = [operator, f"{rates[0]:,.0f}", f"{rates[1]:,.0f}", f"{rates[1] / rates[0]:.2f}"]
+            own = here["steady_cpu_us"]
+            cells += [f"{kafka['steady_cpu_us']['java']:.1f}", f"{own['java']:.1f} + {own['python']:.1f}"]
+            lines.append(f"| {' | '.join(cells)} |")
+    lines += [f"\n{name} has no figures: {why}" for name, why in done.failures.items()]
+    return "\n".join(lines) + "\n"
+
+
 def targets(found: Found) -> list[str]:
     """Return what the figures say of the target."""
     said = []
@@ -219,10 +243,11 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=KEYS)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="20,000 records a batch, one round")
+    parser.add_argument("--kafka-records", type=int, default=1_000_000, help="beside Kafka's DSL; 0 leaves it out")
     parser.add_argument("--write", action="store_true", help="write table and plot into docs")
     asked = parser.parse_args()
     if asked.small:
-        asked.records, asked.rounds = 20_000, 1
+        asked.records, asked.rounds, asked.kafka_records = 20_000, 1, min(asked.kafka_records, 200_000)
     # Workers do not know this directory: what they run travels with the query.
     for module in (workload, dsl_programs):
         cloudpickle.register_pickle_by_value(module)
@@ -231,13 +256,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="statestore-bench-") as directory:
         home = Path(directory)
         print("== The shard call alone, without Spark ...", flush=True)
-        inside = shard_call_us(home / "inside", operators, 5_000 if asked.small else 25_000, asked.keys)
+        inside = shard_call_us(home / "inside", operators, min(asked.records // 4, 25_000), asked.keys)
         print("== Queries ...", flush=True)
         found = measure(home, operators, asked)
     figures = {name: {form: taken._asdict() for form, taken in each.items()} for name, each in found.items()}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps({"setting": setting, "queries": figures, "inside": inside}, indent=2) + "\n")
     text = tables(found, inside, setting)
+    if asked.kafka_records:
+        print("== From Kafka to Kafka ...", flush=True)
+        text += f"\n{kafka_table(asked.kafka_records, asked.rounds)}"
     print("\n".join(["", text, *targets(found), f"\nfigures: {RESULTS}"]))
     if asked.write:
         write_pages(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dsl_operators import Operator, records_of
+from dsl_operators import BATCH_MS, Operator, records_of
 from in_process import ShardRounds
 
 SHARDS = 2
@@ -17,10 +17,10 @@ ROUNDS = 4
 """The first of which fills the store."""
 
 
-def round_of(operator: Operator, number: int, records: int, keys: int) -> pa.RecordBatch:
+def round_of(operator: Operator, number: int, records: int, keys: int, *, batch_ms: int = BATCH_MS) -> pa.RecordBatch:
     """Return the records of a round: as many of each topic."""
     part = records // len(operator.topics)
-    batches = [records_of(number * part, part, keys, topic) for topic in operator.topics]
+    batches = [records_of(number, part, keys, topic, batch_ms=batch_ms) for topic in operator.topics]
     return pa.Table.from_batches(batches).drop_columns("amount").combine_chunks().to_batches()[0]
 
 

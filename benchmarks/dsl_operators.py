@@ -1,8 +1,8 @@
 """Operators of statestore.dsl beside Spark's own for the same, over the same rows.
 
 Records are those of workload.py, in Kafka's shape with three headers; their values are whole numbers, which are in a
-column `amount` too: Spark's operators read that, the key and the timestamp, and none of the rest. Event time goes on by
-1 ms a record. Two streams that are joined have half of the records each.
+column `amount` too: Spark's operators read that, the key and the timestamp, and none of the rest. A batch takes
+BATCH_MS of event time, so that windows close in each. Two streams that are joined have half of the records each.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ from dsl_programs import (
 )
 from statestore import Topology
 from statestore.format.serde_columns import INT64_COLUMNS
-from workload import KAFKA_ROWS, records, write_batch
+from workload import KAFKA_ROWS, START_MS, records, write_batch
 
 SCHEMA: Final = f"{KAFKA_ROWS}, amount bigint"
+BATCH_MS: Final = 250_000
 Inputs = Mapping[str, DataFrame]
 """The rows of each topic."""
 
@@ -149,12 +150,19 @@ OPERATORS: Final = (
 )
 
 
-def records_of(first: int, count: int, keys: int, topic: str = TOPIC) -> pa.RecordBatch:
-    """Return the records numbered from `first`; of another topic than TOPIC with other keys."""
+def records_of(number: int, count: int, keys: int, topic: str = TOPIC, *, batch_ms: int = BATCH_MS) -> pa.RecordBatch:
+    """Return a batch of records, which takes `batch_ms` of event time; of another topic than TOPIC with other keys."""
+    first = number * count
     made = records(first, count, seed=1 + (topic == RIGHT), keys=keys)
     amounts = pa.array(np.arange(first, first + count) % 1_000)
+    times_us = START_MS * 1_000 + number * batch_ms * 1_000 + np.arange(count) * (batch_ms * 1_000) // count
     columns: dict[str, Any] = dict(zip(made.schema.names, made.columns, strict=True))
-    columns |= {"value": INT64_COLUMNS.serialize(amounts), "topic": pa.array([topic] * count), "amount": amounts}
+    columns |= {
+        "value": INT64_COLUMNS.serialize(amounts),
+        "topic": pa.array([topic] * count),
+        "timestamp": pa.array(times_us // 1_000 * 1_000).cast(made.schema.field("timestamp").type),
+        "amount": amounts,
+    }
     return pa.record_batch(columns)
 
 
@@ -162,4 +170,4 @@ def write_topic(directory: Path, topic: str, batches: int, records_per_batch: in
     """Write a topic as Parquet files, PARTITIONS files a micro-batch."""
     directory.mkdir(parents=True)
     for number in range(batches):
-        write_batch(directory, number, records_of(number * records_per_batch, records_per_batch, keys, topic))
+        write_batch(directory, number, records_of(number, records_per_batch, keys, topic))

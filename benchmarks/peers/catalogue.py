@@ -39,7 +39,8 @@ class Peer:
     engine: str
     command: Callable[[Place], list[str]]
     """Returns the command that starts it. Raises PeerError if what it needs can't be had."""
-    is_stateful: bool = True
+    is_checked: bool = True
+    """Whether what comes out is the workload's, with its counts, and is checked."""
     most_records: int | None = None
     """The first so many records of the workload, for one that would take minutes for all; None is all."""
 
@@ -48,13 +49,13 @@ class Peer:
         return min(asked, self.most_records or asked)
 
 
-def _streams(guarantee: str) -> Callable[[Place], list[str]]:
+def _streams(guarantee: str, program_name: str = "CountAndKeep", *more: str) -> Callable[[Place], list[str]]:
     def command(place: Place) -> list[str]:
-        classes = _compiled(_HERE / "CountAndKeep.java")
+        classes = _compiled(_HERE / f"{program_name}.java")
         memory = [f"-Xms{_STREAMS_HEAP}", f"-Xmx{_STREAMS_HEAP}"]
-        program = [java_command(), *memory, "-cp", f"{kafka_streams_jars()}/*:{classes}", "CountAndKeep"]
+        program = [java_command(), *memory, "-cp", f"{kafka_streams_jars()}/*:{classes}", program_name]
         topics = [place.input_topic, place.output_topic]
-        return [*program, place.servers, place.output_topic, str(place.scratch / "state"), *topics, guarantee]
+        return [*program, place.servers, place.output_topic, str(place.scratch / "state"), *topics, guarantee, *more]
 
     return command
 
@@ -113,3 +114,16 @@ _ALL: Final = (
 )
 PEERS: Final = {peer.name: peer for peer in _ALL}
 """By name, in the order in which they run."""
+
+
+def _of_dsl(operator: str) -> tuple[Peer, Peer]:
+    streams = _streams("at_least_once", "Operators", operator)
+    own = f"statestore-dsl-{operator}"
+    return (
+        Peer(f"kafka-dsl-{operator}", "Kafka Streams' DSL, at least once", streams, False),
+        Peer(own, "statestore's DSL", _spark(own), False),
+    )
+
+
+DSL_PEERS: Final = {operator: _of_dsl(operator) for operator in ("count", "tumbling")}
+"""By operator, Kafka's DSL and this one, which put out each change: benchmarks/dsl.py runs them."""

@@ -113,7 +113,7 @@ class Rounds:
                 log=log,
                 say=say,
             )
-            if peer.is_stateful and not self.outcome.runs[peer.name]:
+            if peer.is_checked and not self.outcome.runs[peer.name]:
                 say("checking what came out ...")
                 self._check(topic, records)
             return figures

@@ -14,11 +14,13 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from benchmarks import dsl_programs
 from benchmarks.spark_native import native_operator
 from benchmarks.workload import PARTITIONS, CountAndKeepColumns, counting_topology
-from statestore import Topology
+from statestore import Serdes, Topology
 from statestore.spark import recommended_settings, stateful
 from statestore.testing.jars import connector_jars
 
@@ -60,6 +62,16 @@ def _statestore(rows: DataFrame, topology: Topology, scratch: Path) -> DataFrame
     return stateful(
         rows, topology, shards=PARTITIONS, state_location=scratch / "state", local_dir=str(scratch / "local")
     )
+
+
+def statestore_dsl(table: dsl_programs.Table) -> Operator:
+    """Return a table of this library's DSL, each change of it put out."""
+
+    def operator(rows: DataFrame, scratch: Path) -> DataFrame:
+        make = dsl_programs.one_input(lambda stream: table(stream, dsl_programs.kept()), value_serde=Serdes.bytes())
+        return _statestore(rows.withColumn("topic", F.lit(dsl_programs.TOPIC)), make(), scratch)
+
+    return operator
 
 
 class CountAndKeepRows(StatefulProcessor):
@@ -108,6 +120,8 @@ OPERATORS: Final[dict[str, Operator]] = {
     "spark-python-state-rows": python_state_rows,
     "statestore-scalar": statestore_scalar,
     "statestore-batch": statestore_batch,
+    "statestore-dsl-count": statestore_dsl(dsl_programs.count),
+    "statestore-dsl-tumbling": statestore_dsl(dsl_programs.tumbling),
 }
 
 
