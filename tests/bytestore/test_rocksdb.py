@@ -103,6 +103,17 @@ def test_damage_in_the_first_block_is_not_an_empty_store(path: Path) -> None:
     database.close()
 
 
+def test_a_scan_that_finds_nothing_looks_where_it_was_to_begin_and_nowhere_else(path: Path) -> None:
+    flip_bit(table_file(path), 100)
+    database = RocksDBDatabase(str(path), [FAMILY])
+    store = database.family(FAMILY)
+    first, last = ENTRIES[0][0], ENTRIES[-1][0]
+    assert list(store.range(last + b"\0", None)) == []
+    with pytest.raises(LocalStateCorruptedError):
+        list(store.range(first, first))
+    database.close()
+
+
 @pytest.mark.parametrize("damage", ["cut", "missing", "manifest"])
 def test_a_damaged_database_does_not_open(path: Path, damage: str) -> None:
     file = table_file(path)

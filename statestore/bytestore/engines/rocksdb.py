@@ -396,11 +396,13 @@ class RocksDBByteStore:
         with engine_errors(self.name, self._path):
             # Made here, not in the generator: RocksDB's iterator is the snapshot.
             held = [self._family.items(backwards=reverse, from_key=first)]
-        scan = self._scan(held, last, reverse)
+        scan = self._scan(held, first, last, reverse)
         self._scans[scan] = held
         return scan
 
-    def _scan(self, held: list[Iterator[Pair]], last: bytes | None, reverse: bool) -> Generator[Pair, None, None]:
+    def _scan(
+        self, held: list[Iterator[Pair]], first: bytes | None, last: bytes | None, reverse: bool
+    ) -> Generator[Pair, None, None]:
         items = held.pop()
         pair: Pair | None = None
         if last is None:
@@ -416,18 +418,22 @@ class RocksDBByteStore:
                 if pair[0] > last:
                     return
                 yield pair
-        self._check_exhausted(pair, reverse)
+        self._check_exhausted(first if pair is None else pair[0], pair is not None, reverse)
 
-    def _check_exhausted(self, pair: Pair | None, reverse: bool) -> None:
-        """Raise LocalStateCorruptedError if a scan that ended after `pair` ended at a damaged block."""
+    def _check_exhausted(self, place: bytes | None, was_found: bool, reverse: bool) -> None:
+        """Raise LocalStateCorruptedError if a scan that ended at `place`, or after what it found there, ended at damage.
+
+        It does the scan's last step again, and no other: at the front of a store whose segments have expired there is
+        much that is deleted, and a scan for what is newer than all has nothing to do with it.
+        """
         with engine_errors(self.name, self._path):
             cursor = self._family.iter()
-            if pair is None:
+            if place is None:
                 _ = cursor.seek_to_last() if reverse else cursor.seek_to_first()
             else:
-                _ = cursor.seek_for_prev(pair[0]) if reverse else cursor.seek(pair[0])
+                _ = cursor.seek_for_prev(place) if reverse else cursor.seek(place)
                 # Nowhere, if the last entries were deleted meanwhile: to step on from there ends the process.
-                if cursor.valid():
+                if was_found and cursor.valid():
                     _ = cursor.prev() if reverse else cursor.next()
             cursor.status()
 
