@@ -421,7 +421,7 @@ class RocksDBByteStore:
         self._check_exhausted(first if pair is None else pair[0], pair is not None, reverse)
 
     def _check_exhausted(self, place: bytes | None, was_found: bool, reverse: bool) -> None:
-        """Raise LocalStateCorruptedError if a scan that ended at `place`, or after what it found there, ended at damage.
+        """Raise LocalStateCorruptedError if a scan that ended at `place`, or after what was found there, met damage.
 
         It does the scan's last step again, and no other: at the front of a store whose segments have expired there is
         much that is deleted, and a scan for what is newer than all has nothing to do with it.
