@@ -1,5 +1,6 @@
 """Values, lists and maps of keys do what Python's do, and remember what they were written with."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +36,7 @@ HEADERS = Headers([("of", b"the record")])
 def a_scope() -> tuple[KeyScope[bytes], ProcessorContext]:
     record_context = TaskRecordContext()
     record_context.enter_record(5, HEADERS, None)
-    context = ProcessorContext("node", 0, record_context, {}, Punctuations({}), ProcessorMetadata({}))
+    context = ProcessorContext("node", 0, record_context, {}, Punctuations({}), ProcessorMetadata({}), Counter())
     return KeyScope(Serdes.bytes(), context), context
 
 

@@ -136,6 +136,20 @@ def test_an_attempt_that_is_late_is_fenced(query: Query, topic: str) -> None:
     assert values(query.cluster.servers, topic) == [b"1"]
 
 
+def test_a_fatal_error_that_the_client_loses_is_found(query: Query, topic: str) -> None:
+    late = Transaction(query.plan(0), 0)
+    late.begin()
+    late.add(rows(topic, b"late"))
+    with pytest.raises(SystemError, match="nothing fatal"), late._errors("trying"):
+        raise SystemError("nothing fatal")
+    write_partition(query.plan(0), 0, whole(rows(topic, b"1")))
+    with pytest.raises(TransactionFencedError):
+        late.commit(1)
+    with pytest.raises(TransactionFencedError), late._errors("trying"):
+        raise SystemError("returned NULL without setting an exception")
+    late.close()
+
+
 def test_an_attempt_that_comes_when_another_one_is_half_way_takes_over(query: Query, topic: str) -> None:
     def overtaken() -> Iterator[pa.RecordBatch | None]:
         yield rows(topic, b"1")

@@ -32,12 +32,12 @@ def test_b6_what_was_written_is_shown_once(state: DriverState) -> None:
 
     state.context.timestamp_ms = 7
     state.stores["written"].put_value("a", "1")
-    state.commit(on_changelog=watch)
+    state.commit(None, {}, watch)
     assert shown == [("written", [ChangelogRecord(b"a", b"1", 7, b"")])]
-    state.commit(on_changelog=watch)
+    state.commit(None, {}, watch)
     assert len(shown) == 1
     state.stores["written"].put_value("a", None)
-    state.commit(on_changelog=watch)
+    state.commit(None, {}, watch)
     assert shown[1:] == [("written", [ChangelogRecord(b"a", None, 7, b"")])]
     state.close()
 
@@ -49,7 +49,7 @@ def test_b6_who_watches_can_end_it(state: DriverState) -> None:
     state.context.timestamp_ms = 7
     state.stores["written"].put_value("a", "1")
     with pytest.raises(RuntimeError, match="written"):
-        state.commit(on_changelog=refuse)
+        state.commit(None, {}, refuse)
     state.discard()
     assert state.stores["written"].get("a") is None
     assert state.logs["written"].end_offset == 0

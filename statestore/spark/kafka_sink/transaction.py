@@ -243,14 +243,24 @@ class Transaction:
                     self._raise_for(cause)
                 except SystemError as mixed:
                     # The client raises a fatal error, and then still says which records failed: to Python that is one.
-                    if not isinstance(mixed.__cause__, KafkaException):
-                        raise
-                    self._raise_for(mixed.__cause__)
+                    cause_of = mixed.__cause__
+                    self._raise_for(cause_of if isinstance(cause_of, KafkaException) else self._fatal_error(mixed))
         except KafkaRefusedError as refused:
-            cause_of = refused.__cause__
-            if self._is_open and isinstance(cause_of, KafkaException) and not cause_of.args[0].fatal():
-                raise TransactionAbortedError(self._id, cause=refused.cause) from cause_of
+            refusal = refused.__cause__
+            if self._is_open and isinstance(refusal, KafkaException) and not refusal.args[0].fatal():
+                raise TransactionAbortedError(self._id, cause=refused.cause) from refusal
             raise
+
+    def _fatal_error(self, lost: SystemError) -> KafkaException:
+        """Return the fatal error that got lost between the client and Python. Raises `lost` if there was none."""
+        try:
+            # After a fatal error the client answers everything with it, and else this is no time to begin.
+            self._producer.begin_transaction()
+        except KafkaException as cause:
+            error: KafkaError = cause.args[0]
+            if error.fatal():
+                return cause
+        raise lost
 
     def _raise_for(self, cause: KafkaException) -> NoReturn:
         error: KafkaError = cause.args[0]
