@@ -14,13 +14,15 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.deduplicating import Deduplicating, OfFunction, OfHeader, of_key
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import (
-    Filtering,
-    FlatMappingValues,
-    Mapping,
-    MappingValues,
-    Passing,
-    Peeking,
-    SelectingKeys,
+    PassThrough,
+    Stateless,
+    filtered,
+    filtered_out,
+    peeked,
+    with_key,
+    with_key_and_value,
+    with_value,
+    with_values,
 )
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.stream_joins import (
@@ -73,23 +75,23 @@ class KStream:
 
     def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is true."""
-        return self._step("KSTREAM-FILTER-", name, Filtering(predicate), self._value_serde)
+        return self._step("KSTREAM-FILTER-", name, Stateless(filtered, predicate), self._value_serde)
 
     def filter_not(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is false."""
-        return self._step("KSTREAM-FILTER-", name, Filtering(predicate, is_negated=True), self._value_serde)
+        return self._step("KSTREAM-FILTER-", name, Stateless(filtered_out, predicate), self._value_serde)
 
     def map_values(
         self, mapper: Callable[[Any], Any], *, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
         """Return the records with other values; a `value_serde` of None is not known."""
-        return self._step("KSTREAM-MAPVALUES-", name, MappingValues(mapper), value_serde)
+        return self._step("KSTREAM-MAPVALUES-", name, Stateless(with_value, mapper), value_serde)
 
     def flat_map_values(
         self, mapper: Callable[[Any], Iterable[Any]], *, value_serde: Serde[Any] | None = None, name: str | None = None
     ) -> KStream:
         """Return a record for each of the values that a function makes of one."""
-        return self._step("KSTREAM-FLATMAPVALUES-", name, FlatMappingValues(mapper), value_serde)
+        return self._step("KSTREAM-FLATMAPVALUES-", name, Stateless(with_values, mapper), value_serde)
 
     def map(
         self,
@@ -100,7 +102,9 @@ class KStream:
         name: str | None = None,
     ) -> KStream:
         """Return the records with other keys and values. What comes after must not need state, as with `select_key`."""
-        return self._step("KSTREAM-MAP-", name, Mapping(mapper), value_serde, key_serde, is_rekeyed=True)
+        return self._step(
+            "KSTREAM-MAP-", name, Stateless(with_key_and_value, mapper), value_serde, key_serde, is_rekeyed=True
+        )
 
     def select_key(
         self, mapper: Callable[[Any, Any], Any], *, key_serde: Serde[Any] | None = None, name: str | None = None
@@ -111,17 +115,17 @@ class KStream:
         raise TopologyError. Give the DataFrame the key to group by, before stateful().
         """
         return self._step(
-            "KSTREAM-KEY-SELECT-", name, SelectingKeys(mapper), self._value_serde, key_serde, is_rekeyed=True
+            "KSTREAM-KEY-SELECT-", name, Stateless(with_key, mapper), self._value_serde, key_serde, is_rekeyed=True
         )
 
     def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> KStream:
         """Return the same records, each shown to a function of key and value on its way."""
-        return self._step("KSTREAM-PEEK-", name, Peeking(action), self._value_serde)
+        return self._step("KSTREAM-PEEK-", name, Stateless(peeked, action), self._value_serde)
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
         """Return the records of both streams, in the order in which they are processed."""
         node = self._graph.new_name("KSTREAM-MERGE-", name)
-        self._graph.add(GraphNode(node, (self._node, other._node), Passing))
+        self._graph.add(GraphNode(node, (self._node, other._node), lambda: PassThrough))
         return KStream(
             self._graph,
             node,

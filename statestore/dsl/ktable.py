@@ -8,8 +8,8 @@ from typing import Any, Final, Generic, TypeVar
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.joining import Joiner
-from statestore.dsl.processors.stateless import MappingValues, Passing, new_value
-from statestore.dsl.processors.stateless_columns import NewValuesInColumns, PassingColumns
+from statestore.dsl.processors.stateless import PassThrough, Stateless, new_value, with_value
+from statestore.dsl.processors.stateless_columns import NewValueColumns, PassThroughColumns
 from statestore.dsl.processors.suppressing import Suppressing
 from statestore.dsl.processors.suppression_buffer import BufferPlan
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
@@ -135,13 +135,13 @@ class KTable(Generic[Stream]):
 
     def to_stream(self, *, name: str | None = None) -> Stream:
         """Return the changes as a stream: each new value, and None for a key that is gone."""
-        step = MappingValues(new_value)
-        return self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValuesInColumns())
+        step = Stateless(with_value, new_value)
+        return self._stream("KTABLE-TOSTREAM-", name, step, self._value_serde, in_columns=NewValueColumns)
 
     def changes(self, *, value_serde: Serde[Any] | None = None, name: str | None = None) -> Stream:
         """Return the changes as a stream of Change: the new value, and the one before it. Kafka has no such step."""
         self._plan.send_old_values(even_unkept=True)
-        return self._stream("KTABLE-CHANGES-", name, Passing(), value_serde)
+        return self._stream("KTABLE-CHANGES-", name, PassThrough, value_serde)
 
     def late_records(self, *, name: str | None = None) -> Stream:
         """Return the records that came too late for a window, or for one of several, as they came. Kafka has none.
@@ -155,7 +155,7 @@ class KTable(Generic[Stream]):
                 f"table {self._node!r} is no aggregate of windows, so nothing is too late for it: ask the table that "
                 "count(), sum() or the like returned for late_records()"
             )
-        node = self._step("KTABLE-LATE-RECORDS-", name, Passing(), PassingColumns())
+        node = self._step("KTABLE-LATE-RECORDS-", name, PassThrough, PassThroughColumns)
         plan.late_child = node
         stream: Stream = self._graph.make_stream(self._graph, node, *inputs, in_columns=self._in_columns)
         return stream

@@ -15,7 +15,7 @@ from statestore.dsl.join_serdes import (
 )
 from statestore.dsl.joined import Joined, StreamJoined
 from statestore.dsl.processors.joining import Joiner
-from statestore.dsl.processors.stateless import Passing
+from statestore.dsl.processors.stateless import PassThrough
 from statestore.dsl.processors.stream_stream_joining import KeepingWindow, StreamJoin, StreamSideJoining
 from statestore.dsl.processors.stream_table_joining import StreamBufferPlan, StreamTableJoining
 from statestore.dsl.processors.table_views import TableView
@@ -197,7 +197,7 @@ def add_stream_join(
     joins_right = StreamSideJoining(join, is_left=False, sends_unmatched=kind.keeps_right)
     graph.add(_node(names.join_left, names.left_window, joins_left, right_builder, waiting=shared))
     graph.add(_node(names.join_right, names.right_window, joins_right, left_builder, waiting=shared))
-    graph.add(GraphNode(names.merge, (names.join_left, names.join_right), Passing))
+    graph.add(GraphNode(names.merge, (names.join_left, names.join_right), lambda: PassThrough))
     return names.merge
 
 

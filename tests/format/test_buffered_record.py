@@ -62,10 +62,19 @@ def test_what_is_written_is_read(record: BufferedRecord, due_ms: int) -> None:
         decode_logged_record(stored + b"\0")
 
 
-@given(stored=st.binary(max_size=80))
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """Draw what was stored, with one byte changed."""
+    stored = bytearray(encode_buffered_record(draw(RECORDS), buffer_time_ms=draw(TIMES)))
+    stored[draw(st.integers(0, len(stored) - 1))] = draw(st.integers(0, 255))
+    return bytes(stored)
+
+
+@given(stored=st.binary(max_size=80) | damaged())
 def test_any_bytes_are_read_or_refused(stored: bytes) -> None:
     with suppress(FormatError):
-        decode_logged_record(stored)
+        record, due_ms = decode_logged_record(stored)
+        assert decode_logged_record(encode_buffered_record(record, buffer_time_ms=due_ms)) == (record, due_ms)
 
 
 def test_sizes_are_counted_as_in_kafka() -> None:

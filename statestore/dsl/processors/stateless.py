@@ -4,103 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 
-Predicate = Callable[[Any, Any], Any]
+Records: TypeAlias = "Iterable[Record[Any, Any]]"
+Function: TypeAlias = "Callable[..., Any]"
+"""A user's."""
 
 
-class _Mapping(Processor):
-    """Forwards what a function makes of a record: records, none, one or several."""
+@dataclass(frozen=True)
+class Stateless:
+    """Makes a processor that forwards what `step` makes of `function` and each record. Travels to the executors."""
 
-    def __init__(self, function: Callable[[Record[Any, Any]], Iterable[Record[Any, Any]]]) -> None:
-        self._function = function
+    step: Callable[[Function, Record[Any, Any]], Records]
+    function: Function
+
+    def __call__(self) -> Processor:
+        """Return a new processor."""
+        return _Stateless(self)
+
+
+class _Stateless(Processor):
+    def __init__(self, plan: Stateless) -> None:
+        self._step, self._function = plan.step, plan.function
 
     def init(self, context: ProcessorContext) -> None:
         self._forward = context.forward
 
     def process(self, record: Record[Any, Any]) -> None:
-        for made in self._function(record):
+        for made in self._step(self._function, record):
             self._forward(made)
 
 
-@dataclass(frozen=True)
-class _Step:
-    """What it takes to make a processor without state. Travels to the executors."""
-
-    function: Callable[..., Any]
-
-    def __call__(self) -> Processor:
-        """Return a new processor."""
-        return _Mapping(self._map)
-
-    def _map(self, record: Record[Any, Any]) -> Iterable[Record[Any, Any]]:
-        raise NotImplementedError
+def filtered(predicate: Function, record: Record[Any, Any]) -> Records:
+    """Return the record if a predicate of key and value is true."""
+    return (record,) if predicate(record.key, record.value) else ()
 
 
-@dataclass(frozen=True)
-class Filtering(_Step):
-    """Lets records pass for which a predicate of key and value is true, or if `is_negated` false."""
-
-    is_negated: bool = False
-
-    def _map(self, record: Record[Any, Any]) -> Iterable[Record[Any, Any]]:
-        return (record,) if bool(self.function(record.key, record.value)) is not self.is_negated else ()
+def filtered_out(predicate: Function, record: Record[Any, Any]) -> Records:
+    """Return the record if a predicate of key and value is false."""
+    return () if predicate(record.key, record.value) else (record,)
 
 
-@dataclass(frozen=True)
-class MappingValues(_Step):
-    """Gives records another value, a function of the one they have."""
-
-    def _map(self, record: Record[Any, Any]) -> Iterable[Record[Any, Any]]:
-        return (record.with_value(self.function(record.value)),)
+def with_value(mapper: Function, record: Record[Any, Any]) -> Records:
+    """Return the record with another value, a function of the one it has."""
+    return (record.with_value(mapper(record.value)),)
 
 
-@dataclass(frozen=True)
-class FlatMappingValues(_Step):
-    """Makes a record of each value that a function returns."""
-
-    def _map(self, record: Record[Any, Any]) -> Iterable[Record[Any, Any]]:
-        return [record.with_value(value) for value in self.function(record.value)]
+def with_values(mapper: Function, record: Record[Any, Any]) -> Records:
+    """Return a record of each value that a function of the value returns."""
+    return [record.with_value(value) for value in mapper(record.value)]
 
 
-@dataclass(frozen=True)
-class SelectingKeys(_Step):
-    """Gives records another key, a function of key and value."""
-
-    def _map(self, record: Record[Any, Any]) -> Iterable[Record[Any, Any]]:
-        return (record.with_key(self.function(record.key, record.value)),)
+def with_key(mapper: Function, record: Record[Any, Any]) -> Records:
+    """Return the record with another key, a function of key and value."""
+    return (record.with_key(mapper(record.key, record.value)),)
 
 
-@dataclass(frozen=True)
-class Mapping(_Step):
-    """Gives records another key and value: a function of both returns both."""
-
-    def _map(self, record: Record[Any, Any]) -> Iterable[Record[Any, Any]]:
-        key, value = self.function(record.key, record.value)
-        return (record.with_key(key).with_value(value),)
+def with_key_and_value(mapper: Function, record: Record[Any, Any]) -> Records:
+    """Return the record with another key and value: a function of both returns both."""
+    key, value = mapper(record.key, record.value)
+    return (record.with_key(key).with_value(value),)
 
 
-@dataclass(frozen=True)
-class Peeking(_Step):
-    """Shows a function key and value, and lets every record pass."""
-
-    def _map(self, record: Record[Any, Any]) -> Iterable[Record[Any, Any]]:
-        self.function(record.key, record.value)
-        return (record,)
+def peeked(action: Function, record: Record[Any, Any]) -> Records:
+    """Show a function key and value, and return the record as it is."""
+    action(record.key, record.value)
+    return (record,)
 
 
-@dataclass(frozen=True)
-class Passing(_Step):
+class PassThrough(Processor):
     """Lets every record pass: where streams meet. Kafka's PassThrough."""
 
-    function: Callable[..., Any] = bool
+    def init(self, context: ProcessorContext) -> None:
+        """Take the context."""
+        self._forward = context.forward
 
-    def _map(self, record: Record[Any, Any]) -> Iterable[Record[Any, Any]]:
-        return (record,)
+    def process(self, record: Record[Any, Any]) -> None:
+        """Forward the record."""
+        self._forward(record)
 
 
 def new_value(change: Any) -> Any:
