@@ -181,7 +181,7 @@ class ComputedTable(KeyedTable):
         """Return what makes the processor."""
         # Of a versioned table each version counts, also one that says what the last one said.
         leaves_out_nothing = self._leaves_out_nothing and not self._of.is_versioned
-        return ComputingTable(self._function, self._store(), self._changes(), leaves_out_nothing)
+        return ComputingTable(self._store(), self._changes(), self._function, leaves_out_nothing)
 
     def view(self) -> TableView:
         """Return what reads its store, or computes."""

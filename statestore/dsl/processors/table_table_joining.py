@@ -10,10 +10,9 @@ from typing import Any
 
 from statestore.dsl.change import Change
 from statestore.dsl.header_policy import HeaderPolicy
-from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.processors.joining import JoinedHeaders, Joiner
 from statestore.dsl.processors.table_views import Getter, Held, TableView
-from statestore.dsl.processors.tables import TableStorePlan
+from statestore.dsl.processors.tables import TableProcessor, TableProcessorPlan
 from statestore.headers import Headers
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
@@ -95,50 +94,18 @@ class _TableSideJoin(Processor):
 
 
 @dataclass(frozen=True)
-class MergingTable:
+class MergingTable(TableProcessorPlan):
     """Makes the processor that both sides send to, with the store of the joined table; without one it passes on."""
-
-    store: TableStorePlan | None
-    changes: ChangesPlan
 
     def __call__(self) -> Processor:
         """Return a new processor."""
         return _MergedTable(self)
 
 
-class _MergedTable(Processor):
-    def __init__(self, plan: MergingTable) -> None:
-        self._plan = plan
-
-    def init(self, context: ProcessorContext) -> None:
-        plan = self._plan
-        self._context = context
-        self._changes = None
-        if plan.store is not None:
-            self._store = plan.store.open(context)
-            self._changes = plan.changes.open(context, plan.store.key_serde)
-
+class _MergedTable(TableProcessor):
     def process(self, record: Record[Any, Any]) -> None:
         change = record.value
-        if self._changes is None:
-            self._context.forward(
-                record if self._plan.changes.send_old else record.with_value(change._replace(old=None))
-            )
-            return
-        is_latest = self._store.put(record.key, change.new, record)
-        if is_latest is not None:
-            self._changes.send(
-                record.key,
-                change.new,
-                change.old,
-                record.timestamp_ms,
-                record.headers.to_bytes(),
-                is_latest=is_latest,
-            )
-
-    def finish_batch(self) -> None:
-        if self._changes is not None:
-            self._changes.finish()
+        self._change(record, change if self._plan.changes.send_old else change._replace(old=None))
 
 
 @dataclass(frozen=True)

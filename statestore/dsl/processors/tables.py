@@ -74,59 +74,70 @@ def table_store(store: Any) -> TableStore:
 
 
 @dataclass(frozen=True)
-class ReadingTable:
-    """Makes the processor of a table of a topic; without a store it passes values on as changes."""
+class TableProcessorPlan:
+    """A table that may be kept in a store, and how its changes go on. Travels to the executors."""
 
     store: TableStorePlan | None
+    """None if the table is not kept: then its changes go on as they are made."""
     changes: ChangesPlan
+
+
+class TableProcessor(Processor):
+    """What the processors of all tables have in common: each change is kept, if the table is, and goes on."""
+
+    def __init__(self, plan: TableProcessorPlan) -> None:
+        self._plan = plan
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open the store, if there is one."""
+        store, self._context = self._plan.store, context
+        self._store = None if store is None else store.open(context)
+        self._changes = None if store is None else self._plan.changes.open(context, store.key_serde)
+
+    def finish_batch(self) -> None:
+        """Send on what was held back."""
+        if self._changes is not None:
+            self._changes.finish()
+
+    def _held(self, key: Any) -> Any:
+        """Return the value that is kept of a key; None if there is none."""
+        held = None if self._store is None else self._store.get(key)
+        return None if held is None else held.value
+
+    def _change(self, record: Record[Any, Any], change: Change) -> None:
+        """Keep what a key has become with a record, and send it on; what is too late to be kept does not go on."""
+        if self._store is None or self._changes is None:
+            self._context.forward(record.with_value(change))
+            return
+        key, new, old, _ = record.key, *change
+        is_latest = self._store.put(key, new, record)
+        if is_latest is not None:
+            self._changes.send(key, new, old, record.timestamp_ms, record.headers.to_bytes(), is_latest=is_latest)
+
+
+@dataclass(frozen=True)
+class ReadingTable(TableProcessorPlan):
+    """Makes the processor of a table of a topic; without a store it passes values on as changes."""
 
     def __call__(self) -> Processor:
         """Return a new processor."""
         return _TableSource(self)
 
 
-class _TableSource(Processor):
-    def __init__(self, plan: ReadingTable) -> None:
-        self._plan = plan
-
-    def init(self, context: ProcessorContext) -> None:
-        self._context = context
-        self._changes = None
-        if self._plan.store is not None:
-            self._store = self._plan.store.open(context)
-            self._changes = self._plan.changes.open(context, self._plan.store.key_serde)
-
+class _TableSource(TableProcessor):
     def process(self, record: Record[Any, Any]) -> None:
         if record.key is None:
             self._context.count(DROPPED_RECORDS)
-        elif self._changes is None:
-            self._context.forward(record.with_value(Change(record.value)))
         else:
-            held = self._store.get(record.key)
-            is_latest = self._store.put(record.key, record.value, record)
-            if is_latest is not None:
-                self._changes.send(
-                    record.key,
-                    record.value,
-                    None if held is None else held.value,
-                    record.timestamp_ms,
-                    record.headers.to_bytes(),
-                    is_latest=is_latest,
-                )
-
-    def finish_batch(self) -> None:
-        if self._changes is not None:
-            self._changes.finish()
+            self._change(record, Change(record.value, self._held(record.key)))
 
 
 @dataclass(frozen=True)
-class ComputingTable:
+class ComputingTable(TableProcessorPlan):
     """Makes the processor of a table that is computed of another one, value by value."""
 
     function: Callable[[Any, Any], Any]
     """Of key and value; None where the key is not to be there. Is not asked about keys that are gone."""
-    store: TableStorePlan | None
-    changes: ChangesPlan
     leaves_out_nothing: bool = False
     """Whether a change from nothing to nothing is left out, if old values are known: a filter's."""
 
@@ -135,15 +146,8 @@ class ComputingTable:
         return _ComputedTable(self)
 
 
-class _ComputedTable(Processor):
-    def __init__(self, plan: ComputingTable) -> None:
-        self._plan = plan
-
-    def init(self, context: ProcessorContext) -> None:
-        plan = self._plan
-        self._context = context
-        self._store = None if plan.store is None else plan.store.open(context)
-        self._changes = None if plan.store is None else plan.changes.open(context, plan.store.key_serde)
+class _ComputedTable(TableProcessor):
+    _plan: ComputingTable
 
     def process(self, record: Record[Any, Any]) -> None:
         key, change, plan = record.key, record.value, self._plan
@@ -152,21 +156,7 @@ class _ComputedTable(Processor):
             old = self._computed(key, change.old) if self._store is None else self._held(key)
             if plan.leaves_out_nothing and new is None and old is None:
                 return
-        if self._store is None or self._changes is None:
-            self._context.forward(record.with_value(Change(new, old, change.is_latest)))
-            return
-        is_latest = self._store.put(key, new, record)
-        if is_latest is not None:
-            self._changes.send(key, new, old, record.timestamp_ms, record.headers.to_bytes(), is_latest=is_latest)
-
-    def finish_batch(self) -> None:
-        if self._changes is not None:
-            self._changes.finish()
+        self._change(record, Change(new, old, change.is_latest))
 
     def _computed(self, key: Any, value: Any) -> Any:
         return None if value is None else self._plan.function(key, value)
-
-    def _held(self, key: Any) -> Any:
-        assert self._store is not None  # asked where there is one
-        held = self._store.get(key)
-        return None if held is None else held.value
