@@ -182,9 +182,8 @@ class ReducibleStream(ABC, Generic[Stream]):
         name: str | None,
     ) -> KTable[Stream]:
         graph, policy = self._graph, HeaderPolicy.of(headers)
-        asked = materialized or Materialized()
-        kept = asked if asked.name is not None else asked.named(graph.new_store_name(prefix))
-        kept = kept.or_serdes(self._key_serde, aggregation.value_serde)
+        asked = (materialized or Materialized()).or_serdes(self._key_serde, aggregation.value_serde)
+        kept = asked.or_name(lambda: graph.new_store_name(prefix))
         node, columns = graph.new_name(prefix, name), self._column_aggregation(aggregation, kept)
         table = self._table(node, kept, in_columns=columns is not None)
         plan = table._plan

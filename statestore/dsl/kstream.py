@@ -185,9 +185,8 @@ class KStream:
         """
         self._refuse_rekeyed("to_table()")
         node, asked = self._graph.new_name(_TO_TABLE, name), materialized or Materialized()
-        kept = (asked if asked.name is not None else asked.named(self._graph.new_store_name(_TO_TABLE))).or_serdes(
-            self._key_serde, self._value_serde
-        )
+        kept = asked.or_serdes(self._key_serde, self._value_serde)
+        kept = kept.or_name(lambda: self._graph.new_store_name(_TO_TABLE))
         plan = SourceTable(kept, is_kept=asked.name is not None)
         self._graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
         return KTable(self._graph, node, kept.key_serde, kept.value_serde, plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,9 +66,9 @@ class Materialized:
         """Return one that keeps windows or sessions for at least so long. None is their size and grace."""
         return replace(self, retention_ms=milliseconds("retention", retention))
 
-    def named(self, name: str) -> Materialized:
-        """Return one with the name that was made up for it, if it has none."""
-        return self if self.name is not None else replace(self, name=name)
+    def or_name(self, make_up: Callable[[], str]) -> Materialized:
+        """Return one with a name, made up if it has none; else `make_up` is not called, because it numbers names."""
+        return self if self.name is not None else replace(self, name=make_up())
 
     def or_serdes(self, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None) -> Materialized:
         """Return one with these serdes where it has none."""

@@ -62,8 +62,7 @@ class StreamsBuilder:
         """
         graph = self._graph
         asked = materialized or Materialized()
-        kept = asked.named(f"{topic}-{graph.new_store_name('')}") if asked.name is None else asked
-        kept = kept.or_serdes(key_serde, value_serde)
+        kept = asked.or_serdes(key_serde, value_serde).or_name(lambda: f"{topic}-{graph.new_store_name('')}")
         source = graph.new_name(_STREAM_SOURCE, None if name is None else f"{name}-source")
         node = graph.new_name(_TABLE_SOURCE, name)
         plan = SourceTable(kept, is_kept=asked.name is not None)
@@ -91,8 +90,7 @@ class StreamsBuilder:
             raise TopologyError(
                 f"the global table of topic {topic!r} can't be versioned: every shard has only the latest"
             )
-        kept = asked.named(f"{topic}-{graph.new_store_name('')}") if asked.name is None else asked
-        kept = kept.or_serdes(key_serde, value_serde)
+        kept = asked.or_serdes(key_serde, value_serde).or_name(lambda: f"{topic}-{graph.new_store_name('')}")
         source = graph.new_name(_STREAM_SOURCE, None if name is None else f"{name}-source")
         node = graph.new_name(_TABLE_SOURCE, name)
         builder = kept.key_value_builder()

@@ -67,9 +67,7 @@ def add_table_table_join(
     """Add the join of two tables, and return its last node and the table that it makes."""
     require_joinable(left.side, right.side)
     graph = left.side.graph
-    kept = materialized
-    if kept is not None and kept.name is None:
-        kept = kept.named(graph.new_store_name(_MERGE))
+    kept = None if materialized is None else materialized.or_name(lambda: graph.new_store_name(_MERGE))
     merge = graph.new_name(_MERGE, name)
     if kind.keeps_left:
         left.plan.send_old_values(even_unkept=True)
