@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,30 +17,24 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windowed_serdes import WindowedLayout, WindowedSerde
 from statestore.errors import InputError, TopologyError
-from statestore.format.serde import STANDARD_SERDES, Serde, Serdes
+from statestore.format.serde import STANDARD_SERDES, Serde
 from statestore.spark.encodings import decode
 from statestore.spark.from_records import columns_of
 from statestore.spark.stateful import stateful
 from statestore.spark.to_records import (
-    ColumnOrName,
     Columns,
-    Encoding,
-    HeaderColumns,
+    RecordOptions,
+    check_record_options,
     encoding_of,
     to_records,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # typing has it from Python 3.11 on
+
 _RESULT: Final = "result"
 _KEY: Final = "key"
 _TIME_BYTES: Final = 8
-
-
-@dataclass(frozen=True)
-class _Result:
-    """A stream that is put out, and what is known of its bytes."""
-
-    key_serde: Serde[Any]
-    value_serde: Serde[Any]
 
 
 class DataFrameStreams:
@@ -58,23 +51,21 @@ class DataFrameStreams:
         """Of each input, the name of its key's column, and if it has several, their types."""
 
     def stream(
-        self,
-        df: DataFrame,
-        *,
-        key: Columns,
-        value: Columns,
-        timestamp: ColumnOrName | None = None,
-        headers: HeaderColumns | None = None,
-        order_by: ColumnOrName | None = None,
-        value_as: Encoding | None = None,
-        name: str | None = None,
+        self, df: DataFrame, *, key: Columns, value: Columns, name: str | None = None, **options: Unpack[RecordOptions]
     ) -> KStream:
-        """Return the rows of a streaming DataFrame as a stream. The arguments are those of `to_records`.
+        """Return the rows of a streaming DataFrame as a stream.
 
-        A value of one column is that column's; of several it is a dict of them, by name. `name` is that of the topic
-        that records are said to come from. Raises RecordColumnsError with all that is wrong about the columns.
+        Args:
+            df: any columns.
+            key: of the record: a column, or several, as in `to_records`.
+            value: of the record. A value of one column is that column's; of several it is a dict of them, by name.
+            name: of the topic that records are said to come from; None numbers it.
+            options: the others of `to_records`: timestamp, headers, order_by, partition, key_as, value_as,
+                omit_null_headers.
+
+        Raises RecordColumnsError with all that is wrong about the columns, TypeError for an unknown option.
         """
-        topic, key_serde, value_serde = self._add(df, key, value, timestamp, headers, order_by, value_as, name)
+        topic, key_serde, value_serde = self._add(df, key, value, name, options)
         return self._builder.stream(topic, key_serde=key_serde, value_serde=value_serde)
 
     def table(
@@ -83,15 +74,15 @@ class DataFrameStreams:
         *,
         key: Columns,
         value: Columns,
-        timestamp: ColumnOrName | None = None,
-        headers: HeaderColumns | None = None,
-        order_by: ColumnOrName | None = None,
-        value_as: Encoding | None = None,
         materialized: Materialized | None = None,
         name: str | None = None,
+        **options: Unpack[RecordOptions],
     ) -> KTable[KStream]:
-        """Return the rows of a streaming DataFrame as a table: of each key the latest row. As `stream` otherwise."""
-        topic, key_serde, value_serde = self._add(df, key, value, timestamp, headers, order_by, value_as, name)
+        """Return the rows of a streaming DataFrame as a table: of each key the latest row.
+
+        `materialized` is as in `StreamsBuilder.table`, all else as in `stream`.
+        """
+        topic, key_serde, value_serde = self._add(df, key, value, name, options)
         return self._builder.table(topic, key_serde=key_serde, value_serde=value_serde, materialized=materialized)
 
     def global_table(
@@ -100,15 +91,15 @@ class DataFrameStreams:
         *,
         key: Columns,
         value: Columns,
-        timestamp: ColumnOrName | None = None,
-        headers: HeaderColumns | None = None,
-        order_by: ColumnOrName | None = None,
-        value_as: Encoding | None = None,
         materialized: Materialized | None = None,
         name: str | None = None,
+        **options: Unpack[RecordOptions],
     ) -> GlobalKTable:
-        """Return the rows of a streaming DataFrame as a table that every shard has all of, to be joined by any key."""
-        topic, key_serde, value_serde = self._add(df, key, value, timestamp, headers, order_by, value_as, name)
+        """Return the rows of a streaming DataFrame as a table that every shard has all of, to be joined by any key.
+
+        The arguments are those of `table`.
+        """
+        topic, key_serde, value_serde = self._add(df, key, value, name, options)
         self._keys.pop()  # results do not have the key of a table that is looked into
         return self._builder.global_table(
             topic, key_serde=key_serde, value_serde=value_serde, materialized=materialized
@@ -151,9 +142,9 @@ class DataFrameStreams:
         if not self._inputs:
             raise InputError("the program has no input: add one with stream() or table()")
         for topic, result in results.items():
-            known = _known(result)
+            key_serde, value_serde = _serdes_of(result)
             stream = result.to_stream() if isinstance(result, KTable) else result
-            stream.to(topic, key_serde=known.key_serde, value_serde=known.value_serde)
+            stream.to(topic, key_serde=key_serde, value_serde=value_serde)
         return stateful(reduce(DataFrame.unionAll, self._inputs), self._builder.build(), **options)
 
     def columns(
@@ -167,8 +158,9 @@ class DataFrameStreams:
         headers: Mapping[str, str] | None = None,
     ) -> DataFrame:
         """Return records of one result in columns; the arguments are those of `result`."""
-        known, (name, several) = _known(result), self._key()
-        key_serde, computed = known.key_serde, {}
+        key_serde, value_serde = _serdes_of(result)
+        name, several = self._key()
+        computed: Mapping[str, Column] = {}
         if isinstance(key_serde, WindowedSerde):
             layout = key_serde.layout
             key_serde, computed = layout.inner, _windows(layout)
@@ -177,7 +169,7 @@ class DataFrameStreams:
             records = records.withColumns({_WHOLE_KEY: F.col(_KEY), _KEY: inner})
         made = columns_of(
             records,
-            _schema("value", known.value_serde, value_schema),
+            _schema("value", value_serde, value_schema),
             key=name,
             key_as=several if several is not None else key_serde.name,
             value=value,
@@ -194,33 +186,17 @@ class DataFrameStreams:
         return made.select(*(F.col(name)[field].alias(field) for field in several.names), *rest)
 
     def _add(
-        self,
-        df: DataFrame,
-        key: Columns,
-        value: Columns,
-        timestamp: ColumnOrName | None,
-        headers: HeaderColumns | None,
-        order_by: ColumnOrName | None,
-        value_as: Encoding | None,
-        name: str | None,
+        self, df: DataFrame, key: Columns, value: Columns, name: str | None, options: RecordOptions
     ) -> tuple[str, Serde[Any], Serde[Any]]:
+        check_record_options(options)
         topic = name or f"input-{len(self._inputs)}"
-        records = to_records(
-            df,
-            key=key,
-            value=value,
-            topic=topic,
-            timestamp=timestamp,
-            headers=headers,
-            order_by=order_by,
-            value_as=value_as,
-        )
-        self._inputs.append(records)
+        self._inputs.append(to_records(df, key=key, value=value, topic=topic, **options))
         several = None if isinstance(key, (str, Column)) else df.select(*key).schema
         self._keys.append((key if isinstance(key, str) else _KEY, several))
         # The bytes of several columns are a text, to everybody but who reads the result: texts go in columns.
-        key_serde = Serdes.string() if several is not None else STANDARD_SERDES[encoding_of(df, "key", key)]
-        return topic, key_serde, STANDARD_SERDES[encoding_of(df, "value", value, value_as)]
+        key_encoding = "string" if several is not None else encoding_of(df, "key", key, options.get("key_as"))
+        value_encoding = encoding_of(df, "value", value, options.get("value_as"))
+        return topic, STANDARD_SERDES[key_encoding], STANDARD_SERDES[value_encoding]
 
     def _key(self) -> tuple[str, StructType | None]:
         first = self._keys[0]
@@ -230,16 +206,16 @@ class DataFrameStreams:
 _WHOLE_KEY: Final = "__windowed_key"
 
 
-def _known(result: KStream | KTable[KStream]) -> _Result:
-    for what, serde in (("keys", result._key_serde), ("values", result._value_serde)):
-        if serde is None:
-            raise TopologyError(
-                f"it is not known how the {what} of the result are written: give the last step that makes them a "
-                "serde, as map_values(..., value_serde=Serdes.int64())"
-            )
-    assert result._key_serde is not None
-    assert result._value_serde is not None
-    return _Result(result._key_serde, result._value_serde)
+def _serdes_of(result: KStream | KTable[KStream]) -> tuple[Serde[Any], Serde[Any]]:
+    """Return how keys and values are written. Raises TopologyError if it is not known."""
+    key_serde, value_serde = result._key_serde, result._value_serde
+    if key_serde is None or value_serde is None:
+        what = "keys" if key_serde is None else "values"
+        raise TopologyError(
+            f"it is not known how the {what} of the result are written: give the last step that makes them a "
+            "serde, as map_values(..., value_serde=Serdes.int64())"
+        )
+    return key_serde, value_serde
 
 
 def _windows(layout: WindowedLayout) -> dict[str, Column]:

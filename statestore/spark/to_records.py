@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -31,6 +31,19 @@ ColumnOrName: TypeAlias = Column | str
 Columns: TypeAlias = ColumnOrName | Sequence[ColumnOrName]
 HeaderColumns: TypeAlias = ColumnOrName | Mapping[str, ColumnOrName | bytes | None]
 Encoding: TypeAlias = str | Serde[Any]
+
+
+class RecordOptions(TypedDict, total=False):
+    """The arguments of `to_records` that have defaults."""
+
+    timestamp: ColumnOrName | None
+    headers: HeaderColumns | None
+    order_by: ColumnOrName | None
+    partition: ColumnOrName | int
+    key_as: Encoding | None
+    value_as: Encoding | None
+    omit_null_headers: bool | Collection[str]
+
 
 _UNSTABLE: Final = re.compile(r"\b(monotonically_increasing_id|spark_partition_id|randn?|uuid|shuffle)\(")
 _LONG_DIGITS: Final = 18
@@ -94,6 +107,15 @@ def to_records(
     # Of microseconds, though a record has milliseconds. A record without a time is refused by `stateful`, as it is one.
     made["offset"] = F.coalesce(F.unix_micros(made["timestamp"]), F.lit(-1)) if order is None else order
     return df.select([made[name].alias(name) for name in INPUT_COLUMNS])
+
+
+def check_record_options(options: Mapping[str, object]) -> None:
+    """Raise TypeError for names that are none of RecordOptions."""
+    if unknown := sorted(set(options).difference(RecordOptions.__annotations__)):
+        raise TypeError(
+            f"there is no option {', '.join(map(repr, unknown))}: beside key, value and name there are "
+            f"{', '.join(RecordOptions.__annotations__)}"
+        )
 
 
 def encoding_of(df: DataFrame, role: str, asked: Columns, encoding: Encoding | None = None) -> str:

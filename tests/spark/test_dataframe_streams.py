@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
 
 from statestore import Serdes
 from statestore.dsl.materialized import Materialized
@@ -13,6 +16,7 @@ from statestore.dsl.windows import JoinWindows, TimeWindows
 from statestore.errors import InputError, RecordColumnsError, TopologyError
 from statestore.spark import read_store
 from statestore.spark.dataframe_streams import DataFrameStreams
+from statestore.spark.to_records import RecordOptions, to_records
 from tests.support.spark.queries import run_to_the_end
 
 COLUMNS = "customer string, region string, amount int, time_ms bigint, tenant string"
@@ -82,6 +86,10 @@ def test_what_is_wrong_is_said_when_the_program_is_made(spark: SparkSession, tmp
     rows = spark.readStream.format("rate").load()
     with pytest.raises(RecordColumnsError, match="customer"):
         DataFrameStreams().stream(rows, key="customer", value="value")
+    with pytest.raises(
+        TypeError, match=r"no option 'valueas': beside key, value and name there are timestamp, headers"
+    ):
+        DataFrameStreams().stream(rows, key="value", value="value", valueas="json")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="no input"):
         DataFrameStreams().records({}, shards=1, state_location=tmp_path)
     streams = DataFrameStreams()
@@ -92,6 +100,17 @@ def test_what_is_wrong_is_said_when_the_program_is_made(spark: SparkSession, tmp
         streams.columns(rows, numbers, value_schema="a int")
     with pytest.raises(TopologyError, match="changes keys"):
         numbers.select_key(lambda key, value: value, key_serde=Serdes.int64()).group_by_key()
+
+
+def test_all_options_of_records_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    parameters = signature(to_records).parameters.values()
+    optional = {each.name: each.annotation for each in parameters if each.default is not Parameter.empty}
+    assert {name: each.__forward_arg__ for name, each in RecordOptions.__annotations__.items()} == optional
+    rows = spark.readStream.format("rate").load().withColumn("shop", F.lit(5))
+    streams = DataFrameStreams()
+    shops = streams.stream(rows, key="shop", key_as="int64", value="value", headers={"x": None}, omit_null_headers=True)
+    result = streams.result(shops, shards=1, state_location=tmp_path)
+    assert result.schema["shop"].dataType == LongType()
 
 
 def test_joins_of_dataframes(spark: SparkSession, tmp_path: Path) -> None:
