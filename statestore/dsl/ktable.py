@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from statestore.dsl.header_policy import HeaderPolicy, PolicyLike
 from statestore.dsl.materialized import Materialized
@@ -18,8 +18,8 @@ from statestore.dsl.suppressed import Suppressed
 from statestore.dsl.table_joins import TableSide, add_table_table_join
 from statestore.dsl.table_plans import ComputedTable, KeptTable, SuppressedTable, TablePlan
 from statestore.errors import TopologyError
-from statestore.format.due_key import SESSION_TIMER_KEYS, TIMER_KEYS, WINDOWED_TIMER_KEYS
-from statestore.format.entry_key import SESSION_KEYS, VALUE_KEYS, WINDOWED_KEYS
+from statestore.format.due_key import TIMER_KEYS
+from statestore.format.entry_key import VALUE_KEYS
 from statestore.format.serde import Serde
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.part_store import PartStore
@@ -27,12 +27,6 @@ from statestore.stores.part_store import PartStore
 Stream = TypeVar("Stream")
 """The class of streams: they are made of tables, and tables of them, so neither can import the other."""
 
-_BUFFER_KEYS: Final[dict[bool | None, tuple[str, str]]] = {
-    None: (VALUE_KEYS, TIMER_KEYS),
-    False: (WINDOWED_KEYS, WINDOWED_TIMER_KEYS),
-    True: (SESSION_KEYS, SESSION_TIMER_KEYS),
-}
-"""What the keys of a buffer are made of, and those of its times, by whether they have sessions, or no windows."""
 _SUPPRESS = "KTABLE-SUPPRESS-"
 _FILTER = "KTABLE-FILTER-"
 _MAP_VALUES = "KTABLE-MAPVALUES-"
@@ -103,7 +97,7 @@ class KTable(Generic[Stream]):
         """
         graph = self._graph
         windows = graph.windows_of(self._node)
-        if suppressed.limit_ms is None and windows is None:
+        if suppressed.limit_ms is None and not windows:
             raise TopologyError(
                 f"suppress() of {self._node!r} until windows close: its keys have no windows. Give it "
                 "Suppressed.until_time_limit(...), or aggregate by windows before"
@@ -117,18 +111,17 @@ class KTable(Generic[Stream]):
                 f"suppress() of {self._node!r}: it is not known how its {what} are written: give a serde"
             )
         buffer = BufferPlan(store, self._key_serde, self._value_serde)
-        wait_ms = windows.grace_ms if suppressed.limit_ms is None and windows is not None else suppressed.limit_ms or 0
+        wait_ms = windows[0].grace_ms if suppressed.limit_ms is None else suppressed.limit_ms
         suppressing = Suppressing(buffer, suppressed.buffer, wait_ms, suppressed.limit_ms is None)
         plan = SuppressedTable(self._plan, suppressing)
-        of_keys, of_times = _BUFFER_KEYS[None if windows is None else windows.are_sessions]
         graph.add(
             GraphNode(
                 node,
                 (self._node,),
                 plan.supplier,
                 plan.stores,
-                beside=lambda: (PartStore(buffer.builders()[1], of_times),),
-                entry_keys={store: of_keys},
+                beside=lambda: (PartStore(buffer.builders()[1], TIMER_KEYS),),
+                entry_keys={store: VALUE_KEYS},
             )
         )
         return KTable(graph, node, self._key_serde, self._value_serde, plan)
@@ -155,7 +148,8 @@ class KTable(Generic[Stream]):
                 f"table {self._node!r} is no aggregate of windows, so nothing is too late for it: ask the table that "
                 "count(), sum() or the like returned for late_records()"
             )
-        node = self._step("KTABLE-LATE-RECORDS-", name, PassThrough, PassThroughColumns)
+        keys_of = self._graph.parents(self._node)
+        node = self._step("KTABLE-LATE-RECORDS-", name, PassThrough, PassThroughColumns, keys_of=keys_of)
         plan.late_child = node
         stream: Stream = self._graph.make_stream(self._graph, node, *inputs, in_columns=self._in_columns)
         return stream
@@ -242,7 +236,13 @@ class KTable(Generic[Stream]):
         return stream
 
     def _step(
-        self, prefix: str, name: str | None, supplier: ProcessorSupplier, in_columns: ProcessorSupplier | None
+        self,
+        prefix: str,
+        name: str | None,
+        supplier: ProcessorSupplier,
+        in_columns: ProcessorSupplier | None,
+        *,
+        keys_of: tuple[str, ...] | None = None,
     ) -> str:
         """Add a step below the table, and return its node; `in_columns` is what it is if changes come in columns."""
         graph = self._graph
@@ -251,7 +251,7 @@ class KTable(Generic[Stream]):
         def step() -> ProcessorSupplier:
             return supplier if columns is None or graph.goes_by_record(node) else columns
 
-        graph.add(GraphNode(node, (self._node,), step))
+        graph.add(GraphNode(node, (self._node,), step, keys_of=keys_of))
         return node
 
     def _computed(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from statestore.errors import TopologyError
+from statestore.format.entry_key import VALUE_KEYS, with_windows
 from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.topology import Topology
 from statestore.stores.builder import StoreBuilder
@@ -40,6 +41,10 @@ class TableWindows:
         return cls(grace_ms, True)
 
 
+Windows: TypeAlias = "tuple[TableWindows, ...]"
+"""Those behind the keys of records, the outermost first: of windows of windows there are several."""
+
+
 @dataclass
 class GraphNode:
     """A processor of a program, with the stores that it reads and writes."""
@@ -58,22 +63,28 @@ class GraphNode:
     """Of its stores whose keys hold more than a record's key: how that is found, as in `PartStore`."""
     windows: TableWindows | None = None
     """What the windows in the keys of what it sends on are, if it is this node that makes them."""
+    keys_of: tuple[str, ...] | None = None
+    """The nodes whose keys it sends on; None are its parents."""
 
-    def add_to(self, topology: Topology) -> None:
-        """Add the processor, and its stores."""
+    def add_to(self, topology: Topology, windows: Windows) -> None:
+        """Add the processor, and its stores. `windows` are those in the keys of what its parents send on."""
         topology.add_processor(self.name, self.supplier(), self.parents)
         for builder in self.stores():
             if topology.store_builders.get(builder.name) is builder:
                 topology.connect_processor_and_state_stores(self.name, builder.name)
             else:
                 topology.add_state_store(builder, self.name)
+        entry_keys = dict(self.entry_keys)
         node = topology.processors[self.name]
-        node.entry_keys.update(self.entry_keys)
         for part in self.beside():
             topology.add_state_store(part.builder, self.name)
             node.undescribed |= {part.builder.name}
             if part.entry_keys is not None:
-                node.entry_keys[part.builder.name] = part.entry_keys
+                entry_keys[part.builder.name] = part.entry_keys
+        if windows:
+            entry_keys = {store: entry_keys.get(store, VALUE_KEYS) for store in node.stores}
+        are_sessions = [each.are_sessions for each in windows]
+        node.entry_keys.update({store: with_windows(keys, are_sessions) for store, keys in entry_keys.items()})
 
 
 @dataclass
@@ -87,7 +98,8 @@ class StreamGraph:
     """Of each node, in the order in which they were added."""
     _steps: list[Callable[[Topology], object]] = field(default_factory=list)
     _readers: list[GraphNode] = field(default_factory=list)
-    _windows: dict[str, TableWindows] = field(default_factory=dict)
+    _windows: dict[str, Windows] = field(default_factory=dict)
+    """In the keys of what a node sends on; of those that are not there, there are none."""
     _by_record: frozenset[str] = frozenset()
 
     def new_name(self, prefix: str, name: str | None = None) -> str:
@@ -102,10 +114,11 @@ class StreamGraph:
     def add(self, node: GraphNode) -> GraphNode:
         """Add a processor. Raises TopologyError for a name that is taken."""
         self.claim(node.name, node.parents)
-        self._steps.append(node.add_to)
+        above = self._windows_in_common(node.parents)
+        self._steps.append(lambda topology: node.add_to(topology, above))
         self._readers.append(node)
-        if node.windows is not None:
-            self._windows[node.name] = node.windows
+        kept = above if node.keys_of is None else self._windows_in_common(node.keys_of)
+        self._windows[node.name] = kept if node.windows is None else (node.windows, *kept)
         return node
 
     def add_step(self, name: str, add_to: Callable[[Topology], object], parents: tuple[str, ...] = ()) -> None:
@@ -117,15 +130,13 @@ class StreamGraph:
         """Return the processors and sinks below a node, in the order in which they were added."""
         return tuple(child for child, parents in self._parents.items() if name in parents)
 
-    def windows_of(self, name: str) -> TableWindows | None:
-        """Return what the windows in the keys of a node are; None if they have none. Source: GraphGraceSearchUtil."""
-        if name in self._windows:
-            return self._windows[name]
-        found = [self.windows_of(parent) for parent in self._parents[name]]
-        known = [windows for windows in found if windows is not None]
-        if not found or len(known) < len(found):
-            return None
-        return TableWindows(max(windows.grace_ms for windows in known), known[0].are_sessions)
+    def parents(self, name: str) -> tuple[str, ...]:
+        """Return the nodes above a node."""
+        return self._parents[name]
+
+    def windows_of(self, name: str) -> Windows:
+        """Return what the windows in the keys of a node are. Source: GraphGraceSearchUtil."""
+        return self._windows.get(name, ())
 
     def goes_by_record(self, name: str) -> bool:
         """Return whether a node must take records one by one; to be asked when the topology is made.
@@ -152,6 +163,14 @@ class StreamGraph:
         if name in self._parents:
             raise TopologyError(f"there already is a node {name!r}: give one of both another `name`")
         self._parents[name] = parents
+
+    def _windows_in_common(self, names: Iterable[str]) -> Windows:
+        """Return the windows in the keys of several nodes, of which the longest grace counts; of others it is none."""
+        first, *others = (self.windows_of(name) for name in names)
+        kinds = [each.are_sessions for each in first]
+        if any([each.are_sessions for each in other] != kinds for other in others):
+            return ()
+        return tuple(max(each, key=lambda windows: windows.grace_ms) for each in zip(first, *others, strict=True))
 
     def _nodes_by_record(self) -> frozenset[str]:
         sources: dict[str, set[str]] = {}

@@ -12,6 +12,7 @@ knows these layouts.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 from statestore.errors import TruncatedError
@@ -22,7 +23,10 @@ MAP_KEYS: Final = "map"
 """What is recorded of the keys of a store whose entries are values, or those of lists or of maps. Never rename."""
 WINDOWED_KEYS: Final = "windowed"
 SESSION_KEYS: Final = "session"
-"""What is recorded of keys that have a window behind them, as in topics: its start, or end and start. Never rename."""
+"""What is recorded of keys that have a window behind them, as in topics: its start, or end and start. Never rename.
+
+It stands behind what is recorded of what they stand in: "map windowed" are maps of windowed keys.
+"""
 
 _KEY_SIZE: Final = struct.Struct(">I")
 _INDEX: Final = struct.Struct(">Q")
@@ -78,6 +82,12 @@ def key_at_front(entry_key: bytes) -> bytes:
 def map_key_of(key: bytes, entry_key: bytes) -> bytes:
     """Return the map key of the entry of `key`'s map that stands there."""
     return entry_key[_KEY_SIZE.size + len(key) + len(_BEFORE_MAP_KEY) :]
+
+
+def with_windows(keys: str, are_sessions: Iterable[bool]) -> str:
+    """Return what is recorded of `keys` if a record's key in them has windows behind it, the outermost first."""
+    windows = [SESSION_KEYS if is_session else WINDOWED_KEYS for is_session in are_sessions]
+    return " ".join(windows if windows and keys == VALUE_KEYS else [keys, *windows])
 
 
 def windowed_key(entry_key: bytes) -> bytes:

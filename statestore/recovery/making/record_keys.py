@@ -13,10 +13,8 @@ from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.buffered_record import BUFFERED_KEYS, buffered_key
 from statestore.format.due_key import (
     EXPIRY_SUFFIX,
-    SESSION_TIMER_KEYS,
     TIMER_KEYS,
     WINDOW_END_KEYS,
-    WINDOWED_TIMER_KEYS,
     expiring_key,
     timer_key,
     window_end_key,
@@ -48,8 +46,6 @@ _KEY_OF: Final[dict[str, KeyOf]] = {
     WINDOWED_KEYS: windowed_key,
     SESSION_KEYS: session_key,
     TIMER_KEYS: timer_key,
-    WINDOWED_TIMER_KEYS: lambda place: windowed_key(timer_key(place)),
-    SESSION_TIMER_KEYS: lambda place: session_key(timer_key(place)),
     WINDOW_END_KEYS: window_end_key,
     WAITING_KEYS: waiting_key,
     BUFFERED_KEYS: buffered_key,
@@ -67,11 +63,12 @@ def record_keys(metadata: StateMetadata, key_of: Mapping[str, KeyOf] | None = No
         raise ValueError(f"key_of names stores that the state does not have: {unknown}; it has {sorted(names)}")
     for node in metadata.topology:
         for store, entry_keys in node.get(ENTRY_KEYS, {}).items():
-            if entry_keys in _KEY_OF:
-                known.setdefault(store, _KEY_OF[entry_keys])
+            key_of_entry = _key_of(entry_keys)
+            if key_of_entry is not None:
+                known.setdefault(store, key_of_entry)
     for store in _stores_with_expiry(metadata):
         # Where the keys of the store itself are not known to be those of records, neither are these: they go together.
-        known.setdefault(store + EXPIRY_SUFFIX, _behind_expiry(known.get(store, _whole_key)))
+        known.setdefault(store + EXPIRY_SUFFIX, _within(expiring_key, known.get(store, _whole_key)))
     return known
 
 
@@ -86,5 +83,14 @@ def _stores_with_expiry(metadata: StateMetadata) -> list[str]:
     return [spec.name for spec in metadata.stores if spec.name + EXPIRY_SUFFIX in topology_stores]
 
 
-def _behind_expiry(key_of: KeyOf) -> KeyOf:
-    return lambda place: key_of(expiring_key(place))
+def _key_of(entry_keys: str) -> KeyOf | None:
+    """Return how to find the record's key in what is recorded so; None if that is not known here."""
+    if entry_keys in _KEY_OF:
+        return _KEY_OF[entry_keys]
+    around, _, window = entry_keys.rpartition(" ")
+    outer = _key_of(around) if around and window in (WINDOWED_KEYS, SESSION_KEYS) else None
+    return None if outer is None else _within(outer, _KEY_OF[window])
+
+
+def _within(outer: KeyOf, inner: KeyOf) -> KeyOf:
+    return lambda key: inner(outer(key))
