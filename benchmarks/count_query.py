@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from statestore import Processor
 from statestore.spark import recommended_settings, stateful
@@ -22,14 +23,21 @@ Operator = Callable[[DataFrame, Path], DataFrame]
 
 
 def session(
-    name: str, partitions: int, *, is_recommended: bool = True, memory_bytes: int = MEMORY_BYTES
+    name: str,
+    partitions: int,
+    *,
+    is_recommended: bool = True,
+    memory_bytes: int = MEMORY_BYTES,
+    jars: Sequence[Path] = (),
 ) -> SparkSession:
-    """Return a session of the machine's cores, with Spark's own state in RocksDB."""
+    """Return a session of the machine's cores, with Spark's own state in RocksDB, and with more jars."""
     cores = os.cpu_count() or 1
     builder = SparkSession.builder.master(f"local[{cores}]").appName(f"statestore {name}")
     if is_recommended:
         settings = recommended_settings(cores=cores, memory_bytes=memory_bytes)
         builder = builder.config(map=settings.session.as_options())
+    if jars:
+        builder = builder.config("spark.jars", ",".join(map(str, jars)))
     spark = (
         builder.config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -75,11 +83,14 @@ def start(
     *,
     files_per_batch: int = PARTITIONS,
     output_mode: str = "append",
-    schema: str = KAFKA_ROWS,
 ) -> StreamingQuery:
     """Start `operator` over the files of `source`; nothing is done with what it puts out."""
-    rows = rows_of(spark, source, schema=schema, files_per_batch=files_per_batch)
-    writer = operator(rows, scratch).writeStream.format("noop").outputMode(output_mode)
+    rows = rows_of(spark, source, files_per_batch=files_per_batch)
+    return started(operator(rows, scratch).writeStream.format("noop").outputMode(output_mode), scratch)
+
+
+def started(writer: DataStreamWriter, scratch: Path) -> StreamingQuery:
+    """Start a query until all that there is is done; its checkpoint lies in the query's directory."""
     return writer.option("checkpointLocation", str(scratch / "checkpoint")).trigger(availableNow=True).start()
 
 

@@ -3,12 +3,12 @@
     python benchmarks/dsl.py                                     all operators (part of `make bench`)
     python benchmarks/dsl.py --only count "tumbling windows"     some
     python benchmarks/dsl.py --small                             sizes for a look
-    python benchmarks/dsl.py --write                             and write table and plot into docs
+    python benchmarks/dsl.py --write                             and write tables and plot into docs
 
-From files to nothing, in turn in one session, several rounds; Spark's state is in RocksDB with changelog checkpoints.
-The best round counts, by itself for rate and processor time, because other work only ever adds to both. Records have
-three headers, which Spark's operators do not read. Before that, without Spark: the shard call alone, thread time.
-Figures go to benchmarks/results/dsl.json.
+First without Spark: the shard call alone, thread time. Then from files to nothing, in turn in one session, several
+rounds, and some from Kafka to Kafka likewise; Spark's state is in RocksDB with changelog checkpoints. The best round
+counts, by itself for rate and processor time, because other work only ever adds to both. Records have three headers.
+At last beside Kafka Streams' DSL, a process for each. Figures go to benchmarks/results/dsl.json.
 """
 
 from __future__ import annotations
@@ -17,20 +17,15 @@ import argparse
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from pyspark import __version__ as spark_version
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
 
 import count_query
 import dsl_programs
@@ -39,147 +34,63 @@ from benchmarks.peers.catalogue import DSL_PEERS
 from benchmarks.peers.environment import environment_python
 from benchmarks.peers.figures import peer_figures
 from benchmarks.peers.page import write_page
-from benchmarks.peers.process_figures import JAVA, PYTHON, ProcessFigures, descendants
 from benchmarks.peers.rounds import measure as measure_peers
 from dsl_in_process import shard_call_us
-from dsl_operators import OPERATORS, SCHEMA, Inputs, Operator, write_topic
-from statestore import Topology
-from statestore.spark import stateful
+from dsl_operators import OPERATORS, SPARK, SPARK_WITH_HEADERS, Operator
+from dsl_queries import Files, Found, Queries, Sizes, Topics, measure
+from statestore.testing.jars import connector_jars
+from statestore.testing.kafka_broker import KafkaBroker
 from workload import KEYS, PARTITIONS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "dsl.json"
 BUILD = ROOT / "build" / "peers"
 """Where `make bench-peers` has its environment, which has matplotlib."""
-WARM_UP_BATCHES = 1
 MEMORY_BYTES = 4 << 30
 AGGREGATES = ("count", "sum", "tumbling windows", "hopping windows, 3 a record")
+OVER_KAFKA = ("count", "tumbling windows")
+"""Operators that are run from Kafka to Kafka as well: their values are of no account."""
 AGGREGATES_TO_SPARK = 1.0
-"""The least that the rate of aggregates in columns is to be, by that of Spark's own."""
-SPARK = "Spark"
-_LOOK_S = 0.1
+"""The least that the rate of aggregates in columns is to be, by that of Spark's own with headers."""
 
 
-class Taken(NamedTuple):
-    """What a record took, in microseconds: of the clock, and of processor time of all cores together."""
-
-    clock_us: float
-    java_us: float
-    python_us: float
-
-    @property
-    def cpu_us(self) -> float:
-        """Processor time of both."""
-        return self.java_us + self.python_us
-
-
-Found = dict[str, dict[str, Taken]]
-"""By operator, and form: what a record took in the best round."""
-
-
-class Queries:
-    """A session, the topics as files, and queries over them."""
-
-    def __init__(self, home: Path, batches: int, records_per_batch: int, keys: int, topics: Sequence[str]) -> None:
-        self._home = home
-        self.spark: SparkSession = count_query.session("operators", PARTITIONS, memory_bytes=MEMORY_BYTES)
-        for topic in topics:
-            part = records_per_batch if topic == dsl_programs.TOPIC else records_per_batch // 2
-            write_topic(home / topic, topic, batches + WARM_UP_BATCHES, part, keys)
-
-    def here(self, operator: Operator, form: str) -> Taken:
-        """Run a form of an operator."""
-        make = operator.here[form]
-        return self._run(operator, "append", lambda inputs, scratch: _stateful(inputs, make(), scratch))
-
-    def sparks(self, operator: Operator) -> Taken:
-        """Run Spark's operator."""
-        return self._run(operator, operator.spark_mode, lambda inputs, _: operator.spark(inputs))
-
-    def _run(self, operator: Operator, output_mode: str, make: Any) -> Taken:
-        scratch = self._home / "query"
-        first, *others = operator.topics
-
-        def made(rows: DataFrame, scratch: Path) -> DataFrame:
-            more = {topic: count_query.rows_of(self.spark, self._home / topic, schema=SCHEMA) for topic in others}
-            result: DataFrame = make({first: rows, **more}, scratch)
-            return result
-
-        figures = ProcessFigures(partial(descendants, os.getpid()))
-        query = count_query.start(self.spark, self._home / first, scratch, made, output_mode=output_mode, schema=SCHEMA)
-        before: dict[str, float] | None = None
-        while query.isActive:
-            time.sleep(_LOOK_S)
-            used = figures.cpu_s()
-            if before is None and any(batch.numInputRows for batch in query.recentProgress):
-                before = used
-        query.awaitTermination()
-        after, batches = figures.cpu_s(), count_query.measured(query, WARM_UP_BATCHES)
-        shutil.rmtree(scratch)
-        if before is None or not batches:
-            raise SystemExit("all was done in one batch: nothing can be measured")
-        rows = sum(batch.numInputRows for batch in batches)
-        cpu_us = {kind: (after[kind] - before[kind]) / rows * 1e6 for kind in (JAVA, PYTHON)}
-        return Taken(1e6 / count_query.rows_per_s(batches), cpu_us[JAVA], cpu_us[PYTHON])
-
-
-def _stateful(inputs: Inputs, topology: Topology, scratch: Path) -> DataFrame:
-    first, *others = (rows.drop("amount") for rows in inputs.values())
-    for rows in others:
-        first = first.unionAll(rows)
-    where = {"state_location": scratch / "state", "local_dir": str(scratch / "local")}
-    return stateful(first, topology, shards=PARTITIONS, **where)
-
-
-def measure(home: Path, operators: Sequence[Operator], asked: argparse.Namespace) -> Found:
-    """Run all forms of the operators and Spark's in turn; return what each took in its best round."""
+def measure_all(home: Path, operators: Sequence[Operator], sizes: Sizes) -> tuple[Found, Found]:
+    """Run all operators over files, and OVER_KAFKA from Kafka to Kafka; return what each took in its best round."""
     topics = list(dict.fromkeys(topic for operator in operators for topic in operator.topics))
-    queries = Queries(home, asked.batches, asked.records, asked.keys, topics)
-    found: Found = {operator.name: {} for operator in operators}
-    for number in range(1, asked.rounds + 1):
-        for operator in operators:
-            runs = {SPARK: partial(queries.sparks, operator)}
-            runs |= {form: partial(queries.here, operator, form) for form in operator.here}
-            for form, run in runs.items():
-                taken, before = run(), found[operator.name].get(form)
-                found[operator.name][form] = least(before, taken)
-                print(f"   round {number}: {operator.name}, {form}: {_said(taken)}", flush=True)
-    queries.spark.stop()
-    return found
+    over_kafka = [operator for operator in operators if operator.name in OVER_KAFKA]
+    spark = count_query.session("operators", PARTITIONS, memory_bytes=MEMORY_BYTES, jars=connector_jars())
+    print("== From files to nothing ...", flush=True)
+    of_files = measure(Queries(Files(spark, home / "files", sizes, topics), home), operators, sizes.rounds)
+    of_topics: Found = {}
+    if over_kafka:
+        print("== From Kafka to Kafka ...", flush=True)
+        with KafkaBroker(home / "broker") as broker:
+            of_topics = measure(Queries(Topics(spark, broker, sizes), home), over_kafka, sizes.rounds)
+            spark.stop()  # before the broker goes, which its clients would complain about
+    return of_files, of_topics
 
 
-def least(before: Taken | None, taken: Taken) -> Taken:
-    """Return the least of each figure."""
-    return taken if before is None else Taken(*map(min, before, taken))
-
-
-def _said(taken: Taken) -> str:
-    return f"{1e6 / taken.clock_us:,.0f} rows/s, {taken.java_us:.1f} us of JVM, {taken.python_us:.1f} us of Python"
-
-
-def tables(found: Found, inside: Mapping[str, Mapping[str, float]], setting: str) -> str:
-    """Return all figures as Markdown."""
-    lines = [
-        setting,
-        "",
-        "| operator | puts out | rows/s | x Spark | CPU of JVM + Python, us a row | x Spark | shard call alone, us |",
-        "|---|---|---|---|---|---|---|",
-    ]
+def rows_of(found: Found, inside: Mapping[str, Mapping[str, float]] | None) -> Iterator[str]:
+    """Yield the figures as rows of a Markdown table, with the shard call's beside them if they are given."""
+    columns = ["operator", "puts out", "rows/s", "x Spark", "x with headers", "CPU of JVM + Python, us a row"]
+    more = [] if inside is None else ["shard call alone, us"]
+    yield _row([*columns, *more])
+    yield _row(["---"] * len([*columns, *more]))
     for name, taken in found.items():
-        spark = taken[SPARK]
         for form, each in taken.items():
-            is_spark = form == SPARK
-            cells = [
-                name,
-                "Spark's own" if is_spark else form,
-                f"{1e6 / each.clock_us:,.0f}",
-                "" if is_spark else f"{spark.clock_us / each.clock_us:.2f}",
-                f"{each.java_us:.1f} + {each.python_us:.1f}",
-                "" if is_spark else f"{each.cpu_us / spark.cpu_us:.2f}",
-                "" if is_spark else f"{inside[name][form]:.1f}",
+            is_here = form not in (SPARK, SPARK_WITH_HEADERS)
+            ratios = [
+                f"{taken[spark].clock_us / each.clock_us:.2f}" if is_here else ""
+                for spark in (SPARK, SPARK_WITH_HEADERS)
             ]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+            cells = [name, form, f"{1e6 / each.clock_us:,.0f}", *ratios, f"{each.java_us:.1f} + {each.python_us:.1f}"]
+            if inside is not None:
+                cells.append(f"{inside[name][form]:.1f}" if is_here else "")
+            yield _row(cells)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def kafka_table(records: int, rounds: int) -> str:
@@ -203,15 +114,18 @@ def kafka_table(records: int, rounds: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def targets(found: Found) -> list[str]:
-    """Return what the figures say of the target."""
-    said = []
+def targets(place: str, found: Found) -> Iterator[str]:
+    """Yield what the figures say of the target."""
     for name in AGGREGATES:
         if name in found:
-            ratio = found[name][SPARK].clock_us / found[name][dsl_programs.UPDATE].clock_us
+            taken = found[name]
+            here_us = taken[dsl_programs.UPDATE].clock_us
+            ratio = taken[SPARK_WITH_HEADERS].clock_us / here_us
             outcome = "met" if ratio >= AGGREGATES_TO_SPARK else "NOT MET"
-            said.append(f"   {name}: rows/s : Spark's {ratio:.2f}   target at least {AGGREGATES_TO_SPARK}: {outcome}")
-    return said
+            yield (
+                f"   {place}, {name}: rows/s : Spark's with headers {ratio:.2f}   target at least "
+                f"{AGGREGATES_TO_SPARK}: {outcome}; Spark's without {taken[SPARK].clock_us / here_us:.2f}"
+            )
 
 
 def write_pages(text: str) -> None:
@@ -231,6 +145,10 @@ def _setting(asked: argparse.Namespace, load_before: float) -> str:
         f"{day}, {os.cpu_count()} cores, {load}, PySpark {spark_version}, Python {platform.python_version()}; "
         f"{asked.records:,} records a batch, {asked.keys:,} keys, {PARTITIONS} shards, best of {asked.rounds}.{busy}"
     )
+
+
+def _figures(found: Found) -> dict[str, dict[str, dict[str, float]]]:
+    return {name: {form: taken._asdict() for form, taken in each.items()} for name, each in found.items()}
 
 
 def main() -> int:
@@ -257,16 +175,20 @@ def main() -> int:
         home = Path(directory)
         print("== The shard call alone, without Spark ...", flush=True)
         inside = shard_call_us(home / "inside", operators, min(asked.records // 4, 25_000), asked.keys)
-        print("== Queries ...", flush=True)
-        found = measure(home, operators, asked)
-    figures = {name: {form: taken._asdict() for form, taken in each.items()} for name, each in found.items()}
+        of_files, of_topics = measure_all(
+            home, operators, Sizes(asked.batches, asked.records, asked.keys, asked.rounds)
+        )
+    results = {"setting": setting, "queries": _figures(of_files), "over_kafka": _figures(of_topics), "inside": inside}
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps({"setting": setting, "queries": figures, "inside": inside}, indent=2) + "\n")
-    text = tables(found, inside, setting)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    text = "\n".join([setting, "", *rows_of(of_files, inside), ""])
+    if of_topics:
+        text += "\n".join(["\nFrom Kafka to Kafka, otherwise the same:", "", *rows_of(of_topics, None), ""])
     if asked.kafka_records:
-        print("== From Kafka to Kafka ...", flush=True)
+        print("== Beside Kafka's DSL ...", flush=True)
         text += f"\n{kafka_table(asked.kafka_records, asked.rounds)}"
-    print("\n".join(["", text, *targets(found), f"\nfigures: {RESULTS}"]))
+    said = [*targets("from files", of_files), *targets("from Kafka to Kafka", of_topics)]
+    print("\n".join(["", text, *said, f"\nfigures: {RESULTS}"]))
     if asked.write:
         write_pages(text)
     return 0

@@ -1,20 +1,22 @@
 """Operators of statestore.dsl beside Spark's own for the same, over the same rows.
 
 Records are those of workload.py, in Kafka's shape with three headers; their values are whole numbers, which are in a
-column `amount` too: Spark's operators read that, the key and the timestamp, and none of the rest. A batch takes
-BATCH_MS of event time, so that windows close in each. Two streams that are joined have half of the records each.
+column `amount` too. Spark's operators read that, the key and the timestamp, and none of the rest; in their other form
+they keep the headers of the latest record too, as those here do. A batch takes BATCH_MS of event time, so that windows
+close in each. Two streams that are joined have half of the records each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
 
 import dsl_programs as programs
@@ -45,6 +47,11 @@ SCHEMA: Final = f"{KAFKA_ROWS}, amount bigint"
 BATCH_MS: Final = 250_000
 Inputs = Mapping[str, DataFrame]
 """The rows of each topic."""
+Forms = Mapping[str, Callable[[Inputs], DataFrame]]
+"""Spark's operators, by the name of a form."""
+SPARK: Final = "Spark's own"
+SPARK_WITH_HEADERS: Final = "Spark's own, headers kept"
+"""With the headers of the latest record, which each row puts out as those here do."""
 
 
 @dataclass(frozen=True)
@@ -54,28 +61,67 @@ class Operator:
     name: str
     here: Mapping[str, Callable[[], Topology]]
     """By the name of a form, what makes its topology; the first form puts out what Spark's operator does."""
-    spark: Callable[[Inputs], DataFrame]
+    spark: Forms
+    """What they make is in a column `total`."""
     spark_mode: str
     topics: tuple[str, ...] = (TOPIC,)
 
 
-def _joined_rows(inputs: Inputs, how: str) -> DataFrame:
-    left = _watermarked(inputs[LEFT].select("key", "timestamp", "amount"))
-    right = _watermarked(
-        inputs[RIGHT].select(
-            F.col("key").alias("right_key"), F.col("timestamp").alias("right_time"), F.col("amount").alias("right")
+def _joins(how: str) -> Forms:
+    return {
+        SPARK: lambda inputs: _joined_rows(inputs, how, {}),
+        SPARK_WITH_HEADERS: lambda inputs: _joined_rows(
+            inputs, how, {"headers": F.coalesce("right_headers", "headers")}
         ),
-        "right_time",
-    )
+    }
+
+
+def _joined_rows(inputs: Inputs, how: str, kept: Mapping[str, Column]) -> DataFrame:
+    left = _watermarked(inputs[LEFT].select("key", "timestamp", "amount", *kept))
+    right_names = {"key": "right_key", "timestamp": "right_time", "amount": "right", "headers": "right_headers"}
+    right = inputs[RIGHT].select("key", "timestamp", "amount", *kept).withColumnsRenamed(right_names)
+    right = _watermarked(right, "right_time")
     apart = F.expr(f"INTERVAL {APART_MS // 1_000} SECONDS")
     is_near = F.col("right_time").between(F.col("timestamp") - apart, F.col("timestamp") + apart)
     pairs = left.join(right, (F.col("key") == F.col("right_key")) & is_near, how)
-    return pairs.select("key", "timestamp", F.coalesce("right", F.lit(0)) + F.col("amount"))
+    total = F.coalesce("right", F.lit(0)) + F.col("amount")
+    return pairs.select("key", "timestamp", total.alias("total"), *(each.alias(name) for name, each in kept.items()))
 
 
-def _windowed(rows: DataFrame, advance_ms: int = SIZE_MS) -> DataFrame:
+def _aggregates(grouped: Callable[[DataFrame], GroupedData], total: Callable[[], Column]) -> Forms:
+    def aggregated(inputs: Inputs, *more: Column) -> DataFrame:
+        return grouped(inputs[TOPIC]).agg(total().alias("total"), *more)
+
+    return {
+        SPARK: aggregated,
+        SPARK_WITH_HEADERS: lambda inputs: aggregated(inputs, F.max_by("headers", "offset").alias("headers")),
+    }
+
+
+def _number() -> Column:
+    return F.count(F.lit(1))
+
+
+def _sum() -> Column:
+    return F.sum("amount")
+
+
+def _by_key(rows: DataFrame) -> GroupedData:
+    return rows.groupBy("key")
+
+
+def _by_window(rows: DataFrame, advance_ms: int = SIZE_MS) -> GroupedData:
     window = F.window("timestamp", f"{SIZE_MS} milliseconds", f"{advance_ms} milliseconds")
-    return _watermarked(rows).groupBy(window, "key").count()
+    return _watermarked(rows).groupBy(window, "key")
+
+
+def _by_session(rows: DataFrame) -> GroupedData:
+    return _watermarked(rows).groupBy(F.session_window("timestamp", f"{GAP_MS} milliseconds"), "key")
+
+
+def _deduplicated(inputs: Inputs) -> DataFrame:
+    rows = inputs[TOPIC].withWatermark("timestamp", f"{WITHIN_MS} milliseconds")
+    return rows.dropDuplicatesWithinWatermark(["key"])
 
 
 def _watermarked(rows: DataFrame, timestamp: str = "timestamp") -> DataFrame:
@@ -86,64 +132,60 @@ OPERATORS: Final = (
     Operator(
         "count",
         forms(programs.count),
-        lambda rows: rows[TOPIC].groupBy("key").count(),
+        _aggregates(_by_key, _number),
         "update",
     ),
     Operator(
         "sum",
         forms(programs.total),
-        lambda rows: rows[TOPIC].groupBy("key").agg(F.sum("amount")),
+        _aggregates(_by_key, _sum),
         "update",
     ),
     Operator(
         "tumbling windows",
         forms(programs.tumbling),
-        lambda rows: _windowed(rows[TOPIC]),
+        _aggregates(_by_window, _number),
         "update",
     ),
     Operator(
         "hopping windows, 3 a record",
         forms(programs.hopping),
-        lambda rows: _windowed(rows[TOPIC], ADVANCE_MS),
+        _aggregates(partial(_by_window, advance_ms=ADVANCE_MS), _number),
         "update",
     ),
     Operator(
         "tumbling windows, once",
         {CLOSE: one_input(programs.final_windows), SUPPRESSED: one_input(programs.suppressed_windows)},
-        lambda rows: _windowed(rows[TOPIC]),
+        _aggregates(_by_window, _number),
         "append",
     ),
     Operator(
         "sessions",
         {CLOSE: one_input(programs.final_sessions), UPDATE: one_input(programs.sessions)},
         # Spark has no sessions in update mode.
-        lambda rows: (
-            _watermarked(rows[TOPIC]).groupBy(F.session_window("timestamp", f"{GAP_MS} milliseconds"), "key").count()
-        ),
+        _aggregates(_by_session, _number),
         "append",
     ),
     Operator(
         "deduplication",
         {EACH: one_input(programs.deduplicated)},
-        lambda rows: (
-            rows[TOPIC]
-            .withWatermark("timestamp", f"{WITHIN_MS} milliseconds")
-            .dropDuplicatesWithinWatermark(["key"])
-            .select("key", "amount", "timestamp")
-        ),
+        {
+            SPARK: lambda inputs: _deduplicated(inputs).select("key", "amount", "timestamp"),
+            SPARK_WITH_HEADERS: lambda inputs: _deduplicated(inputs).select("key", "amount", "timestamp", "headers"),
+        },
         "append",
     ),
     Operator(
         "stream-stream join",
         {JOINED: two_inputs(programs.joined)},
-        lambda inputs: _joined_rows(inputs, "inner"),
+        _joins("inner"),
         "append",
         (LEFT, RIGHT),
     ),
     Operator(
         "stream-stream left join",
         {JOINED: two_inputs(programs.left_joined)},
-        lambda inputs: _joined_rows(inputs, "left"),
+        _joins("left"),
         "append",
         (LEFT, RIGHT),
     ),
