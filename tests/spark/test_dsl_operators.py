@@ -13,7 +13,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from statestore.spark import committed_pointers_option, read_store, register_data_source, stateful
-from tests.support.spark.every_operator import SHARDS, TOPICS, Drivers, Outputs, batches, program, write_batch
+from tests.support.spark.every_operator import (
+    KEYS,
+    SHARDS,
+    TOPICS,
+    Drivers,
+    Outputs,
+    batches,
+    program,
+    shard_of,
+    write_batch,
+)
 from tests.support.spark.queries import OrderQuery
 from tests.support.tools.runs import Tools
 
@@ -102,9 +112,10 @@ def check_commands(tools: Tools, location: str, pointers: Path, entries: list[En
     checked = tools("verify", location, "--pointers", pointers)
     assert checked.code == 0, checked
     for store in SHOWN:
-        # Looks into the one shard where the records of the key are, which is not the key itself.
-        key = next(entry[1] for entry in entries if entry[0] == store)
-        found = tools("get", "--store", store, "--pointers", pointers, location, f"0x{key}")
+        # It looks into the one shard where the records are whose key is in this one: if it can, another than its own.
+        keys = {bytes.fromhex(entry[1]) for entry in entries if entry[0] == store}
+        key = max(keys, key=lambda key: (shard_of(key) != shard_of(next(k for k in KEYS if k.encode() in key)), key))
+        found = tools("get", "--store", store, "--pointers", pointers, location, f"0x{key.hex()}")
         assert found.code == 0, (store, key, found)
 
 

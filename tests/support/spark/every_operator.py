@@ -183,6 +183,6 @@ class Drivers:
             shutil.move(home / _APPLICATION / "0_0", self.directory / f"0_{shard}")
 
 
-def shard_of(key: str) -> int:
+def shard_of(key: str | bytes) -> int:
     """Return where the records of a key go."""
-    return int(partition_column(pa.array([key.encode()], pa.binary()), SHARDS)[0])
+    return int(partition_column(pa.array([key.encode() if isinstance(key, str) else key], pa.binary()), SHARDS)[0])
