@@ -12,6 +12,7 @@ these layouts.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 from statestore.errors import FormatError
@@ -49,9 +50,20 @@ def due_key(time_ms: int, key: bytes) -> bytes:
     return _BY_TIME + time_bytes(time_ms) + key
 
 
+def due_keys(due: Iterable[tuple[int, bytes]]) -> list[bytes]:
+    """Return `due_key` of each time and key."""
+    pack = _TIME.pack
+    return [_BY_TIME + pack(time_ms) + key for time_ms, key in due]
+
+
+def key_behind_time(place: bytes) -> bytes:
+    """Return the key that `due_key` was given."""
+    return place[_TIME_END:]
+
+
 def time_and_key(place: bytes) -> tuple[int, bytes]:
     """Return what `due_key` was given."""
-    return time_of(place[len(_BY_TIME) : _TIME_END]), place[_TIME_END:]
+    return time_of(place[len(_BY_TIME) : _TIME_END]), key_behind_time(place)
 
 
 def last_due_place() -> bytes:
@@ -67,6 +79,11 @@ def due_bounds(now_ms: int) -> tuple[bytes, bytes]:
 def expiry_key(key: bytes) -> bytes:
     """Return where it stands when the entry of a key expires."""
     return _BY_KEY + key
+
+
+def expiry_keys(keys: Iterable[bytes]) -> list[bytes]:
+    """Return `expiry_key` of each key."""
+    return [_BY_KEY + key for key in keys]
 
 
 def expiry_bounds(start: bytes | None, end: bytes | None) -> tuple[bytes, bytes]:

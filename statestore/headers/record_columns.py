@@ -96,6 +96,11 @@ class RecordColumns:
         return self._origin_column("offset")
 
     @property
+    def stream_time_ms(self) -> pa.Int64Array | None:
+        """The shard's stream time once each record was read, in milliseconds since the epoch."""
+        return self._origin_column("stream_time_ms")
+
+    @property
     def by_key(self) -> KeyGroups:
         """Which records have the same key. Found once, also for records that are made of these with the same keys."""
         if self._by_key is None:

@@ -39,8 +39,7 @@ class ChangeLoggingLayer(ByteStoreLayer):
         """Apply all changes in order and log them."""
         pairs = list(changes)
         self.inner.write(pairs)
-        for key, value in pairs:
-            self._append(key[self._skipped_bytes :], value, self._context)
+        self._changelog.append_all(self._logged(pairs), self._context)
 
     def write_for(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
         """Do what `write` does, each change being for the record that `written_for` returns for its place."""
@@ -48,9 +47,12 @@ class ChangeLoggingLayer(ByteStoreLayer):
             self._written.write_for(changes, written_for)
             return
         self.inner.write(changes)
-        skipped = self._skipped_bytes
-        self.log_for([(key[skipped:], value) for key, value in changes] if skipped else changes, written_for)
+        self.log_for(self._logged(changes), written_for)
 
     def log_for(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
         """Log changes that were made below, by the keys that they are logged with."""
         self._changelog.extend(changes, written_for)
+
+    def _logged(self, changes: Sequence[Change]) -> Sequence[Change]:
+        skipped = self._skipped_bytes
+        return [(key[skipped:], value) for key, value in changes] if skipped else changes

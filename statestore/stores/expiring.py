@@ -8,7 +8,7 @@ twice, by key and in order of time: see `format.due_key`. An entry of which neit
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
@@ -18,10 +18,12 @@ from statestore.errors import FormatError
 from statestore.format.due_key import (
     due_bounds,
     due_key,
+    due_keys,
     expiring_key,
     expiry_bounds,
     expiry_key,
-    time_and_key,
+    expiry_keys,
+    key_behind_time,
     time_bytes,
     time_of,
 )
@@ -99,6 +101,11 @@ class ExpiryTimes:
         stored = self._store.get(expiry_key(key))
         return None if stored is None else time_of(stored)
 
+    def get_many(self, keys: Sequence[bytes]) -> list[int | None]:
+        """Return when the entry of each key expires; None if it does not."""
+        found = self._store.get_many(expiry_keys(keys))
+        return [None if stored is None else time_of(stored) for stored in found]
+
     def set(self, key: bytes, expiry_ms: int | None) -> None:
         """Set when the entry of `key` expires; None means never, or that there is none."""
         before_ms = self.get(key)
@@ -112,18 +119,33 @@ class ExpiryTimes:
             self._store.put(expiry_key(key), time_bytes(expiry_ms))
             self._store.put(due_key(expiry_ms, key), b"")
 
+    def set_many(self, keys: Sequence[bytes], expiries_ms: Sequence[int | None]) -> None:
+        """Do what `set` does of each key, which are all different."""
+        moves = zip(keys, self.get_many(keys), expiries_ms, strict=True)
+        moved = [move for move in moves if move[1] != move[2]]
+        left = [(time_ms, key) for key, time_ms, _ in moved if time_ms is not None]
+        taken = [(time_ms, key) for key, _, time_ms in moved if time_ms is not None]
+        freed = [key for key, _, time_ms in moved if time_ms is None]
+        changes: list[Change] = [(place, None) for place in (*due_keys(left), *expiry_keys(freed))]
+        changes += zip(expiry_keys(key for _, key in taken), [time_bytes(time_ms) for time_ms, _ in taken], strict=True)
+        changes += [(place, b"") for place in due_keys(taken)]
+        self._store.write(changes)
+
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, int]]:
         """Yield keys from `start` to `end`, both inclusive, None = open, with the time of each, as of the call."""
         entries = self._store.range(*expiry_bounds(start, end), reverse=reverse)
         return ((expiring_key(place), time_of(stored)) for place, stored in entries)
 
     def due(self, now_ms: int) -> Iterator[bytes]:
-        """Yield the keys of entries that have expired at `now_ms`, earliest first, as of the call."""
-        for place, _ in self._store.range(*due_bounds(now_ms)):
-            time_ms, key = time_and_key(place)
-            if time_ms > now_ms:
-                return
-            yield key
+        """Yield the places of what has expired at `now_ms`, earliest first, as of the call."""
+        start, end = due_bounds(now_ms)
+        return (place for place, _ in self._store.range(start, end) if place != end)
+
+    def forget(self, places: Sequence[bytes]) -> list[bytes]:
+        """Let the entries of places that `due` has yielded expire no more, and return their keys."""
+        keys = list(map(key_behind_time, places))
+        self._store.write([(place, None) for place in (*places, *expiry_keys(keys))])
+        return keys
 
 
 class ExpiringLayer(ByteStoreLayer):
@@ -146,6 +168,7 @@ class ExpiringLayer(ByteStoreLayer):
         self._headers_of = headers_of
         self._is_told = False
         self._clock_ms = _CLOCKS[time_to_live.clock](expiry.clocks)
+        self._goes_by_stream_time = time_to_live.clock == "event"
         self._writes = 0
         self._watched_by: tuple[Callable[[bytes, bytes | None], None], ...] = ()
 
@@ -161,6 +184,20 @@ class ExpiringLayer(ByteStoreLayer):
         expiry_ms = self._times.get(key)
         return value if expiry_ms is None or expiry_ms > self._clock_ms() else None
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None for those that have none, or one that has expired."""
+        return self.get_many_at(keys, None)
+
+    def get_many_at(self, keys: Sequence[bytes], stream_times_ms: Sequence[int] | None) -> list[bytes | None]:
+        """Do what `get_many` does for each key at the stream time beside it; None is now for all."""
+        values = self.inner.get_many(keys)
+        held = [place for place, value in enumerate(values) if value is not None]
+        nows_ms = self._nows_ms(stream_times_ms, len(keys))
+        for place, expiry_ms in zip(held, self._times.get_many([keys[place] for place in held]), strict=True):
+            if expiry_ms is not None and expiry_ms <= nows_ms[place]:
+                values[place] = None
+        return values
+
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`, to expire when its time has passed from now on; None deletes it."""
         self.inner.put(key, value)
@@ -172,6 +209,25 @@ class ExpiringLayer(ByteStoreLayer):
         self.inner.write(pairs)
         for key, value in pairs:
             self._renew(key, value)
+
+    @property
+    def looks_at_records(self) -> bool:
+        """Whether it has to see each write by itself, while the record is the current one."""
+        return self._header is not None
+
+    def renew_many(self, changes: Sequence[Change], stream_times_ms: Sequence[int] | None) -> None:
+        """Renew the times of keys, all different, that were put below, each at the stream time beside it.
+
+        None is now for all. Not for a layer that `looks_at_records`.
+        """
+        self._writes += len(changes)
+        ttl_ms = self._ttl_ms
+        assert ttl_ms is not None  # what expires by no header expires by that
+        expiries_ms = [
+            None if value is None else _after(ttl_ms, now_ms)
+            for (_, value), now_ms in zip(changes, self._nows_ms(stream_times_ms, len(changes)), strict=True)
+        ]
+        self._times.set_many([key for key, _ in changes], expiries_ms)
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""
@@ -193,26 +249,31 @@ class ExpiringLayer(ByteStoreLayer):
         """
         limit = max(_DELETED_AT_LEAST, _DELETED_PER_WRITE * self._writes)
         self._writes = 0
-        expired = list(islice(self._times.due(self._clock_ms()), limit))
-        for key in expired:
-            if self._watched_by:
+        expired = self._times.forget(list(islice(self._times.due(self._clock_ms()), limit)))
+        if self._watched_by:
+            for key in expired:
                 value = self.inner.get(key)
                 for watch in self._watched_by:
                     watch(key, value)
-            self.inner.put(key, None)
-            self._times.set(key, None)
+        self.inner.write([(key, None) for key in expired])
         return len(expired)
 
     def _renew(self, key: bytes, value: bytes | None) -> None:
         self._writes += 1
         self._times.set(key, None if value is None else self._expiry_ms(value))
 
+    def _nows_ms(self, stream_times_ms: Sequence[int] | None, count: int) -> Sequence[int]:
+        """Return what the clock shows at each of these stream times; None is now."""
+        if stream_times_ms is None or not self._goes_by_stream_time:
+            return [self._clock_ms()] * count
+        return stream_times_ms
+
     def _expiry_ms(self, stored: bytes) -> int | None:
         """Return when a value that is put now expires; None if it does not."""
         by_header_ms = None if self._header is None else self._time_in_headers(self._header, stored)
         if self._ttl_ms is None:
             return by_header_ms
-        by_ttl_ms = max(0, min(self._clock_ms() + self._ttl_ms, MAX_TIME_MS))
+        by_ttl_ms = _after(self._ttl_ms, self._clock_ms())
         return by_ttl_ms if by_header_ms is None else min(by_header_ms, by_ttl_ms)
 
     def _time_in_headers(self, header: str, stored: bytes) -> int | None:
@@ -224,6 +285,10 @@ class ExpiringLayer(ByteStoreLayer):
                 self._is_told = True
                 _LOG.warning("store %s: an entry does not expire by its header %r: %s", self.name, header, problem)
             return None
+
+
+def _after(span_ms: int, time_ms: int) -> int:
+    return max(0, min(time_ms + span_ms, MAX_TIME_MS))
 
 
 class OneTime(NamedTuple):

@@ -14,7 +14,6 @@ from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Change, Pair
-from statestore.bytestore.record_context import WrittenRow
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
@@ -26,6 +25,7 @@ from statestore.stores.headers_bytes_store import HeadersBytesStore
 from statestore.stores.holders import ValueAndTimestamp, ValueTimestampHeaders
 from statestore.stores.iterator import StoreIterator
 from statestore.stores.readable_store import ReadableStore
+from statestore.stores.segment_columns import times_of
 from statestore.stores.typed_store import TypedStore
 
 K = TypeVar("K")
@@ -57,14 +57,21 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
             raise self._unreadable(cause) from cause
         return held
 
-    def get_many(self, keys: Any) -> HeldColumns:
+    def get_many(self, keys: Any, stream_time_ms: Any = None) -> HeldColumns:
         """Return what the store holds of each key of a column, in rows of their own; each key is fetched once.
 
-        `keys` is an Arrow or numpy column of the type that the key serde has. Raises TypeError for other ones, for a
-        null among them, and if a serde of the store has no columns, and StoreError for entries that can't be read.
+        `keys` is an Arrow or numpy column of the type that the key serde has. `stream_time_ms` is a column of whole
+        numbers: what expires in stream time is shown unless it has at the time beside its key; None is now. Raises
+        TypeError for other columns, for a null among the keys, and if a serde of the store has no columns, ValueError
+        for illegal times, and StoreError for entries that can't be read.
         """
         columns = self._columns()
-        groups = KeyGroups(columns.key_bytes(keys))
+        key_bytes = columns.key_bytes(keys)
+        expiring = self._parts.stack.expiring
+        if stream_time_ms is not None and expiring is not None:
+            times = times_of("stream_time_ms", stream_time_ms, len(key_bytes)).tolist()
+            return self._held(columns, pa.array(expiring.get_many_at(key_bytes.to_pylist(), times), pa.binary()))
+        groups = KeyGroups(key_bytes)
         held = self._held(columns, pa.array(self._inner.get_many(groups.keys.to_pylist()), pa.binary()))
         return held if len(groups) == len(groups.codes) else held.take(groups.codes)
 
@@ -175,7 +182,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
         rows = groups.last_rows
         changes: list[Change] = list(zip(groups.keys.to_pylist(), stored.take(pa.array(rows)).to_pylist(), strict=True))
         self._watch_many(stored)
-        if self.stack.write_for(changes, WrittenRow.of(records, rows)):
+        if self.stack.write_for(changes, records, rows):
             return
         self._put_one_by_one(self._inner.put, records, keys.to_pylist(), stored.to_pylist())
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change
-from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.record_context import RecordContext, WrittenRow
+from statestore.format.binary_columns import Integers
+from statestore.headers.record_columns import RecordColumns
 from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.caching import CachingLayer
 from statestore.stores.changelogging import ChangeLoggingLayer
@@ -28,17 +32,21 @@ class StoreStack:
     cache: CachingLayer | None = None
     expiring: ExpiringLayer | None = None
 
-    def write_for(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> bool:
-        """Apply all changes at once, each for the record that `written_for` returns for its place.
+    def write_for(self, changes: Sequence[Change], records: RecordColumns, rows: Integers) -> bool:
+        """Apply all changes at once, of keys that are all different, each for the record in the row beside it.
 
         Returns False, with nothing done, if there is a layer that has to see each write by itself.
         """
-        if self.cache is not None or self.expiring is not None:
+        expiring = self.expiring
+        if self.cache is not None or (expiring is not None and expiring.looks_at_records):
             return False
-        if self.logging is None:
-            self.top.write(changes)
+        if self.logging is not None:
+            self.logging.write_for(changes, WrittenRow.of(records, rows))
         else:
-            self.logging.write_for(changes, written_for)
+            (self.top if expiring is None else expiring.inner).write(changes)
+        if expiring is not None:
+            times = records.stream_time_ms
+            expiring.renew_many(changes, None if times is None else times.take(pa.array(rows)).to_pylist())
         return True
 
 

@@ -17,6 +17,7 @@ from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.engines.rocksdb import RocksDBDatabase
 from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
+from statestore.format.due_key import due_key
 from statestore.format.store_format import StoreFormat
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_value
 from statestore.processor.context import TaskRecordContext
@@ -190,7 +191,7 @@ class ExpiringMachine(RuleBasedStateMachine):
         times = ExpiryTimes(self.times.stack.top)
         assert list(times.between(None, None)) == wanted
         by_time = sorted((expiry_ms, key) for key, expiry_ms in wanted)
-        assert list(times.due(2**62)) == [key for _, key in by_time]
+        assert list(times.due(2**62)) == [due_key(*timed) for timed in by_time]
 
     def teardown(self) -> None:
         if self.database is not None and self.on_disk:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final
 
-from statestore.bytestore.chunks import chunks, key_and_value_sizes
+from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
@@ -64,13 +64,16 @@ class SpillingWriteSet(WriteSet):
             raise StoreClosedError(self.name)
         pending = self._pending
         for chunk in chunks(changes, max_bytes=_WRITE_BYTES):
-            written = dict(chunk)
+            written: dict[bytes, bytes | Deleted | None] = dict(chunk)
             self._order.add_all(key for key in written if key not in self.changes)
-            self.changes.update((key, self._delete() if value is None else value) for key, value in written.items())
-            pending.written_bytes += sum(key_and_value_sizes(chunk)) + ENTRY_BYTES * len(chunk)
-            if None in written.values():
-                deleted = (self.changes[key] for key, value in written.items() if value is None)
-                pending.written_bytes += sum(map(_held_bytes, deleted))
+            size = sum(map(len, written)) + sum(map(len, filter(None, written.values()))) + ENTRY_BYTES * len(written)
+            deletes = [key for key, value in written.items() if value is None]
+            if deletes:
+                deleted = self._delete()
+                written.update(dict.fromkeys(deletes, deleted))
+                size += len(deletes) * _held_bytes(deleted)
+            self.changes.update(written)  # type: ignore[arg-type]  # None is gone
+            pending.written_bytes += size
             if pending.written_bytes > pending.limit_bytes:
                 pending.relieve()
 

@@ -143,7 +143,7 @@ class WriteSet(ScannedStore):
         """
         if self._closed:
             raise StoreClosedError(self.name)
-        deletes = sum(value.__class__ is Deleted for value in self.changes.values())
+        deletes = list(map(type, self.changes.values())).count(Deleted)
         return max(0, self.inner.approximate_num_entries() + len(self.changes) - 2 * deletes)
 
     def approximate_size_bytes(self) -> int:

@@ -45,6 +45,12 @@ class LoggedWrite(NamedTuple):
     header_bytes: bytes
 
 
+HeldWrite: TypeAlias = "bytes | tuple[bytes, int, bytes] | Deleted"
+"""A write as it is held: stored bytes that say all, the fields of a LoggedWrite, or a delete.
+
+Fields are in a tuple without a class, which the garbage collector does not go through again and again.
+"""
+
 ChangelogObserver: TypeAlias = "Callable[[str, Iterable[ChangelogRecord]], None]"
 """Is called with the name of a store and what a batch has written to it, which can be iterated until it returns."""
 
@@ -80,6 +86,11 @@ class Changelog(Protocol):
         """Note many writes in order, each for the record that `written_for` returns for its place."""
         for place, (key, stored) in enumerate(changes):
             self.append(key, stored, written_for(place))
+
+    def append_all(self, changes: Iterable[Change], context: RecordContext) -> None:
+        """Note many writes in order, all for the record in `context`."""
+        for key, stored in changes:
+            self.append(key, stored, context)
 
 
 def changelog_record(store_format: StoreFormat, key: bytes, write: LoggedWrite) -> ChangelogRecord:
@@ -118,8 +129,9 @@ class LastWrites(Changelog):
 
     def __init__(self, spec: StoreSpec, pending: PendingMemory | None = None, written: WriteSet | None = None) -> None:
         self.spec = spec
-        self.writes: dict[bytes, bytes | LoggedWrite | Deleted] = {}
+        self.writes: dict[bytes, HeldWrite] = {}
         self._complete = spec.format.has_timestamp
+        self._with_headers = spec.format.has_headers
         self._pending = pending or PendingMemory()
         self._written = written if self._complete and not spec.kind.is_segmented else None
         self._is_written = False
@@ -139,13 +151,24 @@ class LastWrites(Changelog):
         if stored is not None and self._complete:
             self.writes[key] = stored
         else:
-            header_bytes = context.header_bytes
+            header_bytes = context.header_bytes if self._with_headers else b""
             self.writes[key] = (
                 Deleted(context.timestamp_ms, header_bytes)
                 if stored is None
-                else LoggedWrite(stored, context.timestamp_ms, header_bytes)
+                else (stored, context.timestamp_ms, header_bytes)
             )
             self._pending.written_bytes += len(header_bytes) + _LOGGED_WRITE_BYTES
+
+    def append_all(self, changes: Iterable[Change], context: RecordContext) -> None:
+        """Note many writes in order, all for the record in `context`."""
+        timestamp_ms, header_bytes = context.timestamp_ms, context.header_bytes if self._with_headers else b""
+        deleted, is_complete = Deleted(timestamp_ms, header_bytes), self._complete
+        written: dict[bytes, HeldWrite] = {
+            key: deleted if stored is None else stored if is_complete else (stored, timestamp_ms, header_bytes)
+            for key, stored in changes
+        }
+        self.writes.update(written)
+        self._pending.written_bytes += (len(header_bytes) + _LOGGED_WRITE_BYTES) * len(written)
 
     def extend(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
         """Note many writes in order, each for the record that `written_for` returns for its place."""
@@ -163,7 +186,7 @@ class LastWrites(Changelog):
             if isinstance(write, Deleted):
                 logged = LoggedWrite(None, *write)
             else:
-                logged = write if isinstance(write, LoggedWrite) else LoggedWrite(write, 0, b"")
+                logged = LoggedWrite(write, 0, b"") if isinstance(write, bytes) else LoggedWrite(*write)
             yield changelog_record(self.spec.format, key, logged)
 
     def records(self) -> list[ChangelogRecord]:
@@ -179,7 +202,7 @@ class LastWrites(Changelog):
         """Return about how much memory the records take beside what the write set holds."""
         if self._is_written:
             return 0
-        headers = [len(write.header_bytes) for write in self.writes.values() if not isinstance(write, bytes)]
+        headers = [len(write[-1]) for write in self.writes.values() if not isinstance(write, bytes)]
         return sum(headers) + _LOGGED_WRITE_BYTES * len(headers)
 
 

@@ -18,11 +18,11 @@ Formats 1 and 2 had a column `headers` of list<struct<key, value>>, which is enc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +36,12 @@ from statestore.errors import DurableFileCorruptedError, FormatError
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.format.store_format import StoreFormat
-from statestore.format.stored_columns import join_columns, split_columns
+from statestore.format.stored_columns import join_stored_columns, split_stored_columns
 from statestore.recovery.commit.changelog import (
     BatchChangelog,
     ChangelogRecord,
+    HeldWrite,
     LastWrites,
-    LoggedWrite,
     record_sizes,
     restored_changes,
 )
@@ -49,7 +49,6 @@ from statestore.recovery.commit.figures import StoreFigures, total
 from statestore.recovery.location.recorded_names import path_part
 
 T = TypeVar("T")
-_Write: TypeAlias = "bytes | LoggedWrite | Deleted"
 
 DELTA_FORMAT = 3
 METADATA_KEY = b"statestore.delta"
@@ -164,9 +163,9 @@ def logged_stores(
 
 def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
     """Yield keys, values, timestamps and header bytes of the changelog's records, a record batch at a time."""
-    if isinstance(changelog, LastWrites) and changelog.spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
+    if isinstance(changelog, LastWrites):
         for part in _parts(changelog.writes):
-            yield _columns_of_stored_values(*part)
+            yield _columns_of_writes(changelog.spec.format, *part)
         return
     for records in chunks(changelog, record_sizes, max_rows=_MAX_BATCH_ROWS):
         keys, values, timestamps, header_bytes = zip(*records, strict=True)
@@ -178,25 +177,35 @@ def _columns(changelog: BatchChangelog) -> Iterator[list[pa.Array]]:
         ]
 
 
-def _parts(writes: Mapping[bytes, _Write]) -> Iterator[tuple[list[bytes], list[_Write]]]:
+def _parts(writes: Mapping[bytes, HeldWrite]) -> Iterator[tuple[list[bytes], list[HeldWrite]]]:
     """Yield keys and writes, as many together as a record batch may have: unlike `chunks`, of what is in memory."""
     keys_left, writes_left = iter(writes), iter(writes.values())
     while keys := list(islice(keys_left, _MAX_BATCH_ROWS)):
         held = list(islice(writes_left, _MAX_BATCH_ROWS))
-        contents = [write if write.__class__ is bytes else write.header_bytes for write in held]  # type: ignore[union-attr]
+        contents: list[Any] = [stored or write[-1] for stored, write in zip(_stored(held), held, strict=True)]
         sizes = np.fromiter(map(len, keys), np.int64, len(keys)) + np.fromiter(map(len, contents), np.int64, len(keys))
         for rows in slices(sizes):
             yield keys[rows], held[rows]
 
 
-def _columns_of_stored_values(keys: Sequence[bytes], writes: Sequence[_Write]) -> list[pa.Array]:
-    """Do what `_columns` does, ten times as fast: these are the stores that most records go to."""
-    stored = pa.array([write if write.__class__ is bytes else None for write in writes], pa.binary())
-    values, timestamps, header_bytes = split_columns(stored)
-    if stored.null_count:
-        deletes = [write if isinstance(write, Deleted) else (None, None) for write in writes]
-        timestamps = pa.compute.coalesce(timestamps, pa.array([timestamp for timestamp, _ in deletes], pa.int64()))
-        header_bytes = pa.compute.coalesce(header_bytes, pa.array([headers for _, headers in deletes], pa.binary()))
+def _stored(writes: Iterable[HeldWrite]) -> list[Any]:
+    """Return the stored bytes of each write, None of a delete."""
+    return [write if write.__class__ is bytes else None if write.__class__ is Deleted else write[0] for write in writes]
+
+
+def _columns_of_writes(store_format: StoreFormat, keys: Sequence[bytes], writes: Sequence[HeldWrite]) -> list[pa.Array]:
+    """Return what `changelog_record` does of each write, in columns."""
+    stored = pa.array(_stored(writes), pa.binary())
+    values, timestamps, header_bytes = split_stored_columns(store_format, stored)
+    # What is not stored bytes ends with its record's timestamp and headers.
+    if timestamps is None or timestamps.null_count:
+        own = pa.array([None if write.__class__ is bytes else write[-2] for write in writes], pa.int64())
+        timestamps = own if timestamps is None else pa.compute.coalesce(timestamps, own)
+    if header_bytes is None:
+        header_bytes = pa.repeat(pa.scalar(b"", pa.binary()), len(keys))
+    elif header_bytes.null_count:
+        own = pa.array([None if write.__class__ is bytes else write[-1] for write in writes], pa.binary())
+        header_bytes = pa.compute.coalesce(header_bytes, own)
     return [pa.array(keys, pa.binary()), values, timestamps, header_bytes]
 
 
@@ -250,8 +259,9 @@ class Delta:
     def changes(self, spec: StoreSpec, batch: pa.RecordBatch) -> Iterator[Change]:
         """Yield what the records of a batch change in a store that is not versioned, in its format and layout."""
         written_as = self.logged_store(spec.name).format
-        if written_as is spec.format is StoreFormat.TIMESTAMPED_WITH_HEADERS:
-            stored = join_columns(*(batch.column(name) for name in ("value", "timestamp", "header_bytes")))
+        if written_as is spec.format:
+            columns = (batch.column(name) for name in ("value", "timestamp", "header_bytes"))
+            stored = join_stored_columns(written_as, *columns)
             return zip(layout_of(spec).physical_keys(batch.column("key")), stored.to_pylist(), strict=True)
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 
