@@ -11,7 +11,14 @@ from statestore.dsl.header_policy import PolicyLike
 from statestore.dsl.joined import Joined, StreamJoined
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
-from statestore.dsl.processors.deduplicating import Deduplicating, OfFunction, OfHeader, of_key
+from statestore.dsl.processors.deduplicating import (
+    ColumnIdentity,
+    Deduplicating,
+    OfFunction,
+    OfHeader,
+    OfKey,
+)
+from statestore.dsl.processors.deduplicating_columns import DeduplicatingColumns
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.stateless import (
     PassThrough,
@@ -168,14 +175,19 @@ class KStream:
             raise TopologyError(
                 f"it is not known how the keys of {node!r} are written: give it Materialized.with_key_serde(...)"
             )
-        identity = of_key if by is None else OfHeader(by) if isinstance(by, str) else OfFunction(by)
+        identity = OfKey() if by is None else OfHeader(by) if isinstance(by, str) else OfFunction(by)
         plan = Deduplicating(store, keys, within_ms, grace_ms, identity)
         builder = keyed_state_store(
             store, Serdes.bytes(), ttl=plan.lifetime_ms, ttl_clock="event", persistent=asked.is_persistent
         )
+        in_columns = self._in_columns and keys.columns is not None and isinstance(identity, ColumnIdentity)
+
+        def supplier() -> ProcessorSupplier:
+            return DeduplicatingColumns(plan) if in_columns and not graph.goes_by_record(node) else plan
+
         entry_keys = {store: StateKind.MAP.value}
-        graph.add(GraphNode(node, (self._node,), lambda: plan, lambda: (builder,), entry_keys=entry_keys))
-        return KStream(graph, node, self._key_serde, self._value_serde)
+        graph.add(GraphNode(node, (self._node,), supplier, lambda: (builder,), entry_keys=entry_keys))
+        return KStream(graph, node, self._key_serde, self._value_serde, in_columns=in_columns)
 
     def to_table(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable[KStream]:
         """Return the table of the records: of each key the latest value; a record without a value deletes its key.

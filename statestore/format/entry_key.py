@@ -15,7 +15,11 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+
 from statestore.errors import TruncatedError
+from statestore.format.binary_columns import binary_array, interleave, row_sizes
 
 VALUE_KEYS: Final = "value"
 LIST_KEYS: Final = "list"
@@ -60,6 +64,19 @@ def list_index(entry_key: bytes) -> int:
 def map_entry_key(key: bytes, map_key: bytes) -> bytes:
     """Return where the entry `map_key` of a key's map stands."""
     return sized(key) + _BEFORE_MAP_KEY + map_key
+
+
+def map_entry_keys(keys: pa.BinaryArray, map_keys: pa.BinaryArray) -> pa.BinaryArray:
+    """Return `map_entry_key` of each key and the map key beside it; none of them is null.
+
+    Raises ValueError if they take more than 2^31 - 1 bytes.
+    """
+    rows = len(keys)
+    sizes = binary_array(np.arange(rows + 1) * _KEY_SIZE.size, row_sizes(keys).astype(">u4"))
+    between = pa.repeat(pa.scalar(_BEFORE_MAP_KEY, pa.binary()), rows)
+    parts = [sizes, keys, between, map_keys]
+    positions, data = interleave(parts, "keys of entries")
+    return binary_array(positions[:: len(parts)], data)
 
 
 def map_bounds(key: bytes) -> tuple[bytes, bytes]:

@@ -52,6 +52,25 @@ class Program:
         return builder.build()
 
 
+@dataclass(frozen=True)
+class Deduplication:
+    """What makes two records the same, and for how long; what passes is counted."""
+
+    by: str | None
+    within_ms: int
+    grace_ms: int
+    value_serde: Serde[Any] = TEXT
+
+    def topology(self, *, in_columns: bool) -> Topology:
+        builder = StreamsBuilder(in_columns=in_columns)
+        source = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
+        kept = Materialized.as_("kept").with_store_in_memory()
+        passed = source.deduplicate(self.within_ms, by=self.by, grace=self.grace_ms, materialized=kept)
+        passed.to("out")
+        passed.group_by_key().count().to_stream().to("changes")
+        return builder.build()
+
+
 VALUES = {
     INT32: st.integers(-(2**31), 2**31 - 1),
     INT64: st.integers(-(2**62), 2**62) | st.integers(-9, 9),
@@ -93,6 +112,8 @@ def run(topology: Topology, batches: list[list[TestRecord]], value_serde: Serde[
             seen[topic] = output.read_records_to_list()
         store = driver.get_state_store("kept")
         seen["store"] = [(key, str(held.value), held.timestamp_ms, held.headers) for key, held in store.all()]
+        beside = driver.get_all_state_stores().get("kept-expiry")
+        seen["expiry"] = None if beside is None else list(beside.all())
         seen["counted"] = {name: number for name, number in driver.metrics().items() if "." in name}
     return seen
 
@@ -109,3 +130,21 @@ def test_columns_do_what_records_do(data: st.DataObject, program: Program) -> No
     assert any(isinstance(node.supplier(), BatchProcessor) for node in in_columns.processors.values())
     by_records = run(program.topology(in_columns=False), batches, program.value_serde)
     assert run(in_columns, batches, program.value_serde) == by_records
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.lists(RECORDS, max_size=12), min_size=1, max_size=4),
+    st.builds(
+        Deduplication, st.sampled_from([None, "h"]), st.integers(0, 40), st.integers(0, 20) | st.integers(0, 400)
+    ),
+)
+def test_deduplication_in_columns_does_what_it_does_by_records(
+    drawn: list[list[tuple[str | None, int, list[tuple[str, bytes | None]]]]], program: Deduplication
+) -> None:
+    batches = [
+        [TestRecord(key, f"{key} at {time}", time, Headers(headers)) for key, time, headers in batch] for batch in drawn
+    ]
+    in_columns = program.topology(in_columns=True)
+    assert all(isinstance(node.supplier(), BatchProcessor) for node in in_columns.processors.values())
+    assert run(in_columns, batches, TEXT) == run(program.topology(in_columns=False), batches, TEXT)

@@ -3,10 +3,19 @@
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from statestore.format.entry_key import list_bounds, list_entry_key, list_index, map_bounds, map_entry_key, map_key_of
+from statestore.format.entry_key import (
+    list_bounds,
+    list_entry_key,
+    list_index,
+    map_bounds,
+    map_entry_key,
+    map_entry_keys,
+    map_key_of,
+)
 
 # Bytes that the layout uses itself, so that keys look like what stands around them.
 KEYS = st.lists(st.sampled_from([0, 1, 2, 254, 255]), max_size=6).map(bytes)
@@ -38,6 +47,8 @@ def test_list_entries_between_a_keys_bounds_are_its_own_in_order(entries: list[t
 @example(entries=[(b"a", b""), (b"b", b""), (b"", b"a"), (b"\xff", b"\xff"), (b"\xff\xff", b"")])
 def test_map_entries_between_a_keys_bounds_are_its_own_in_order(entries: list[tuple[bytes, bytes]]) -> None:
     check_entries_stand_together(entries, map_entry_key, map_bounds, map_key_of)
+    keys, map_keys = (pa.array([entry[part] for entry in entries], pa.binary()) for part in (0, 1))
+    assert map_entry_keys(keys, map_keys).to_pylist() == [map_entry_key(*entry) for entry in entries]
     places = {map_entry_key(*entry) for entry in entries}
     assert not places & {map_bounds(key)[1] for key, _ in entries}
 

@@ -1,7 +1,9 @@
 """What runs: a processor for each operator, each made by a plan that travels to the executors.
 
 stateless, stateless_columns
-                  filters and mappers; deduplicating: leaves out what came before
+                  filters and mappers
+deduplicating, deduplicating_columns
+                  leave out what came before
 aggregating       without windows; windowed_aggregating: with windows of time; aggregating_columns,
                   windowed_aggregating_columns: the same in columns, with what column_updates makes of them
 sliding_aggregating, session_aggregating

@@ -9,14 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
 
 from statestore.format.serde import Serde, Serdes
+from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, MapState
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
+
+
+class Identity(Protocol):
+    """What two records of a key have in common if they are the same; None of one that is never left out."""
+
+    def __call__(self, record: Record[Any, Any]) -> bytes | None:
+        """Return it of a record."""
+        ...
+
+
+@runtime_checkable
+class ColumnIdentity(Identity, Protocol):
+    """An identity that columns of records can be asked for."""
+
+    def of_columns(self, records: RecordColumns) -> pa.BinaryArray:
+        """Return it of each record."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -27,8 +47,7 @@ class Deduplicating:
     key_serde: Serde[Any]
     within_ms: int
     grace_ms: int
-    identity: Callable[[Record[Any, Any]], bytes | None]
-    """What two records of a key have in common if they are the same; None of one that is never left out."""
+    identity: Identity
 
     @property
     def lifetime_ms(self) -> int:
@@ -74,6 +93,19 @@ class _Deduplicate(Processor):
 
 
 @dataclass(frozen=True)
+class OfKey:
+    """Nothing: all records of a key are the same."""
+
+    def __call__(self, record: Record[Any, Any]) -> bytes:
+        """Return what is the same of all."""
+        return b""
+
+    def of_columns(self, records: RecordColumns) -> pa.BinaryArray:
+        """Return it of each record."""
+        return pa.repeat(pa.scalar(b"", pa.binary()), len(records))
+
+
+@dataclass(frozen=True)
 class OfHeader:
     """The last value of a header; records without it are all different."""
 
@@ -83,6 +115,10 @@ class OfHeader:
         """Return the value."""
         found = record.headers.last_header(self.header)
         return None if found is None else found.value
+
+    def of_columns(self, records: RecordColumns) -> pa.BinaryArray:
+        """Return the value of each record."""
+        return records.header(self.header)
 
 
 @dataclass(frozen=True)
@@ -95,8 +131,3 @@ class OfFunction:
         """Return the bytes."""
         found = self.function(record.key, record.value)
         return None if found is None else Serdes.json().serialize(found)
-
-
-def of_key(record: Record[Any, Any]) -> bytes:
-    """Return what is the same of all records of a key."""
-    return b""
