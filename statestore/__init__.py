@@ -62,6 +62,7 @@ from statestore.stores.key_value import (
     TimestampedKeyValueStoreWithHeaders,
 )
 from statestore.stores.session import (
+    FoundSessions,
     ReadOnlySessionStore,
     ReadOnlySessionStoreWithHeaders,
     SessionStore,
@@ -103,6 +104,7 @@ __all__ = [
     "DurableEntry",
     "DurableLocation",
     "ExpiredTimer",
+    "FoundSessions",
     "Header",
     "HeaderBytesStore",
     "HeaderSerde",

@@ -7,6 +7,8 @@ from typing import Protocol
 
 Pair = tuple[bytes, bytes]
 Change = tuple[bytes, "bytes | None"]
+Range = tuple[bytes, bytes]
+"""The first and the last key, both inclusive."""
 
 
 class ByteStore(Protocol):
@@ -51,6 +53,10 @@ class ByteStore(Protocol):
         Sees the store as it is at the call, not at the first `next`. Start beyond end yields nothing. Ends early if the
         store is closed meanwhile: who hands the iterator on must tell the two apart by `is_open`.
         """
+        ...
+
+    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
+        """Return the pairs of each range, in key order: the same as `range`, one by one. Ascending ones are fastest."""
         ...
 
     def approximate_num_entries(self) -> int:

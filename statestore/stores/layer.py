@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 
 
 class ByteStoreLayer:
@@ -47,6 +47,12 @@ class ByteStoreLayer:
     def range(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
         return self.inner.range(start, end, reverse=reverse)
+
+    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
+        """Return the pairs of each range, in key order."""
+        # As with get_many().
+        changed = type(self).range is not ByteStoreLayer.range
+        return [list(self.range(*each)) for each in ranges] if changed else self.inner.range_many(ranges)
 
     def approximate_num_entries(self) -> int:
         """Return about how many keys have a value."""

@@ -34,6 +34,7 @@ _SENSORS: Final[Mapping[str, str]] = {
     "fetch_all": "fetch",
     "backward_fetch_all": "fetch",
     "find_sessions": "fetch",
+    "find_sessions_many": "fetch",
     "backward_find_sessions": "fetch",
     "range": "range",
     "reverse_range": "range",

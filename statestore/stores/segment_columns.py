@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from statestore.bytestore.kinds.kind_layout import layout_of
+from statestore.bytestore.kinds.segments import MAX_SEGMENT_ID, SEGMENT_ID_SIZE, segment_prefix
+from statestore.bytestore.protocol import Pair
 from statestore.bytestore.record_context import WrittenRow
 from statestore.format.binary_columns import Integers, as_column, as_one_array
 from statestore.format.key_groups import KeyGroups
@@ -40,6 +43,35 @@ def get_segmented(parts: SegmentedParts, keys: pa.BinaryArray, times_ms: Integer
     places[visible] = groups.codes
     stored = as_one_array(pa.array(found, pa.binary()), "stored values")
     return stored.take(pa.array(places, mask=places < 0))
+
+
+def scan_segmented(
+    parts: SegmentedParts, keys: Sequence[bytes], bounds: Sequence[tuple[bytes, bytes]], first_ids: Integers
+) -> tuple[Integers, pa.BinaryArray, pa.BinaryArray]:
+    """Return the entries of each plain key: the place of the key, the logged key, and what is stored.
+
+    `bounds` has first and last of what stands behind each key, `first_ids` the segment of its first time. Entries come
+    in order of the keys' places, then segment by segment.
+    """
+    segments = parts.segments
+    size = SEGMENT_ID_SIZE + layout_of(parts.spec).suffix_size
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+    places: list[int] = []
+    found: list[Pair] = []
+    for segment_id in segments.ids(max(int(first_ids.min(initial=MAX_SEGMENT_ID)), segments.first_live)):
+        prefix = segment_prefix(segment_id)
+        asked = order[first_ids[order] <= segment_id].tolist()
+        plain = [prefix + keys[place] for place in asked]
+        ranges = [(key + bounds[place][0], key + bounds[place][1]) for place, key in zip(asked, plain, strict=True)]
+        for place, pairs in zip(asked, parts.stack.top.range_many(ranges), strict=True):
+            # Between the first and the last time of a key, longer keys may stand, too.
+            of_key = [pair for pair in pairs if len(pair[0]) == size + len(keys[place])]
+            places += [place] * len(of_key)
+            found += of_key
+    rows = np.argsort(places, kind="stable")
+    logged = pa.array([key[SEGMENT_ID_SIZE:] for key, _ in found], pa.binary())
+    stored = pa.array([stored for _, stored in found], pa.binary())
+    return np.array(places, np.int64)[rows], logged.take(pa.array(rows)), stored.take(pa.array(rows))
 
 
 def put_segmented(

@@ -8,8 +8,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator
 from operator import index
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
+import numpy as np
 import pyarrow as pa
 
 from statestore.bytestore.kinds.segments import segment_prefix
@@ -17,7 +18,7 @@ from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.binary_columns import Integers
 from statestore.format.session_key import encode_session_key, split_session_key
 from statestore.format.store_format import StoreFormat
-from statestore.format.time_key_columns import encode_session_keys
+from statestore.format.time_key_columns import encode_session_keys, session_times
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
@@ -28,7 +29,7 @@ from statestore.stores.iterator import StoreIterator, Windowed
 from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
 from statestore.stores.readable_store import ReadableStore
-from statestore.stores.segment_columns import get_segmented, put_segmented, times_of
+from statestore.stores.segment_columns import get_segmented, put_segmented, scan_segmented, times_of
 from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
@@ -48,6 +49,16 @@ _FIND = ReadForms("find_sessions", ("earliest_end_ms", "latest_end_ms"), *_FIND_
 _BACKWARD_FIND = ReadForms("backward_find_sessions", *_FIND_FORMS)
 
 
+class FoundSessions(NamedTuple):
+    """Sessions of some keys, in columns: those of each key together, in order of their ends, then of their starts."""
+
+    rows: Integers
+    """The row of the key of each."""
+    start_ms: Integers
+    end_ms: Integers
+    held: HeldColumns
+
+
 class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
     """Aggregates by key and session, which can only be read.
 
@@ -65,6 +76,11 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
     def stream_time_ms(self) -> int:
         """The latest session end that was put; -1 before the first, as far as is known."""
         return self._segments.stream_time_ms
+
+    @property
+    def retention_ms(self) -> int:
+        """For how long a session is shown after its end, in milliseconds of stream time."""
+        return self._segments.retention_ms
 
     def fetch_session(self, key: K, start_ms: Duration, end_ms: Duration) -> A | None:
         """Return the aggregate of the session of `key` from `start_ms` to `end_ms`; None if there is none."""
@@ -86,6 +102,24 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
         raw_keys, starts_ms, ends_ms = self._sessions(columns.key_bytes(keys), start_ms, end_ms)
         sessions = encode_session_keys(raw_keys, starts_ms, ends_ms)
         return self._held(columns, get_segmented(self._parts, sessions, ends_ms))
+
+    def find_sessions_many(self, keys: Any, earliest_end_ms: Any, latest_start_ms: Any) -> FoundSessions:
+        """Return the sessions that `find_sessions` yields of each key of a column, with the times that stand beside it.
+
+        Keys and times are columns as for `fetch_session_many`, and it raises the same.
+        """
+        columns = self._columns()
+        raw_keys, earliest_ms, latest_ms = self._sessions(columns.key_bytes(keys), earliest_end_ms, latest_start_ms)
+        self._require_open()
+        first_ms = np.maximum(earliest_ms, self._segments.first_visible_ms)
+        bounds = [(_END.pack(time_ms), _GREATEST_SUFFIX) for time_ms in first_ms.tolist()]
+        rows, sessions, stored = scan_segmented(
+            self._parts, raw_keys.to_pylist(), bounds, self._segments.ids_of(first_ms)
+        )
+        starts_ms, ends_ms = session_times(sessions)
+        wanted = starts_ms <= latest_ms[rows]
+        held = self._held(columns, stored.filter(pa.array(wanted)))
+        return FoundSessions(rows[wanted], starts_ms[wanted], ends_ms[wanted], held)
 
     @overload
     def fetch(self, key: K) -> StoreIterator[tuple[Windowed, A]]: ...

@@ -262,6 +262,7 @@ def test_a_closed_store_refuses_everything(store: ByteStore) -> None:
         lambda: store.put(b"k", b"v"),
         lambda: store.write([(b"k", b"v")]),
         lambda: store.range(None, None),
+        lambda: store.range_many([(b"a", b"z")]),
         store.approximate_num_entries,
         store.approximate_size_bytes,
     ):
@@ -311,6 +312,15 @@ class ByteStoreModel(RuleBasedStateMachine):
     @rule(start=st.one_of(st.none(), KEYS), end=st.one_of(st.none(), KEYS), reverse=st.booleans())
     def range(self, start: bytes | None, end: bytes | None, reverse: bool) -> None:
         assert list(self.store.range(start, end, reverse=reverse)) == pairs_between(self.model, start, end, reverse)
+
+    @rule(ranges=st.lists(st.tuples(KEYS, KEYS), max_size=5))
+    def range_many(self, ranges: list[tuple[bytes, bytes]]) -> None:
+        assert self.store.range_many(ranges) == [pairs_between(self.model, *each, False) for each in ranges]
+
+    @rule(keys=st.lists(KEYS, max_size=5))
+    def ascending_range_many(self, keys: list[bytes]) -> None:
+        ranges = [(key, key + b"\x80") for key in sorted(keys)]
+        assert self.store.range_many(ranges) == [pairs_between(self.model, *each, False) for each in ranges]
 
     @invariant()
     def everything_is_there(self) -> None:

@@ -389,6 +389,15 @@ def test_reads_in_columns_are_reads_one_by_one(kind: str, stack: str) -> None:
         alone = [*map(store.fetch_session, asked.to_pylist(), starts.tolist(), ends.tolist())]
         assert many.timestamp_ms is None
         assert [held and held.aggregation for held in alone] == many.value.to_pylist()
+        found = store.find_sessions_many(asked, asked_times, asked_times + 2)
+        by_key = [
+            list(store.find_sessions(*each))
+            for each in zip(asked.to_pylist(), asked_times.tolist(), (asked_times + 2).tolist(), strict=True)
+        ]
+        spans = zip(found.rows.tolist(), found.start_ms.tolist(), found.end_ms.tolist(), strict=True)
+        expected = [(row, *session[1:]) for row, each in enumerate(by_key) for session, _ in each]
+        assert list(spans) == expected
+        assert found.held.value.to_pylist() == [held.aggregation for each in by_key for _, held in each]
     else:
         store.put_many(records, times * STEP_MS)
         many = store.fetch_many(asked, asked_times * STEP_MS)

@@ -7,7 +7,7 @@ from typing import Final
 
 from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.bytestore.engines.scans import ScannedStore
-from statestore.bytestore.protocol import Change, Pair
+from statestore.bytestore.protocol import Change, Pair, Range
 from statestore.errors import StoreClosedError
 
 _ENTRY_BYTES: Final = 200
@@ -71,6 +71,12 @@ class MemoryByteStore(ScannedStore):
         return self._hand_out(
             _yield_all([(key, pairs[key]) for key in self._order.between(start, end, reverse=reverse)])
         )
+
+    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
+        """Return the pairs of each range, in key order."""
+        self._require_open()
+        pairs, between = self._pairs, self._order.between
+        return [[(key, pairs[key]) for key in between(start, end)] for start, end in ranges]
 
     def approximate_num_entries(self) -> int:
         """Return how many keys have a value: here it is exact."""

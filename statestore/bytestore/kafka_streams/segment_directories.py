@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, segment_of, segment_prefix
-from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.bytestore.upgrades.upgrading import Upgradable, UpgradeProgress, sum_of
 from statestore.errors import StoreClosedError
 
@@ -115,6 +115,10 @@ class SegmentDirectories:
         scan = _Scan(parts)
         self._scans.add(scan)
         return iter(scan)
+
+    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
+        """Return the pairs of each range, in key order."""
+        return [list(self.range(start, end)) for start, end in ranges]
 
     def approximate_num_entries(self) -> int:
         """Return the sum of the segments' estimates."""

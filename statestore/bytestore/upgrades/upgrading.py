@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import DEFAULT_FAMILY
-from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.errors import FormatError, StoreClosedError, StoreError
 
 _MOVED_AT_ONCE = 500
@@ -162,6 +162,10 @@ class UpgradingByteStore:
         scan = self._merge(newer, self._older.range(start, end, reverse=reverse), reverse)
         self._scans.add(scan)
         return scan
+
+    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
+        """Return the pairs of each range, in key order."""
+        return self._newer.range_many(ranges) if self._older is None else [list(self.range(*each)) for each in ranges]
 
     def approximate_num_entries(self) -> int:
         """Return the sum of both families' estimates."""

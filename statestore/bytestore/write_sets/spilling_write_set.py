@@ -14,7 +14,7 @@ from typing import Final
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
-from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
 from statestore.bytestore.write_sets.write_set import DELETED, DELETED_BYTES, Deleted, WriteSet, merge_pairs
 from statestore.errors import StoreClosedError
@@ -174,6 +174,10 @@ class SpilledWrites:
         scan = merge_pairs(written, self.inner.range(inner_start, end, reverse=reverse), reverse)
         self._scans.add(scan)
         return scan
+
+    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
+        """Return the pairs of each range, in key order."""
+        return [list(self.range(start, end)) for start, end in ranges]
 
     @property
     def is_changed(self) -> bool:

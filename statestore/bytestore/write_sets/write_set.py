@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.bytestore.engines.scans import ScannedStore
-from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.bytestore.record_context import NoRecord, RecordContext
 from statestore.errors import StoreClosedError
 
@@ -113,6 +113,20 @@ class WriteSet(ScannedStore):
         if not pending:
             return committed
         return self._hand_out(merge_pairs(pending, committed, reverse))
+
+    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
+        """Return the pairs of each range, in key order."""
+        if self._closed:
+            raise StoreClosedError(self.name)
+        floor, changes, between = self._floor, self.changes, self._order.between
+        committed = self.inner.range_many([(max(start, floor), end) for start, end in ranges] if floor else ranges)
+        if not changes:
+            return committed
+        written = [[(key, changes[key]) for key in between(start, end)] for start, end in ranges]
+        return [
+            list(merge_pairs(pending, iter(found), reverse=False)) if pending else found
+            for pending, found in zip(written, committed, strict=True)
+        ]
 
     @property
     def is_changed(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore, RocksDBDatabase
-from statestore.bytestore.protocol import Change, Pair
+from statestore.bytestore.protocol import Change, Pair, Range
 from statestore.errors import LocalDiskFullError, LocalStateCorruptedError, StoreError
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.testing.faults.fault import Effect, Fault, Point
@@ -77,6 +77,12 @@ class FaultyByteStore(RocksDBByteStore):
         with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:
             _raise_for(fault, self._injector, self._where)
             return super().range(start, end, reverse=reverse)
+
+    def range_many(self, ranges: Sequence[Range]) -> list[list[Pair]]:
+        """Return the pairs of each range, unless a fault strikes."""
+        with self._injector.at(Point.READ_DATABASE, self._where, error=_Failure(self.name)) as fault:
+            _raise_for(fault, self._injector, self._where)
+            return super().range_many(ranges)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`, unless a fault strikes."""
