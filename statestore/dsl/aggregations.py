@@ -75,10 +75,15 @@ class ColumnAggregation:
         if numbers.dtype.kind == "i" and self.combine == "add" and _may_overflow(numbers, start, groups):
             numbers, start = numbers.astype(object), start.astype(object)
         found = groups.running(getattr(np, self.combine), numbers, start, is_valid(before))
-        try:
-            return pa.array(found, before.type)
-        except (OverflowError, pa.ArrowInvalid) as cause:
-            raise SerializationError(f"an aggregate does not fit in {before.type}") from cause
+        return aggregates_of(found, before.type)
+
+
+def aggregates_of(found: Any, type_: pa.DataType) -> pa.Array:
+    """Return a column of aggregates. Raises SerializationError for one that does not fit in its type."""
+    try:
+        return pa.array(found, type_)
+    except (OverflowError, pa.ArrowInvalid) as cause:
+        raise SerializationError(f"an aggregate does not fit in {type_}") from cause
 
 
 _COUNTED: Final = ColumnAggregation("add", counts=True)

@@ -14,6 +14,7 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.final_windows import store_of_ends
 from statestore.dsl.processors.session_aggregating import SessionAggregating
+from statestore.dsl.processors.session_aggregating_columns import SessionAggregatingColumns
 from statestore.dsl.processors.sliding_aggregating import SlidingAggregating
 from statestore.dsl.processors.windowed_aggregating import WindowedAggregating
 from statestore.dsl.processors.windowed_aggregating_columns import WindowedAggregatingColumns
@@ -177,7 +178,8 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
         return TableWindows.of_sessions(self._windows.grace_ms + self._windows.inactivity_gap_ms)
 
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
-        return SessionAggregating(plan, self._windows, self._strategy.is_final, table.late_child)
+        asked = SessionAggregating(plan, self._windows, self._strategy.is_final, table.late_child)
+        return asked if columns is None else SessionAggregatingColumns(asked, columns)
 
     def _can_take_columns(self) -> bool:
-        return False
+        return not self._strategy.is_final

@@ -9,17 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import Headers, Serde, Serdes, Topology
-from statestore.dsl.aggregable_stream import AggregableStream
+from statestore.dsl.aggregable_stream import ReducibleStream
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.streams_builder import StreamsBuilder
-from statestore.dsl.windows import TimeWindows
+from statestore.dsl.windows import SessionWindows, TimeWindows
 from statestore.processor.batch_processor import BatchProcessor
+from statestore.stores.session import SessionStore
 from statestore.testing import TestRecord, TopologyTestDriver
 
 TEXT, INT32, INT64, DOUBLE = Serdes.string(), Serdes.int32(), Serdes.int64(), Serdes.double()
 POLICIES = ["latest", "first", "merge_distinct", "append", "none"]
+LONGER = "a\0\0\0\0\0\0\0\x14"
+"""A key that stands between the sessions of another one."""
 STEPS = ["count", "sum", "min", "max", "first", "last"]
 
 
@@ -32,16 +35,18 @@ class Program:
     policy: HeaderPolicy
     is_cached: bool
     wants_old: bool
-    windows: TimeWindows | None = None
+    windows: TimeWindows | SessionWindows | None = None
+    retention_ms: int | None = None
 
     def topology(self, *, in_columns: bool) -> Topology:
         builder = StreamsBuilder(in_columns=in_columns)
         source = builder.stream("in", key_serde=TEXT, value_serde=self.value_serde)
-        grouped: AggregableStream = source.group_by_key()
+        grouped: ReducibleStream = source.group_by_key()
         if self.windows is not None:
             grouped = source.group_by_key().windowed_by(self.windows)
         kept = Materialized.as_("kept").with_store_in_memory()
         kept = kept.with_caching_enabled() if self.is_cached else kept
+        kept = kept if self.retention_ms is None else kept.with_retention(self.retention_ms)
         table: KTable = getattr(grouped, self.step)(materialized=kept, headers=self.policy)
         table.to_stream().to("out")
         if self.windows is not None:
@@ -78,8 +83,8 @@ VALUES = {
     TEXT: st.text(max_size=2),
 }
 RECORDS = st.tuples(
-    st.sampled_from([None, "a", "b", "c"]),
-    st.integers(0, 40) | st.integers(0, 400),
+    st.sampled_from([None, "a", "a", "b", LONGER]),
+    st.integers(0, 40) | st.integers(0, 40) | st.integers(0, 150),
     st.lists(st.tuples(st.sampled_from("hi"), st.none() | st.binary(max_size=2)), max_size=3),
 )
 
@@ -91,9 +96,12 @@ def programs(draw: st.DrawFn) -> Program:
     policy = HeaderPolicy.of(draw(st.sampled_from(POLICIES)))
     if draw(st.booleans()):
         policy = policy.capped(max_count=draw(st.integers(0, 3)), max_bytes=draw(st.integers(0, 20)))
-    size = draw(st.integers(1, 20))
-    windows = TimeWindows.of_size_and_grace(size, draw(st.integers(0, 20))).advance_by(draw(st.integers(1, size)))
-    return Program(step, serde, policy, draw(st.booleans()), draw(st.booleans()), draw(st.none() | st.just(windows)))
+    size, grace = draw(st.integers(1, 20)), draw(st.integers(0, 20))
+    time_windows = TimeWindows.of_size_and_grace(size, grace).advance_by(draw(st.integers(1, size)))
+    sessions = SessionWindows.of_inactivity_gap_and_grace(size - 1, 2 * grace)
+    windows = draw(st.sampled_from([None, time_windows, sessions]))
+    retention_ms = None if windows is None else draw(st.none() | st.just(60))
+    return Program(step, serde, policy, draw(st.booleans()), draw(st.booleans()), windows, retention_ms)
 
 
 def run(topology: Topology, batches: list[list[TestRecord]], value_serde: Serde[Any]) -> dict[str, Any]:
@@ -111,7 +119,8 @@ def run(topology: Topology, batches: list[list[TestRecord]], value_serde: Serde[
             output = driver.create_output_topic(topic, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
             seen[topic] = output.read_records_to_list()
         store = driver.get_state_store("kept")
-        seen["store"] = [(key, str(held.value), held.timestamp_ms, held.headers) for key, held in store.all()]
+        entries = store.fetch(None, None) if isinstance(store, SessionStore) else store.all()
+        seen["store"] = [(key, repr(held), held.headers) for key, held in entries]
         beside = driver.get_all_state_stores().get("kept-expiry")
         seen["expiry"] = None if beside is None else list(beside.all())
         seen["counted"] = {name: number for name, number in driver.metrics().items() if "." in name}
@@ -121,7 +130,7 @@ def run(topology: Topology, batches: list[list[TestRecord]], value_serde: Serde[
 @settings(max_examples=300, deadline=None)
 @given(st.data(), programs())
 def test_columns_do_what_records_do(data: st.DataObject, program: Program) -> None:
-    drawn = st.lists(st.tuples(RECORDS, st.none() | VALUES[program.value_serde]), max_size=8)
+    drawn = st.lists(st.tuples(RECORDS, st.none() | VALUES[program.value_serde]), max_size=10)
     batches = [
         [TestRecord(key, value, time, Headers(headers)) for (key, time, headers), value in batch]
         for batch in data.draw(st.lists(drawn, min_size=1, max_size=4))
@@ -148,3 +157,12 @@ def test_deduplication_in_columns_does_what_it_does_by_records(
     in_columns = program.topology(in_columns=True)
     assert all(isinstance(node.supplier(), BatchProcessor) for node in in_columns.processors.values())
     assert run(in_columns, batches, TEXT) == run(program.topology(in_columns=False), batches, TEXT)
+
+
+def test_a_session_is_seen_no_longer_than_its_retention_within_a_batch() -> None:
+    windows = SessionWindows.of_inactivity_gap_and_grace(5, 10)
+    program = Program("count", INT64, HeaderPolicy.of("latest"), is_cached=False, wants_old=False, windows=windows)
+    batch = [TestRecord(key, 1, time) for key, time in (("a", 10), ("b", 25), ("a", 10))]
+    seen = [run(program.topology(in_columns=in_columns), [batch], INT64) for in_columns in (False, True)]
+    assert seen[0] == seen[1]
+    assert [record.value[-1] for record in seen[1]["out"]] == [1, 1, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.dsl.column_types import change_column
 from statestore.dsl.processors.changes_out import ChangesPlan
@@ -41,6 +42,10 @@ class ColumnChanges:
         if not held:
             return
         records, old = (held[0].records, held[0].old) if len(held) == 1 else self._merged(held)
+        if records.value.null_count:
+            # What nobody was told of was never there.
+            is_told = pc.or_(pc.is_valid(records.value), pc.is_valid(old))
+            records, old = records.filter(is_told), old.filter(is_told)
         self._forward(records, old)
 
     def _merged(self, parts: list[_Part]) -> tuple[RecordColumns, pa.Array]:
