@@ -92,6 +92,8 @@ def test_a_flipped_bit_in_a_block_is_an_error_for_get_and_never_a_short_scan(pat
     for reverse in (False, True):
         with pytest.raises(LocalStateCorruptedError, match=r"totals.*checksum"):
             list(store.range(None, None, reverse=reverse))
+    with pytest.raises(LocalStateCorruptedError, match=r"totals.*checksum"):
+        store.range_many([(key, key) for key, _ in ENTRIES])
     database.close()
 
 
@@ -109,8 +111,11 @@ def test_a_scan_that_finds_nothing_looks_where_it_was_to_begin_and_nowhere_else(
     store = database.family(FAMILY)
     first, last = ENTRIES[0][0], ENTRIES[-1][0]
     assert list(store.range(last + b"\0", None)) == []
+    assert store.range_many([(last + b"\0", last + b"\1")]) == [[]]
     with pytest.raises(LocalStateCorruptedError):
         list(store.range(first, first))
+    with pytest.raises(LocalStateCorruptedError):
+        store.range_many([(first, first)])
     database.close()
 
 

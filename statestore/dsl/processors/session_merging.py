@@ -93,10 +93,12 @@ class SessionMerging:
             aggregate = aggregator(key, value, aggregate)
             headers = merge_headers(headers, coming)
             headers_of.append(headers)
-            if start_ms != end_ms:
-                changes += [(row, session[1], session[0], None, session[2]) for session in near]
-            elif near and is_cached:
-                told = near[0][2]  # a session of one moment is not removed before: what it was comes out of the cache
+            for session in near:
+                # A session of one moment is not removed before it is kept. With a cache none is: it tells what was there.
+                if (session[1], session[0]) == (start_ms, end_ms) and (is_cached or start_ms == end_ms):
+                    told = session[2] if is_cached else None
+                else:
+                    changes.append((row, session[1], session[0], None, session[2]))
             changes.append((row, start_ms, end_ms, aggregate, told))
             if near:
                 of_key[first:] = [session for session in of_key[first:] if session[1] > latest_ms]
