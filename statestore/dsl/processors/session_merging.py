@@ -94,7 +94,7 @@ class SessionMerging:
             headers = merge_headers(headers, coming)
             headers_of.append(headers)
             for session in near:
-                # A session of one moment is not removed before it is kept. With a cache none is: it tells what was there.
+                # One of a moment is not removed before it is kept; with a cache none is, and it says what was there.
                 if (session[1], session[0]) == (start_ms, end_ms) and (is_cached or start_ms == end_ms):
                     told = session[2] if is_cached else None
                 else:
