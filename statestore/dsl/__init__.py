@@ -2,6 +2,8 @@
 
 streams_builder   where a program begins; kstream, grouped_stream, windowed_stream, ktable: what its steps return
 aggregable_stream what streams have in common that can be aggregated; aggregations: what they are aggregated to
+several_aggregates  several at once, of columns; aggregate: one of them; column_kinds: of which types it can be
+row_serde         values that are rows, with types that are known; json_numbers: NaN in JSON
 windows           which windows a record belongs to; emit_strategy: when they are put out
 header_policy     what becomes of headers where records meet
 change            what flows between nodes of tables; column_types: in columns; windowed_serdes: windowed keys in topics
@@ -15,6 +17,7 @@ Imports `processor` and below; `spark` and `testing` import it. Nothing here run
 topology of processors and stores like any other. Start at `streams_builder`.
 """
 
+from statestore.dsl.aggregate import Aggregate
 from statestore.dsl.change import Change
 from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.global_ktable import GlobalKTable
@@ -31,6 +34,7 @@ from statestore.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedK
 from statestore.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = [
+    "Aggregate",
     "BufferConfig",
     "Change",
     "EmitStrategy",

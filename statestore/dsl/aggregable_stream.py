@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from statestore.dsl.aggregate import Aggregate
 from statestore.dsl.aggregations import (
     Aggregation,
     ColumnAggregation,
@@ -26,6 +27,8 @@ from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.changes_out import ChangesPlan
+from statestore.dsl.row_serde import is_json
+from statestore.dsl.several_aggregates import SeveralAggregates
 from statestore.dsl.stream_graph import GraphNode, StreamGraph, TableWindows
 from statestore.dsl.table_plans import KeptTable
 from statestore.format.serde import Serde, Serdes
@@ -122,7 +125,6 @@ class ReducibleStream(ABC, Generic[Stream]):
         name: str | None = None,
     ) -> KTable[Stream]:
         """Return a list of the first `limit` values, in JSON unless said otherwise. Raises ValueError below 1."""
-        _check_limit(limit)
         return self._aggregate(AGGREGATE, collecting(limit), materialized, headers, name)
 
     def top(
@@ -139,8 +141,7 @@ class ReducibleStream(ABC, Generic[Stream]):
         They are compared by what `by` makes of them; of equal ones, the earlier stands first. Raises ValueError for
         a limit below 1.
         """
-        _check_limit(limit)
-        return self._aggregate(AGGREGATE, ranking(limit, by or _itself), materialized, headers, name)
+        return self._aggregate(AGGREGATE, ranking(limit, by), materialized, headers, name)
 
     def mean(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
@@ -148,6 +149,25 @@ class ReducibleStream(ABC, Generic[Stream]):
         """Return the mean of the values, as a float; what is kept is their sum and number, in JSON."""
         sums = self._aggregate(AGGREGATE, averaging(), materialized, headers, name)
         return sums.map_values(mean_of, value_serde=Serdes.double())
+
+    def agg(
+        self,
+        aggregates: Mapping[str, Aggregate],
+        *,
+        materialized: Materialized | None = None,
+        headers: PolicyLike = "latest",
+        name: str | None = None,
+    ) -> KTable[Stream]:
+        """Return several aggregates of a record's columns at once: a dict of them by the names that they are given.
+
+        Values are dicts, or what functions make columns of: see Aggregate. What is kept is a dict too, in JSON, of what
+        each aggregate keeps. Raises AggregatesError with all that is wrong, as far as columns and types are known.
+        """
+        several = SeveralAggregates.of(aggregates, self._value_serde)
+        if materialized is not None and is_json(materialized.value_serde):
+            materialized = materialized.with_value_serde(several.kept_serde)
+        table = self._aggregate(AGGREGATE, several.aggregation, materialized, headers, name)
+        return table.map_values(several.finished, value_serde=several.made_serde) if several.is_finished else table
 
     @abstractmethod
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
@@ -232,12 +252,3 @@ class AggregableStream(ReducibleStream[Stream]):
         An aggregate of None is deleted.
         """
         return self._aggregate(AGGREGATE, Aggregation(initializer, aggregator), materialized, headers, name)
-
-
-def _check_limit(limit: int) -> None:
-    if type(limit) is not int or limit < 1:
-        raise ValueError(f"limit must be a whole number, 1 or more, not {limit!r}")
-
-
-def _itself(value: Any) -> Any:
-    return value

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statestore.dsl.json_numbers import in_json, number_of
 from statestore.errors import SerializationError
 from statestore.format.binary_columns import is_valid
 from statestore.format.key_groups import KeyGroups
@@ -131,7 +132,8 @@ def latest(value_serde: Serde[Any] | None) -> Aggregation:
 
 
 def collecting(limit: int) -> Aggregation:
-    """Return a list of the first `limit` values."""
+    """Return a list of the first `limit` values. Raises ValueError for a limit below 1."""
+    _check_limit(limit)
     collected = _Collected(limit)
     return Aggregation(list, collected, Serdes.json(), needs_value=True, merger=collected.merge)
 
@@ -141,15 +143,19 @@ def averaging() -> Aggregation:
     return Aggregation(_nothing_yet, _added, Serdes.json(), needs_value=True, merger=_summed)
 
 
-def mean_of(sum_and_count: list[Any]) -> float:
-    """Return the mean that `averaging` has come to."""
+def mean_of(sum_and_count: list[Any]) -> float | None:
+    """Return the mean that `averaging` has come to; None of no values."""
     total, count = sum_and_count
-    return float(total / count)
+    return float(number_of(total) / count) if count else None
 
 
-def ranking(limit: int, by: Callable[[Any], Any]) -> Aggregation:
-    """Return the `limit` values that are greatest by a function of them, greatest first; of equal ones the earlier."""
-    ranked = _Ranked(limit, by)
+def ranking(limit: int, by: Callable[[Any], Any] | None = None) -> Aggregation:
+    """Return the `limit` values that are greatest, greatest first; of equal ones the earlier.
+
+    They are compared by what `by` makes of them. Raises ValueError for a limit below 1.
+    """
+    _check_limit(limit)
+    ranked = _Ranked(limit, by or _itself)
     return Aggregation(list, ranked, Serdes.json(), needs_value=True, merger=ranked.merge)
 
 
@@ -158,6 +164,15 @@ def _ready_made(
 ) -> Aggregation:
     reduced = _Reduced(reducer)
     return Aggregation(_nothing, reduced, value_serde, columns, needs_value=True, merger=reduced.merge)
+
+
+def _check_limit(limit: int) -> None:
+    if type(limit) is not int or limit < 1:
+        raise ValueError(f"limit must be a whole number, 1 or more, not {limit!r}")
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 def _zero() -> int:
@@ -170,11 +185,12 @@ def _nothing_yet() -> list[Any]:
 
 def _added(key: Any, value: Any, sum_and_count: list[Any]) -> list[Any]:
     total, count = sum_and_count
-    return [total + value, count + 1]
+    return [in_json(number_of(total) + number_of(value)), count + 1]
 
 
 def _summed(key: Any, one: list[Any], other: list[Any]) -> list[Any]:
-    return [sum(numbers) for numbers in zip(one, other, strict=True)]
+    (total, count), (more, further) = one, other
+    return [in_json(number_of(total) + number_of(more)), count + further]
 
 
 def _both(key: Any, one: int, other: int) -> int:

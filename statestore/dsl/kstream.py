@@ -31,6 +31,7 @@ from statestore.dsl.processors.stateless import (
     with_value,
     with_values,
 )
+from statestore.dsl.row_serde import common_serde
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.stream_joins import (
     JoinKind,
@@ -137,7 +138,7 @@ class KStream:
             self._graph,
             node,
             self._key_serde if self._key_serde == other._key_serde else None,
-            self._value_serde if self._value_serde == other._value_serde else None,
+            common_serde(self._value_serde, other._value_serde),
             is_rekeyed=self._is_rekeyed or other._is_rekeyed,
         )
 

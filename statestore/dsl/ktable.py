@@ -47,6 +47,7 @@ class KTable(Generic[Stream]):
         plan: TablePlan,
         *,
         in_columns: bool = False,
+        computed_of: KTable[Stream] | None = None,
     ) -> None:
         self._graph = graph
         self._node = node
@@ -55,6 +56,7 @@ class KTable(Generic[Stream]):
         self._plan = plan
         self._in_columns = in_columns
         """Whether changes come in columns, if who is below takes them."""
+        self._computed_of = computed_of
 
     def filter(
         self,
@@ -139,8 +141,10 @@ class KTable(Generic[Stream]):
     def late_records(self, *, name: str | None = None) -> Stream:
         """Return the records that came too late for a window, or for one of several, as they came. Kafka has none.
 
-        Raises TopologyError unless the table is an aggregate by window.
+        Raises TopologyError unless the table is an aggregate by window, or computed of one by filter or map_values.
         """
+        if self._computed_of is not None:
+            return self._computed_of.late_records(name=name)
         plan = self._plan
         inputs = plan.late_inputs if isinstance(plan, KeptTable) else None
         if inputs is None or not isinstance(plan, KeptTable):
@@ -277,7 +281,7 @@ class KTable(Generic[Stream]):
         # If old values are there to be had, a key that never passed a filter is not said to be gone.
         plan.sends_old = is_filter and self._plan.send_old_values(even_unkept=False)
         graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
-        return KTable(graph, node, self._key_serde, value_serde, plan)
+        return KTable(graph, node, self._key_serde, value_serde, plan, computed_of=self)
 
 
 class _Kept:

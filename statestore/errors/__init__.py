@@ -63,6 +63,7 @@ StateStoreError
 │   ├── TopologyChangedError    it is not the one that the state was made with
 │   ├── EntryPointChangedError  the checkpoint was made through Spark's other entry point
 │   ├── ShardCountChangedError
+│   ├── AggregatesError         aggregates don't go with the records that they are of
 │   ├── NotPicklableError       a part of it can't travel to Spark's workers
 │   └── ModuleNotOnWorkersError  they can't import a module that it is of
 ├── ProcessorMetadataError      a shard has no room for one more name of processor metadata
@@ -254,6 +255,7 @@ from statestore.errors.new_state import (
 from statestore.errors.platform import ConnectServerError, OperatingSystemError, SparkVersionError
 from statestore.errors.root import StateStoreError
 from statestore.errors.run import (
+    AggregatesError,
     BatchNotEvaluatedError,
     EntryPointChangedError,
     FutureTimestampError,
@@ -331,6 +333,7 @@ from statestore.errors.trail import TrailRefusedError
 
 __all__ = [
     "AccessDeniedError",
+    "AggregatesError",
     "AttemptOutdatedError",
     "BatchChangedError",
     "BatchNotEvaluatedError",

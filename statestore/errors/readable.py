@@ -1,4 +1,4 @@
-"""What errors say of times and places, in words."""
+"""What errors say of times, places and problems, in words."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ def utc_text(timestamp_ms: int) -> str:
     if not 0 < year <= _LAST_YEAR:
         return f"the year {year:,}"
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp_ms // 1000))
+
+
+def listed(problems: list[str]) -> str:
+    """Return problems as one sentence, numbered if there are several."""
+    if len(problems) == 1:
+        return problems[0]
+    return "; ".join(f"({number}) {problem}" for number, problem in enumerate(problems, 1))
 
 
 def record_facts(key: str, timestamp_ms: int | None, at: str) -> str:

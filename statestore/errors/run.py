@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from dataclasses import InitVar, field
 
-from statestore.errors.readable import record_facts, user_line, utc_text
+from statestore.errors.readable import listed, record_facts, user_line, utc_text
 from statestore.errors.root import StateStoreError, text
 
 
 class TopologyError(StateStoreError):
     """A topology is wrong in itself."""
+
+
+class AggregatesError(TopologyError):
+    """Aggregates don't go with the records that they are of; `problems` is all that was found."""
+
+    problems: list[str]
+    message: str = text("agg(): {_listed}")
+
+    @property
+    def _listed(self) -> str:
+        return listed(self.problems)
 
 
 class NotPicklableError(TopologyError):
@@ -158,9 +169,7 @@ class RecordColumnsError(InputError):
 
     @property
     def _listed(self) -> str:
-        if len(self.problems) == 1:
-            return self.problems[0]
-        return "; ".join(f"({number}) {problem}" for number, problem in enumerate(self.problems, 1))
+        return listed(self.problems)
 
 
 class InputHeadersError(InputError):

@@ -6,20 +6,26 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructType
 
+from statestore.dsl.column_kinds import FROM_JSON
 from statestore.dsl.global_ktable import GlobalKTable
 from statestore.dsl.kstream import KStream
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.row_serde import RowSerde, row_serde
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windowed_serdes import WindowedLayout, WindowedSerde
 from statestore.errors import InputError, TopologyError
 from statestore.format.serde import STANDARD_SERDES, Serde
 from statestore.spark.encodings import decode
 from statestore.spark.from_records import columns_of
+from statestore.spark.spark_versions import arrow_type_of
 from statestore.spark.stateful import stateful
 from statestore.spark.to_records import (
     Columns,
@@ -49,6 +55,8 @@ class DataFrameStreams:
         self._inputs: list[DataFrame] = []
         self._keys: list[tuple[str, StructType | None]] = []
         """Of each input, the name of its key's column, and if it has several, their types."""
+        self._in_keys: list[tuple[Serde[Any], set[str]]] = []
+        """Of each input the serde of its values, and the columns of them that keys have too."""
 
     def stream(
         self, df: DataFrame, *, key: Columns, value: Columns, name: str | None = None, **options: Unpack[RecordOptions]
@@ -120,7 +128,9 @@ class DataFrameStreams:
         Args:
             result: a stream or table of this program.
             value: the name of the value's column, where it is one.
-            value_schema: of values that are JSON: in Spark's words or as a type. None is its text.
+            value_schema: of values that are JSON: in Spark's words or as a type, "json" for their text. None is what is
+                known of them: aggregates of `agg`, and rows that came through as they were, have their columns; of
+                others it is the text.
             timestamp: the name of the timestamp's column; None leaves it out.
             headers: columns made of headers, as `from_records` makes them; None is one column `headers`.
             options: those of `stateful`, as shards and state_location.
@@ -167,9 +177,9 @@ class DataFrameStreams:
             inner = F.expr(f"substring(key, 1, length(key) - {_TIME_BYTES * len(layout.times)})")
             # The windows are read of the key as it came, so that is kept.
             records = records.withColumns({_WHOLE_KEY: F.col(_KEY), _KEY: inner})
-        made = columns_of(
+        return columns_of(
             records,
-            _schema("value", value_serde, value_schema),
+            self._schema(value_serde, value_schema, {name} if several is None else set(several.names)),
             key=name,
             key_as=several if several is not None else key_serde.name,
             value=value,
@@ -178,12 +188,9 @@ class DataFrameStreams:
             keep=() if headers is not None else ("headers",),
             on_error="raise",
             error="error",
+            key_fields=several is not None,
             computed=computed,
         )
-        if several is None:
-            return made
-        rest = [column for column in made.columns if column != name]
-        return made.select(*(F.col(name)[field].alias(field) for field in several.names), *rest)
 
     def _add(
         self, df: DataFrame, key: Columns, value: Columns, name: str | None, options: RecordOptions
@@ -191,16 +198,33 @@ class DataFrameStreams:
         check_record_options(options)
         topic = name or f"input-{len(self._inputs)}"
         self._inputs.append(to_records(df, key=key, value=value, topic=topic, **options))
-        several = None if isinstance(key, (str, Column)) else df.select(*key).schema
+        key_encoding, key_type = encoding_of(df, "key", key, options.get("key_as"))
+        several = None if isinstance(key, (str, Column)) or not isinstance(key_type, StructType) else key_type
         self._keys.append((key if isinstance(key, str) else _KEY, several))
         # The bytes of several columns are a text, to everybody but who reads the result: texts go in columns.
-        key_encoding = "string" if several is not None else encoding_of(df, "key", key, options.get("key_as"))
-        value_encoding = encoding_of(df, "value", value, options.get("value_as"))
-        return topic, STANDARD_SERDES[key_encoding], STANDARD_SERDES[value_encoding]
+        key_serde = STANDARD_SERDES["string" if several is not None else key_encoding]
+        value_serde = _value_serde(*encoding_of(df, "value", value, options.get("value_as")))
+        self._in_keys.append((value_serde, _named(df, key) & _named(df, value)))
+        return topic, key_serde, value_serde
 
     def _key(self) -> tuple[str, StructType | None]:
         first = self._keys[0]
         return first if all(each == first for each in self._keys) else (_KEY, None)
+
+    def _schema(self, serde: Serde[Any], asked: str | DataType | None, key: set[str]) -> str | DataType:
+        """Return what values are read as: rows that came through without the columns that the key has too."""
+        if asked is not None and serde.name != "json":
+            raise ValueError(f"value_schema is for JSON, and the result's values are {serde.name}")
+        if serde.name not in STANDARD_SERDES:
+            raise TopologyError(
+                f"the result's values have a serde of your own, {serde.name!r}: read them with from_records()"
+            )
+        if asked is not None or not isinstance(serde, RowSerde) or not FROM_JSON.has(serde.row_type):
+            return serde.name if asked is None else asked
+        in_keys = key & {name for each, names in self._in_keys if each is serde for name in names}
+        columns = from_arrow_type(serde.row_type, prefer_timestamp_ntz=True)
+        assert isinstance(columns, StructType)  # of a row
+        return StructType([column for column in columns if column.name not in in_keys])
 
 
 _WHOLE_KEY: Final = "__windowed_key"
@@ -218,6 +242,28 @@ def _serdes_of(result: KStream | KTable[KStream]) -> tuple[Serde[Any], Serde[Any
     return key_serde, value_serde
 
 
+def _named(df: DataFrame, asked: Columns) -> set[str]:
+    """Return the columns of a DataFrame that a key or value has as they are."""
+    if isinstance(asked, Column):
+        return set()
+    names = {asked} if isinstance(asked, str) else {each for each in asked if isinstance(each, str)}
+    return set(df.columns) if "*" in names else names
+
+
+def _value_serde(encoding: str, spark_type: DataType) -> Serde[Any]:
+    if encoding != "json" or not isinstance(spark_type, StructType):
+        return STANDARD_SERDES[encoding]
+    return row_serde(pa.struct([(column.name, _arrow_type(column.dataType)) for column in spark_type]))
+
+
+def _arrow_type(spark_type: DataType) -> pa.DataType:
+    """Return Arrow's type of a column; null if it has none."""
+    try:
+        return arrow_type_of(spark_type)
+    except PySparkTypeError:
+        return pa.null()
+
+
 def _windows(layout: WindowedLayout) -> dict[str, Column]:
     key, count = F.col(_WHOLE_KEY), len(layout.times)
     times = {
@@ -226,13 +272,3 @@ def _windows(layout: WindowedLayout) -> dict[str, Column]:
     }
     end = times.get("end_ms", times["start_ms"] + F.lit(layout.size_ms))
     return {"window_start": F.timestamp_millis(times["start_ms"]), "window_end": F.timestamp_millis(end)}
-
-
-def _schema(what: str, serde: Serde[Any], asked: str | DataType | None) -> str | DataType:
-    if asked is not None and serde.name != "json":
-        raise ValueError(f"{what}_schema is for JSON, and the result's values are {serde.name}")
-    if serde.name not in STANDARD_SERDES:
-        raise TopologyError(
-            f"the result's values have a serde of your own, {serde.name!r}: read them with from_records()"
-        )
-    return asked if asked is not None else serde.name

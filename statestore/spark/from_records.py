@@ -81,6 +81,7 @@ def from_records(
         keep=keep,
         on_error=on_error,
         error=error,
+        key_fields=False,
         computed={},
     )
 
@@ -97,16 +98,20 @@ def columns_of(
     keep: Collection[str],
     on_error: str,
     error: str,
+    key_fields: bool,
     computed: Mapping[str, Column],
 ) -> DataFrame:
-    """Return what `from_records` returns, with columns behind the key that are computed of the records' own."""
+    """Return what `from_records` returns, with columns behind the key that are computed of the records' own.
+
+    `key_fields` makes columns of the fields of a key that is an object.
+    """
     check_choice("on_error", on_error, ON_ERROR)
     reading = _Reading(records)
     made: list[_Read] = []
     if key is not None:
-        made.append(reading.of_bytes("key", key_as, key))
+        made.append(reading.of_bytes("key", key_as, key, fields=key_fields))
     made += [_Read(column, [name]) for name, column in computed.items()]
-    made.append(reading.of_bytes("value", schema, value))
+    made.append(reading.of_bytes("value", schema, value, fields=True))
     if timestamp is not None:
         made.append(reading.as_it_is("timestamp", timestamp))
     made += [reading.header(name, asked) for name, asked in (headers or {}).items()]
@@ -153,13 +158,13 @@ class _Reading:
         self._schema = records.schema
         self.problems: list[str] = []
 
-    def of_bytes(self, column: str, asked: Schema, name: str) -> _Read:
-        """Return keys or values."""
+    def of_bytes(self, column: str, asked: Schema, name: str, *, fields: bool) -> _Read:
+        """Return keys or values; `fields` has an object become a column for each of its fields."""
         data = self._column(column, "binary")
         encoding, json_type = self._how(column, asked)
         value = decode(data, encoding, json_type)
         problem = _problem(column, data, is_malformed(data, value, encoding), encoding)
-        if column == "value" and isinstance(json_type, StructType):
+        if fields and isinstance(json_type, StructType):
             return _Read(value, json_type.fieldNames(), problem, is_struct=True)
         return _Read(value, [name], problem)
 

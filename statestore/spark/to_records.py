@@ -118,16 +118,16 @@ def check_record_options(options: Mapping[str, object]) -> None:
         )
 
 
-def encoding_of(df: DataFrame, role: str, asked: Columns, encoding: Encoding | None = None) -> str:
-    """Return the name of what `to_records` writes a key or value of these columns with.
+def encoding_of(df: DataFrame, role: str, asked: Columns, encoding: Encoding | None = None) -> tuple[str, DataType]:
+    """Return the name of what `to_records` writes a key or value of these columns with, and their type.
 
-    Raises RecordColumnsError if there are no such columns, or no serde for them.
+    Several columns have that of a struct. Raises RecordColumnsError if there are no such columns, or no serde for them.
     """
     found = _Found(df)
     _, spark_type = found._one_of(role, asked)
     try:
         if spark_type is not None:
-            return encoding_for(spark_type, encoding)
+            return encoding_for(spark_type, encoding), spark_type
     except ValueError as cause:
         found._refused(f"{role}: {cause} ({role}_as)")
     raise RecordColumnsError("to_records", problems=found.problems)

@@ -34,6 +34,7 @@ NAMED_FOR_SOMETHING_ELSE: Final = {
     "statestore.spark.listener": "a logger",
 }
 PRIVATE_TYPES: Final = {
+    "AggregateRule": "functions of Aggregate make aggregates",
     "Changelog": "drivers build stores",
     "CommitFigures": "the shard call makes figures",
     "DatabaseMemory": "copies open databases",

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from inspect import Parameter, signature
+from math import nan
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
+from pyspark.sql.types import LongType, StringType
 
 from statestore import Serdes
+from statestore.dsl.aggregate import Aggregate
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.windows import JoinWindows, TimeWindows
-from statestore.errors import InputError, RecordColumnsError, TopologyError
+from statestore.errors import AggregatesError, InputError, RecordColumnsError, TopologyError
 from statestore.spark import read_store
 from statestore.spark.dataframe_streams import DataFrameStreams
 from statestore.spark.to_records import RecordOptions, to_records
 from tests.support.spark.queries import run_to_the_end
 
-COLUMNS = "customer string, region string, amount int, time_ms bigint, tenant string"
+COLUMNS = "customer string, region string, amount int, price decimal(10,2), score double, time_ms bigint, tenant string"
 ORDERS = [
-    ("ada", "n", 5, 1_000, "eu"),
-    ("bo", "n", 7, 2_000, None),
-    ("ada", "n", -8, 61_000, "us"),
-    ("ada", "s", 1, 3_000, "eu"),
+    ("ada", "n", 5, Decimal("0.10"), nan, 1_000, "eu"),
+    ("bo", "n", 7, None, None, 2_000, None),
+    ("ada", "n", -8, Decimal("9.99"), 0.5, 61_000, "us"),
+    ("ada", "s", 1, Decimal("-1.00"), 1.5, 3_000, "eu"),
+    ("ada", "n", None, Decimal("0.20"), 2.5, 4_000, "us"),
 ]
+AGGREGATES = {
+    "total": Aggregate.sum("amount"),
+    "orders": Aggregate.count(),
+    "turnover": Aggregate.sum("price"),
+    "mean_price": Aggregate.mean("price"),
+    "best": Aggregate.max("score"),
+    "scores": Aggregate.collect("score", 2),
+    "latest": Aggregate.last("at"),
+}
 
 
 def orders_of(spark: SparkSession, home: Path) -> DataFrame:
@@ -34,37 +47,43 @@ def orders_of(spark: SparkSession, home: Path) -> DataFrame:
 
 
 def test_windows_of_columns(spark: SparkSession, tmp_path: Path, via: str) -> None:
-    streams = DataFrameStreams()
-    orders = streams.stream(
-        orders_of(spark, tmp_path),
-        key=["customer", "region"],
-        value="amount",
-        timestamp="time_ms",
-        headers={"tenant": "tenant"},
+    streams, df = DataFrameStreams(), orders_of(spark, tmp_path)
+    shared: RecordOptions = {"timestamp": "time_ms", "headers": {"tenant": "tenant"}}
+    key, at = ["customer", "region"], F.timestamp_millis("time_ms").alias("at")
+    rows = streams.stream(df, key=key, value=["amount", "price", "score", at], **shared)
+    amounts = streams.stream(df, key=key, value="amount", **shared)  # of numbers, which go in columns
+    windows = TimeWindows.of_size_with_no_grace(60_000)
+    kept = Materialized.as_("totals").with_caching_enabled()
+    totals = rows.group_by_key().windowed_by(windows).agg(AGGREGATES, materialized=kept, headers="append")
+    sums = amounts.group_by_key().windowed_by(windows).sum(headers="append")
+    records = streams.records({"totals": totals, "sums": sums}, shards=1, state_location=tmp_path / "state", via=via)
+    assert streams.columns(records, totals, headers={"tenant": "string"}).schema.simpleString() == (
+        "struct<customer:string,region:string,window_start:timestamp,window_end:timestamp,"
+        "total:bigint,orders:bigint,turnover:decimal(15,2),mean_price:double,best:double,scores:array<double>,"
+        "latest:timestamp,timestamp:timestamp,tenant:string>"
     )
-    minutes = orders.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(60_000))
-    totals = minutes.sum(materialized=Materialized.as_("totals"), headers="append")
-    result = streams.result(
-        totals, value="total", headers={"tenant": "string"}, shards=1, state_location=tmp_path / "state", via=via
-    )
-    assert result.schema.simpleString() == (
-        "struct<customer:string,region:string,window_start:timestamp,window_end:timestamp,total:bigint,"
-        "timestamp:timestamp,tenant:string>"
-    )
-    rows: list[tuple[object, ...]] = []
+    found: dict[str, list[str]] = {"totals": [], "sums": []}
 
     def keep(batch: DataFrame, batch_id: int) -> None:
-        seconds = batch.selectExpr(
-            "customer", "region", "unix_millis(window_start)", "unix_millis(window_end)", "total", "tenant"
-        )
-        rows.extend(tuple(row) for row in seconds.collect())
+        for topic, table in (("totals", totals), ("sums", sums)):
+            of_topic = batch.where(batch.topic == topic)
+            made = streams.columns(of_topic, table, value="total", timestamp=None, headers={"tenant": "string"})
+            times = [name for name in made.columns if name in ("window_start", "window_end", "latest")]
+            shown = made.withColumns({name: F.unix_millis(name) for name in times})
+            found[topic] += [repr(tuple(row)) for row in shown.collect()]
 
-    run_to_the_end(result.writeStream.foreachBatch(keep), tmp_path / "checkpoint")
-    assert rows == [
-        ("ada", "n", 0, 60_000, 5, "eu"),
-        ("bo", "n", 0, 60_000, 7, None),
-        ("ada", "s", 0, 60_000, 1, "eu"),
-        ("ada", "n", 60_000, 120_000, -8, "us"),
+    run_to_the_end(records.writeStream.foreachBatch(keep), tmp_path / "checkpoint")
+    assert sorted(found["totals"]) == [
+        "('ada', 'n', 0, 60000, 5, 2, Decimal('0.30'), 0.15000000000000002, 2.5, [nan, 2.5], 4000, 'us')",
+        "('ada', 'n', 60000, 120000, -8, 1, Decimal('9.99'), 9.99, 0.5, [0.5], 61000, 'us')",
+        "('ada', 's', 0, 60000, 1, 1, Decimal('-1.00'), -1.0, 1.5, [1.5], 3000, 'eu')",
+        "('bo', 'n', 0, 60000, 7, 1, None, None, None, [], 2000, None)",
+    ]
+    assert found["sums"] == [
+        "('ada', 'n', 0, 60000, 5, 'eu')",
+        "('bo', 'n', 0, 60000, 7, None)",
+        "('ada', 's', 0, 60000, 1, 'eu')",
+        "('ada', 'n', 60000, 120000, -8, 'us')",
     ]
     held = read_store(
         spark,
@@ -72,14 +91,58 @@ def test_windows_of_columns(spark: SparkSession, tmp_path: Path, via: str) -> No
         checkpoint_location=tmp_path / "checkpoint",
         state_location=tmp_path / "state",
         key_serde="string",
-        value_serde="int64",
+        value_serde="json",
     )
-    assert sorted(tuple(row) for row in held.select("key", "value").collect()) == [
-        ('{"customer":"ada","region":"n"}', -8),
-        ('{"customer":"ada","region":"n"}', 5),
-        ('{"customer":"ada","region":"s"}', 1),
-        ('{"customer":"bo","region":"n"}', 7),
+    assert [tuple(row) for row in held.where("key like '%bo%'").select("key", "value").collect()] == [
+        (
+            '{"customer":"bo","region":"n"}',
+            '{"total":7,"orders":1,"turnover":null,"mean_price":[0,0],"best":null,"scores":[],'
+            '"latest":"1970-01-01T00:00:02.000000Z"}',
+        )
     ]
+
+
+def test_aggregates_that_can_not_be_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    rows = (
+        spark.readStream.format("rate").load().withColumns({"shop": F.lit("a"), "long": F.lit(1).cast("decimal(30,2)")})
+    )
+    streams = DataFrameStreams()
+    sales = streams.stream(rows, key=["shop", "value"], value=["*", F.expr("interval 1 month").alias("month")])
+    with pytest.raises(
+        AggregatesError, match=r"\(1\) 'a': sum\(\).*\(2\) 'b': there is no column 'valu'.*\(3\) .*'month'"
+    ):
+        sales.group_by_key().agg(
+            {
+                "a": Aggregate.sum("shop"),
+                "b": Aggregate.sum("valu"),
+                "c": Aggregate.last("month"),
+                "d": Aggregate.count("long"),
+            }
+        )
+    made = {name: Aggregate.count() for name in ("shop", "window_start", "Timestamp", "headers", "fine")}
+    table = sales.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(1)).agg(made)
+    with pytest.raises(RecordColumnsError) as raised:
+        streams.result(table, shards=1, state_location=tmp_path)
+    assert [problem.split("'")[1] for problem in raised.value.problems] == [
+        "shop",
+        "window_start",
+        "timestamp",
+        "headers",
+    ]
+
+
+def test_rows_that_come_through_have_their_columns(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").load().select("value", F.lit("a").alias("shop"))
+    streams = DataFrameStreams()
+    passed = streams.stream(rows, key="shop", value=["*"]).filter(lambda key, row: row["value"] % 2)
+    result = streams.result(passed, shards=1, state_location=tmp_path)
+    assert result.columns == ["shop", "value", "timestamp", "headers"]
+    records = to_records(rows, key="shop", value=["*"], topic="t")
+    assert streams.columns(records, passed, value_schema="json").schema["value"].dataType == StringType()
+    wide = rows.withColumn("wide", F.lit(1).cast("decimal(16,2)"))
+    streams = DataFrameStreams()
+    not_known = streams.stream(wide, key="shop", value=["*"])
+    assert streams.columns(records, not_known).schema["value"].dataType == StringType(), "JSON has no such decimals"
 
 
 def test_what_is_wrong_is_said_when_the_program_is_made(spark: SparkSession, tmp_path: Path) -> None:
@@ -156,6 +219,7 @@ def test_joins_of_dataframes(spark: SparkSession, tmp_path: Path) -> None:
         ("ada", "None 1 5", "eu", "b1"),
         ("ada", "North -8 5", "us", "b1"),
         ("ada", "North 5 5", "eu", "b1"),
+        ("ada", "North None 5", "us", "b1"),
         ("bo", "North 7 None", None, None),
     ]
 
