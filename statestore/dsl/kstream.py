@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from statestore.dsl.global_ktable import GlobalKTable
@@ -14,6 +14,8 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.deduplicating import (
     ColumnIdentity,
     Deduplicating,
+    Identity,
+    OfColumns,
     OfFunction,
     OfHeader,
     OfKey,
@@ -31,7 +33,7 @@ from statestore.dsl.processors.stateless import (
     with_value,
     with_values,
 )
-from statestore.dsl.row_serde import common_serde
+from statestore.dsl.row_serde import RowSerde, common_serde
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.stream_joins import (
     JoinKind,
@@ -151,20 +153,21 @@ class KStream:
         self,
         within: Duration,
         *,
-        by: str | Callable[[Any, Any], Any] | None = None,
+        by: str | Sequence[str] | Callable[[Any, Any], Any] | None = None,
         grace: Duration = 0,
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KStream:
         """Return the records without those of which the same key has had the same within a time, before or after.
 
-        `by` says what makes two records of a key the same: None the key alone, the name of a header its last value, or
-        a function of key and value what it returns, which JSON has to know. Records without that header, or of which
-        the function returns None, all pass.
+        `by` says what makes two records of a key the same: None the key alone, the name of a header its last value, a
+        list of columns what a value that is a dict has in them, or a function of key and value what it returns, which
+        JSON has to know. Records without that header or a value, or of which the function returns None, all pass.
 
         Records that are more than `within` and `grace` behind the shard's stream time are left out, as it is not known
         any more what passed then; so are those without a key, and the duplicates. All are counted.
-        Raises TopologyError if a step before has changed the keys, ValueError for illegal spans.
+        Raises TopologyError if a step before has changed the keys, and for columns that values are known not to have,
+        ValueError for illegal spans and for no columns.
         """
         self._refuse_rekeyed("deduplicate()")
         graph, asked = self._graph, materialized or Materialized()
@@ -176,7 +179,7 @@ class KStream:
             raise TopologyError(
                 f"it is not known how the keys of {node!r} are written: give it Materialized.with_key_serde(...)"
             )
-        identity = OfKey() if by is None else OfHeader(by) if isinstance(by, str) else OfFunction(by)
+        identity = self._identity(node, by)
         plan = Deduplicating(store, keys, within_ms, grace_ms, identity)
         builder = keyed_state_store(
             store, Serdes.bytes(), ttl=plan.lifetime_ms, ttl_clock="event", persistent=asked.is_persistent
@@ -189,6 +192,22 @@ class KStream:
         entry_keys = {store: StateKind.MAP.value}
         graph.add(GraphNode(node, (self._node,), supplier, lambda: (builder,), entry_keys=entry_keys))
         return KStream(graph, node, self._key_serde, self._value_serde, in_columns=in_columns)
+
+    def _identity(self, node: str, by: str | Sequence[str] | Callable[[Any, Any], Any] | None) -> Identity:
+        if by is None:
+            return OfKey()
+        if isinstance(by, str):
+            return OfHeader(by)
+        if callable(by):
+            return OfFunction(by)
+        columns, values = tuple(by), self._value_serde
+        if not columns:
+            raise ValueError("by must name a column at least; None makes all records of a key the same")
+        if isinstance(values, RowSerde) and (unknown := [name for name in columns if name not in values.types]):
+            raise TopologyError(
+                f"{node!r}: values have no column {', '.join(map(repr, unknown))}; they have {', '.join(values.types)}"
+            )
+        return OfColumns(columns)
 
     def to_table(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable[KStream]:
         """Return the table of the records: of each key the latest value; a record without a value deletes its key.

@@ -1,4 +1,4 @@
-"""Records that came before are left out, by key, by a header, by a function; within a time, over restarts."""
+"""Records that came before are left out, by key, header, columns or a function; within a time, over restarts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statestore import Serdes, Topology
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.row_serde import row_serde
 from statestore.dsl.streams_builder import StreamsBuilder
-from statestore.errors import TopologyError
+from statestore.errors import ProcessorError, TopologyError
 from statestore.testing import TestRecord, TopologyTestDriver
 
 TEXT = Serdes.string()
@@ -53,6 +55,28 @@ def test_what_makes_two_records_the_same(by: str | Callable[[str, str], Any], ex
         TestRecord("k", "bz", 2),
     ]
     assert passed(distinct(10, by=by), records)[0] == [records[row] for row in expected]
+
+
+def test_rows_are_the_same_that_are_so_in_some_columns() -> None:
+    builder, rows = StreamsBuilder(), Serdes.json()
+    records = builder.stream("in", key_serde=TEXT, value_serde=rows)
+    records.deduplicate(10, by=["order", "line"]).to("out")
+    values = [
+        {"order": 1, "line": 2, "note": "a"},
+        {"order": 1, "line": "2", "note": "b"},
+        {"line": 2, "order": 1, "note": "c"},
+        None,
+        {"order": 1},
+        {"order": 1, "line": None},
+        None,
+    ]
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=rows)
+        source.pipe_micro_batch([TestRecord("k", value, 0) for value in values])
+        out = driver.create_output_topic("out", key_serde=TEXT, value_serde=rows)
+        assert out.read_values_to_list() == [values[row] for row in (0, 1, 3, 4, 6)]
+        with pytest.raises(ProcessorError, match="'order', 'line' are asked of a value that is list, not a dict"):
+            source.pipe_input("k", [1, 2])
 
 
 def test_what_is_too_late_to_know_and_what_has_no_key_is_left_out_and_counted() -> None:
@@ -101,6 +125,15 @@ def test_changed_keys_are_refused() -> None:
         stream.select_key(lambda key, value: value).deduplicate(10)
     with pytest.raises(ValueError, match="within"):
         stream.deduplicate(-1)
+
+
+def test_columns_that_are_not_there_are_refused() -> None:
+    builder = StreamsBuilder()
+    with pytest.raises(ValueError, match="a column at least"):
+        builder.stream("in", key_serde=TEXT, value_serde=TEXT).deduplicate(10, by=[])
+    known = builder.stream("rows", key_serde=TEXT, value_serde=row_serde(pa.struct({"order": pa.int64()})))
+    with pytest.raises(TopologyError, match="have no column 'lines'; they have order"):
+        known.deduplicate(10, by=["order", "lines"])
 
 
 def test_the_greatest_values_of_a_key() -> None:

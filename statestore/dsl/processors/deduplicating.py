@@ -2,17 +2,18 @@
 
 What has passed is kept by key and identity for as long as it counts, with the timestamp and headers that it came with:
 
-    record ── identity (the key alone, a header or a function) ──> has it passed within the time? ── no ──> on, kept
+    record ── identity (key, header, columns or function) ──> has it passed within the time? ── no ──> on, kept
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from statestore.errors import InputError
 from statestore.format.serde import Serde, Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, MapState
@@ -119,6 +120,25 @@ class OfHeader:
     def of_columns(self, records: RecordColumns) -> pa.BinaryArray:
         """Return the value of each record."""
         return records.header(self.header)
+
+
+@dataclass(frozen=True)
+class OfColumns:
+    """Some columns of a value that is a dict, in JSON, null where it has none; records without a value all pass."""
+
+    columns: tuple[str, ...]
+
+    def __call__(self, record: Record[Any, Any]) -> bytes | None:
+        """Return the bytes. Raises InputError for a value that is no dict."""
+        value = record.value
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise InputError(
+                f"columns {', '.join(map(repr, self.columns))} are asked of a value that is "
+                f"{type(value).__name__}, not a dict: give deduplicate() a function in `by`"
+            )
+        return Serdes.json().serialize([value.get(column) for column in self.columns])
 
 
 @dataclass(frozen=True)
