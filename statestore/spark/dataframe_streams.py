@@ -23,6 +23,7 @@ from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windowed_serdes import WindowedLayout, WindowedSerde
 from statestore.errors import InputError, TopologyError
 from statestore.format.serde import STANDARD_SERDES, Serde
+from statestore.processor.topology import Topology
 from statestore.spark.encodings import decode
 from statestore.spark.from_records import columns_of
 from statestore.spark.spark_versions import arrow_type_of
@@ -55,6 +56,8 @@ class DataFrameStreams:
         self._inputs: list[DataFrame] = []
         self._keys: list[tuple[str, StructType | None]] = []
         """Of each input, the name of its key's column, and if it has several, their types."""
+        self._changes: dict[KTable[KStream], KStream] = {}
+        """The streams of tables whose changes are put out."""
         self._in_keys: list[tuple[Serde[Any], set[str]]] = []
         """Of each input the serde of its values, and the columns of them that keys have too."""
 
@@ -148,14 +151,23 @@ class DataFrameStreams:
         """Return several results in one DataFrame of Kafka's shape, with the name of each as the topic.
 
         `options` are those of `stateful`. In a foreachBatch, `columns` makes columns of the rows of one topic.
+        Each call is a query of its own, as is each of `result`: of all that was declared, with these results alone.
         """
         if not self._inputs:
             raise InputError("the program has no input: add one with stream() or table()")
-        for topic, result in results.items():
-            key_serde, value_serde = _serdes_of(result)
-            stream = result.to_stream() if isinstance(result, KTable) else result
-            stream.to(topic, key_serde=key_serde, value_serde=value_serde)
-        return stateful(reduce(DataFrame.unionAll, self._inputs), self._builder.build(), **options)
+        return stateful(reduce(DataFrame.unionAll, self._inputs), self.topology(results), **options)
+
+    def topology(self, results: Mapping[str, KStream | KTable[KStream]]) -> Topology:
+        """Return the topology that `records` runs: to look at, or for a TopologyTestDriver.
+
+        Raises TopologyError if it is not known how keys and values of a result are written.
+        """
+        sinks = [(topic, self._changes_of(result)._node, _serdes_of(result)) for topic, result in results.items()]
+        topology = self._builder.build()
+        for topic, node, (key_serde, value_serde) in sinks:
+            # Not in the program: it may be asked for other results later, in another query.
+            topology.add_sink(f"KSTREAM-SINK-{topic}", topic, (node,), key_serde=key_serde, value_serde=value_serde)
+        return topology
 
     def columns(
         self,
@@ -206,6 +218,14 @@ class DataFrameStreams:
         value_serde = _value_serde(*encoding_of(df, "value", value, options.get("value_as")))
         self._in_keys.append((value_serde, _named(df, key) & _named(df, value)))
         return topic, key_serde, value_serde
+
+    def _changes_of(self, result: KStream | KTable[KStream]) -> KStream:
+        """Return a stream, or that of a table's changes: the same one for each query."""
+        if not isinstance(result, KTable):
+            return result
+        if result not in self._changes:
+            self._changes[result] = result.to_stream()
+        return self._changes[result]
 
     def _key(self) -> tuple[str, StructType | None]:
         first = self._keys[0]

@@ -20,6 +20,7 @@ from statestore.errors import AggregatesError, InputError, RecordColumnsError, T
 from statestore.spark import read_store
 from statestore.spark.dataframe_streams import DataFrameStreams
 from statestore.spark.to_records import RecordOptions, to_records
+from statestore.testing import TopologyTestDriver
 from tests.support.spark.queries import run_to_the_end
 
 COLUMNS = "customer string, region string, amount int, price decimal(10,2), score double, time_ms bigint, tenant string"
@@ -138,6 +139,9 @@ def test_rows_that_come_through_have_their_columns(spark: SparkSession, tmp_path
     result = streams.result(passed, shards=1, state_location=tmp_path)
     assert result.columns == ["shop", "value", "timestamp", "headers"]
     records = to_records(rows, key="shop", value=["*"], topic="t")
+    windows = TimeWindows.of_size_with_no_grace(1)
+    late = passed.group_by_key().windowed_by(windows).agg({"mean": Aggregate.mean("value")}).late_records()
+    assert streams.columns(records, late).columns == result.columns
     assert streams.columns(records, passed, value_schema="json").schema["value"].dataType == StringType()
     wide = rows.withColumn("wide", F.lit(1).cast("decimal(16,2)"))
     streams = DataFrameStreams()
@@ -174,6 +178,23 @@ def test_all_options_of_records_are_there(spark: SparkSession, tmp_path: Path) -
     shops = streams.stream(rows, key="shop", key_as="int64", value="value", headers={"x": None}, omit_null_headers=True)
     result = streams.result(shops, shards=1, state_location=tmp_path)
     assert result.schema["shop"].dataType == LongType()
+
+
+def test_each_query_has_the_results_that_it_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    """Also if a call failed before, as one in a notebook."""
+    rows = spark.readStream.format("rate").load().select("value", F.lit("a").alias("shop"))
+    streams = DataFrameStreams()
+    by_shop = streams.stream(rows, key="shop", value="value", name="sales").group_by_key()
+    counts, sums = by_shop.count(), by_shop.sum()
+    with pytest.raises(TypeError, match="state_location"):
+        streams.result(counts)
+    for results in ({"out": counts}, {"out": sums}, {"out": counts, "sums": sums}):
+        with TopologyTestDriver(streams.topology(results)) as driver:
+            sales = driver.create_input_topic("sales", key_serde=Serdes.string(), value_serde=Serdes.int64())
+            sales.pipe_input("a", 5, timestamp_ms=0)
+            for topic, result in results.items():
+                out = driver.create_output_topic(topic, key_serde=Serdes.string(), value_serde=Serdes.int64())
+                assert out.read_values_to_list() == [1 if result is counts else 5]
 
 
 def test_joins_of_dataframes(spark: SparkSession, tmp_path: Path) -> None:
