@@ -393,9 +393,12 @@ class RocksDBByteStore:
         """Yield pairs in key order (descending if `reverse`), both ends inclusive, None = open, as of the call."""
         self._require_open()
         first, last = (end, start) if reverse else (start, end)
-        with engine_errors(self.name, self._path):
-            # Made here, not in the generator: RocksDB's iterator is the snapshot.
+        # Made here, not in the generator: RocksDB's iterator is the snapshot.
+        try:
             held = [self._family.items(backwards=reverse, from_key=first)]
+        except Exception:
+            with engine_errors(self.name, self._path):  # as in get()
+                held = [self._family.items(backwards=reverse, from_key=first)]
         scan = self._scan(held, first, last, reverse)
         self._scans[scan] = held
         return scan
@@ -448,16 +451,22 @@ class RocksDBByteStore:
         It does the scan's last step again, and no other: at the front of a store whose segments have expired there is
         much that is deleted, and a scan for what is newer than all has nothing to do with it.
         """
-        with engine_errors(self.name, self._path):
-            cursor = self._family.iter()
-            if place is None:
-                _ = cursor.seek_to_last() if reverse else cursor.seek_to_first()
-            else:
-                _ = cursor.seek_for_prev(place) if reverse else cursor.seek(place)
-                # Nowhere, if the last entries were deleted meanwhile: to step on from there ends the process.
-                if was_found and cursor.valid():
-                    _ = cursor.prev() if reverse else cursor.next()
-            cursor.status()
+        try:
+            self._step_again(place, was_found, reverse)
+        except Exception:
+            with engine_errors(self.name, self._path):  # as in get()
+                self._step_again(place, was_found, reverse)
+
+    def _step_again(self, place: bytes | None, was_found: bool, reverse: bool) -> None:
+        cursor = self._family.iter()
+        if place is None:
+            _ = cursor.seek_to_last() if reverse else cursor.seek_to_first()
+        else:
+            _ = cursor.seek_for_prev(place) if reverse else cursor.seek(place)
+            # Nowhere, if the last entries were deleted meanwhile: to step on from there ends the process.
+            if was_found and cursor.valid():
+                _ = cursor.prev() if reverse else cursor.next()
+        cursor.status()
 
     def approximate_num_entries(self) -> int:
         """Return RocksDB's estimate of the number of keys."""

@@ -44,6 +44,7 @@ class WriteSet(ScannedStore):
         self._order = KeyOrder(self.changes)
         # Of what is committed, keys below this one count as deleted.
         self._floor = b""
+        self._committed_end: bytes | None = None
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
@@ -109,6 +110,9 @@ class WriteSet(ScannedStore):
         changes = self.changes
         pending = [(key, changes[key]) for key in self._order.between(start, end, reverse=reverse)]
         committed_start = max(start or b"", self._floor) if self._floor else start
+        if committed_start is not None and committed_start > self._last_committed():
+            # As most scans of what is in order of time: the batch is all that is there of the time that it is about.
+            return self._hand_out(_puts(pending)) if pending else iter(())
         committed = self.inner.range(committed_start, end, reverse=reverse)
         if not pending:
             return committed
@@ -148,6 +152,7 @@ class WriteSet(ScannedStore):
         """Forget the changes that are pending: what is committed shows again."""
         self.changes.clear()
         self._floor = b""
+        self._committed_end = None
         self._forget_order()
 
     def approximate_num_entries(self) -> int:
@@ -165,6 +170,12 @@ class WriteSet(ScannedStore):
         if self._closed:
             raise StoreClosedError(self.name)
         return self.inner.approximate_size_bytes()
+
+    def _last_committed(self) -> bytes:
+        """Return the last key of what it stands on; b"" if there is none. Nobody writes there before a `clear`."""
+        if self._committed_end is None:
+            self._committed_end = next(self.inner.range(None, None, reverse=True), (b"", b""))[0]
+        return self._committed_end
 
     def _delete(self) -> Deleted:
         """Return what stands for a value that is deleted now."""
@@ -184,6 +195,12 @@ def merge_pairs(
         if key == last:
             continue
         last = key
+        if value.__class__ is not Deleted:
+            yield key, value  # type: ignore[misc]
+
+
+def _puts(pending: Iterable[tuple[bytes, bytes | Deleted]]) -> Generator[Pair, None, None]:
+    for key, value in pending:
         if value.__class__ is not Deleted:
             yield key, value  # type: ignore[misc]
 
