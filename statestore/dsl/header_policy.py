@@ -123,7 +123,10 @@ class HeaderPolicy:
 
     def _bounded_bytes(self, headers: bytes) -> tuple[bytes, int]:
         if self.way == _MERGE_DISTINCT and header_count(headers) > 1:
-            return self._bounded(_coming([], parse_headers(headers), distinct=True))
+            pairs = parse_headers(headers)
+            distinct = _coming([], pairs, distinct=True)
+            if len(distinct) < len(pairs):
+                return self._bounded(distinct)
         is_few = len(headers) <= MIN_HEADER_SIZE * self.max_count or header_count(headers) <= self.max_count
         if is_few and len(headers) <= self.max_bytes:
             return headers, 0

@@ -15,11 +15,8 @@ from statestore.format.buffered_record import (
 )
 from statestore.format.serde import Serde, Serdes
 from statestore.format.waiting_values import (
-    WaitingValue,
     decode_waiting_key,
-    decode_waiting_values,
     encode_waiting_key,
-    encode_waiting_values,
 )
 
 
@@ -43,11 +40,6 @@ def waiting_key_serde(inner: Serde[Any]) -> Serde[WaitingKey]:
     """Return the serde of the keys of an outer join's store."""
     keys = _WaitingKeys(inner.serialize, inner.deserialize)
     return Serdes.of(f"waiting {inner.name}", keys.write, keys.read)
-
-
-def waiting_values_serde() -> Serde[list[WaitingValue]]:
-    """Return the serde of the values of an outer join's store."""
-    return _WAITING_VALUES
 
 
 def buffered_key_serde(inner: Serde[Any]) -> Serde[BufferedKey]:
@@ -91,5 +83,4 @@ def _encode_logged(record: BufferedRecord) -> bytes:
     return encode_buffered_record(record, buffer_time_ms=0)
 
 
-_WAITING_VALUES: Final = Serdes.of("waiting values", encode_waiting_values, decode_waiting_values)
 _BUFFERED_RECORDS: Final = Serdes.of("buffered record", _encode_logged, decode_buffered_record)

@@ -11,7 +11,6 @@ from statestore.dsl.join_serdes import (
     buffered_key_serde,
     buffered_record_serde,
     waiting_key_serde,
-    waiting_values_serde,
 )
 from statestore.dsl.joined import Joined, StreamJoined
 from statestore.dsl.processors.joining import Joiner
@@ -24,7 +23,7 @@ from statestore.dsl.table_plans import TablePlan
 from statestore.dsl.windows import JoinWindows
 from statestore.errors import TopologyError
 from statestore.format.buffered_record import BUFFERED_KEYS
-from statestore.format.serde import Serde
+from statestore.format.serde import Serde, Serdes
 from statestore.format.waiting_values import WAITING_KEYS
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
@@ -189,7 +188,8 @@ def add_stream_join(
     right_builder = _window_builder(names.right_store, windows, key_serde, right_serde, joined)
     shared: tuple[StoreBuilder[Any], ...] = ()
     if names.waiting_store is not None:
-        waiting = waiting_key_serde(key_serde), waiting_values_serde()
+        # Values are taken apart by who sends them on: most are looked at before, and left there.
+        waiting = waiting_key_serde(key_serde), Serdes.bytes()
         shared = (_key_value_builder(names.waiting_store, *waiting, is_persistent=joined.is_persistent),)
     graph.add(_node(names.left_window, left.node, KeepingWindow(names.left_store), left_builder))
     graph.add(_node(names.right_window, right.node, KeepingWindow(names.right_store), right_builder))

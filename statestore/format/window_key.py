@@ -26,7 +26,8 @@ def encode_window_key(key: bytes, start_ms: int, sequence: int = 0) -> bytes:
 
     Raises ValueError unless `start_ms` is 0 to 2^63 - 1 and `sequence` 0 to 2^31 - 1.
     """
-    check_time("window_start_ms", start_ms)
+    if start_ms.__class__ is not int or not 0 <= start_ms <= MAX_TIME_MS:
+        check_time("window_start_ms", start_ms)
     if not 0 <= sequence <= MAX_SEQUENCE:
         raise ValueError(f"sequence must be 0 to 2^31 - 1, got {sequence!r}")
     return key + _SUFFIX.pack(start_ms, sequence)

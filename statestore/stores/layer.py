@@ -16,6 +16,8 @@ class ByteStoreLayer:
         if type(self).get is ByteStoreLayer.get:
             # Most reads go through several layers that do nothing about them: a call less for each.
             self.get = inner.get  # type: ignore[method-assign]
+        if type(self).range is ByteStoreLayer.range:
+            self.range = inner.range  # type: ignore[method-assign]
 
     @property
     def is_open(self) -> bool:

@@ -28,17 +28,30 @@ def scan_segments(
     `times_ms` says which segments to look at, first and last time inclusive; `keys` bounds the keys within each, in
     bytes and both inclusive, None = open.
     """
+    return _matches(segment_scans(inner, segments, times_ms, keys, reverse=reverse), parse, wanted)
+
+
+def segment_scans(
+    inner: ByteStore,
+    segments: Segments,
+    times_ms: tuple[int, int],
+    keys: tuple[bytes | None, bytes | None],
+    *,
+    reverse: bool,
+) -> list[Iterator[Pair]]:
+    """Return a scan of each segment that `scan_segments` looks at, as of the call: of more than what it yields."""
     if not inner.is_open:
         raise StoreClosedError(inner.name)  # a scan of no segment would not notice
-    first, last = (segments.id_of(max(0, time_ms)) for time_ms in times_ms)
+    first_ms, last_ms = times_ms
+    first = segments.id_of(max(0, first_ms))
     lower, upper = keys
     scans: list[Iterator[Pair]] = []
-    for segment_id in segments.ids(max(first, segments.first_live), last, reverse=reverse):
+    for segment_id in segments.ids(max(first, segments.first_live), segments.id_of(max(0, last_ms)), reverse=reverse):
         prefix = segment_prefix(segment_id)
         # The end is inclusive, but every key is longer than a segment's id.
         end = prefix_end(prefix) if upper is None else prefix + upper
         scans.append(inner.range(prefix + (lower or b""), end, reverse=reverse))
-    return _matches(scans, parse, wanted)
+    return scans
 
 
 def _matches(

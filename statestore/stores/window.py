@@ -6,14 +6,16 @@ A window is known by its key and start; its size is the store's. All times are m
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from operator import index
 from typing import Any, Generic, TypeVar, overload
 
 import pyarrow as pa
 
-from statestore.bytestore.kinds.segments import segment_prefix
+from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE, segment_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
+from statestore.bytestore.protocol import Pair
+from statestore.errors import DeserializationError, FormatError
 from statestore.format.store_format import StoreFormat
 from statestore.format.time_key_columns import encode_window_keys
 from statestore.format.window_key import MAX_SEQUENCE, MAX_TIME_MS, check_time, encode_window_key, split_window_key
@@ -27,7 +29,7 @@ from statestore.stores.parts import SegmentedParts
 from statestore.stores.read_forms import ReadForms
 from statestore.stores.readable_store import ReadableStore
 from statestore.stores.segment_columns import get_segmented, put_segmented, times_of
-from statestore.stores.segment_scan import Parsed, scan_segments, upper_bound
+from statestore.stores.segment_scan import Parsed, scan_segments, segment_scans, upper_bound
 from statestore.stores.supplier import Duration, in_milliseconds
 from statestore.stores.typed_store import TypedStore
 
@@ -83,6 +85,8 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         """
         if len(given) == 2 and not named and given[1].__class__ is int:  # most reads
             return self._fetch_window(*given)
+        if len(given) == 3 and not named and given[1].__class__ is given[2].__class__ is int:  # and those of joins
+            return self._windows_of_key(self._require_key(given[0]), given[1], given[2], reverse=False)
         arguments = _FETCH.arguments(given, named)
         if len(arguments) == 2:
             return self._fetch_window(*arguments)
@@ -151,9 +155,7 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
     def _fetch(self, arguments: tuple[Any, ...], *, reverse: bool) -> StoreIterator[Any]:
         if len(arguments) == 3:
             key, from_ms, to_ms = arguments
-            return self._iterate(
-                self._with_starts(self._entries_of_key(self._require_key(key), from_ms, to_ms, reverse))
-            )
+            return self._windows_of_key(self._require_key(key), from_ms, to_ms, reverse=reverse)
         from_key, to_key, from_ms, to_ms = arguments
         return self._windows(from_key, to_key, from_ms, to_ms, reverse=reverse)
 
@@ -176,29 +178,30 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         )
         return self._iterate(self._with_windows(entries))
 
-    def _entries_of_key(
-        self, key: bytes, from_ms: int, to_ms: int, reverse: bool
-    ) -> Generator[tuple[Parsed, bytes], None, None]:
+    def _windows_of_key(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool) -> StoreIterator[tuple[int, V]]:
         first_ms, last_ms = self._visible(from_ms, to_ms)
-
-        def wanted(parsed: Parsed) -> bool:
-            # Between them are windows of longer keys with this prefix.
-            return parsed[0] == key and first_ms <= parsed[1] <= last_ms
-
         bounds = (key + _START.pack(min(first_ms, MAX_TIME_MS)), key + _suffix(last_ms))
-        return scan_segments(
-            self._inner, self._segments, (first_ms, last_ms), bounds, split_window_key, wanted, reverse=reverse
-        )
+        scans = segment_scans(self._inner, self._segments, (first_ms, last_ms), bounds, reverse=reverse)
+        return StoreIterator(self.name, self._starts_of_key(scans, key, first_ms, last_ms))
+
+    def _starts_of_key(
+        self, scans: list[Iterator[Pair]], key: bytes, first_ms: int, last_ms: int
+    ) -> Generator[tuple[int, V], None, None]:
+        """Yield start and value of the key's windows: scan and `_guard` in one, for the reads of joins."""
+        decode = self._decode_raw
+        try:
+            for scan in scans:
+                for stored_key, stored in scan:
+                    # Between them are windows of longer keys with this prefix.
+                    raw_key, start_ms, _ = split_window_key(stored_key[SEGMENT_ID_SIZE:])
+                    if raw_key == key and first_ms <= start_ms <= last_ms:
+                        yield start_ms, decode(stored)
+        except (FormatError, DeserializationError) as cause:
+            raise self._unreadable(cause) from cause
+        self._require_open()
 
     def _visible(self, from_ms: int, to_ms: int) -> tuple[int, int]:
         return max(index(from_ms), self._segments.first_visible_ms), min(index(to_ms), MAX_TIME_MS)
-
-    def _with_starts(
-        self, entries: Generator[tuple[Parsed, bytes], None, None]
-    ) -> Generator[tuple[int, V], None, None]:
-        decode = self._decode_raw
-        for (_, start_ms, _), stored in entries:
-            yield start_ms, decode(stored)
 
     def _with_windows(
         self, entries: Generator[tuple[Parsed, bytes], None, None]

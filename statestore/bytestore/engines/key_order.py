@@ -53,6 +53,8 @@ class KeyOrder:
         if not self.is_kept:
             self._ordered = sorted(self._keys)
             self.is_kept = True
+        elif not self._added:
+            return self._ordered
         elif len(self._added) < _MANY:
             for key in self._added:
                 insort(self._ordered, key)

@@ -45,6 +45,7 @@ class WriteSet(ScannedStore):
         # Of what is committed, keys below this one count as deleted.
         self._floor = b""
         self._committed_end: bytes | None = None
+        """The last key there; None until somebody asks, b"" if there is none."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if it has none."""
@@ -110,7 +111,7 @@ class WriteSet(ScannedStore):
         changes = self.changes
         pending = [(key, changes[key]) for key in self._order.between(start, end, reverse=reverse)]
         committed_start = max(start or b"", self._floor) if self._floor else start
-        if committed_start is not None and committed_start > self._last_committed():
+        if committed_start is not None and self._is_behind_committed(committed_start):
             # As most scans of what is in order of time: the batch is all that is there of the time that it is about.
             return self._hand_out(_puts(pending)) if pending else iter(())
         committed = self.inner.range(committed_start, end, reverse=reverse)
@@ -171,11 +172,11 @@ class WriteSet(ScannedStore):
             raise StoreClosedError(self.name)
         return self.inner.approximate_size_bytes()
 
-    def _last_committed(self) -> bytes:
-        """Return the last key of what it stands on; b"" if there is none. Nobody writes there before a `clear`."""
+    def _is_behind_committed(self, start: bytes) -> bool:
+        """Return whether `start` is behind all that it stands on, where nobody writes before a `clear`."""
         if self._committed_end is None:
             self._committed_end = next(self.inner.range(None, None, reverse=True), (b"", b""))[0]
-        return self._committed_end
+        return start > self._committed_end
 
     def _delete(self) -> Deleted:
         """Return what stands for a value that is deleted now."""

@@ -15,7 +15,7 @@ from statestore.dsl.join_serdes import WaitingKey
 from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
 from statestore.dsl.windows import JoinWindows
 from statestore.format.serde import Serde
-from statestore.format.waiting_values import WaitingValue
+from statestore.format.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS
@@ -129,10 +129,14 @@ class WaitingRecords:
 
     def add(self, record: Record[Any, Any], *, is_left: bool) -> None:
         """Have a record wait."""
-        place = WaitingKey(record.timestamp_ms, is_left, record.key)
+        timestamp_ms, known_ms = record.timestamp_ms, self._clock.least_waiting_ms
+        place = WaitingKey(timestamp_ms, is_left, record.key)
         waiting = WaitingValue(is_left, *self._values[is_left].write(record))
-        self._clock.least_waiting_ms = min(self._least_ms(), record.timestamp_ms)
-        self._store.put(place, [*(self._store.get(place) or ()), waiting])
+        if known_ms is None or timestamp_ms < known_ms:
+            self._clock.least_waiting_ms = min(self._least_ms(), timestamp_ms)
+        before = self._store.get(place)
+        values = [waiting] if before is None else [*decode_waiting_values(before), waiting]
+        self._store.put(place, encode_waiting_values(values))
 
     def remove(self, place: WaitingKey) -> None:
         """Let the records of a place wait no longer."""
@@ -146,16 +150,16 @@ class WaitingRecords:
         least_ms = MAX_TIME_MS
         open_sides: set[bool] = set()
         with self._store.all() as waiting:
-            for place, values in waiting:
+            for place, held in waiting:
                 least_ms = place.timestamp_ms
                 if len(open_sides) == 2:
                     break
                 if least_ms + self._look_back_ms[place.is_left] + self._grace_ms < stream_time_ms:
-                    self._send(place, values)
+                    self._send(place, decode_waiting_values(held))
                     self._store.put(place, None)
                     continue
                 open_sides.add(place.is_left)
-                if len(open_sides) == 2 and len(values) > 1:
+                if len(open_sides) == 2 and len(decode_waiting_values(held)) > 1:
                     break  # Kafka goes on to the next record of the place, and sees there that it is done
         self._clock.least_waiting_ms = least_ms
 
