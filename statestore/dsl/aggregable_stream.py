@@ -71,7 +71,7 @@ class ReducibleStream(ABC, Generic[Stream]):
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None
     ) -> KTable[Stream]:
         """Return how many records there were."""
-        if self._count_takes_number and materialized is not None and materialized.name is None:
+        if self._count_takes_number and materialized is not None and Materialized.of(materialized).name is None:
             self._graph.new_store_name(AGGREGATE)  # Kafka takes a number for nothing here
         return self._aggregate(AGGREGATE, counting(), materialized, headers, name)
 
@@ -202,7 +202,7 @@ class ReducibleStream(ABC, Generic[Stream]):
         name: str | None,
     ) -> KTable[Stream]:
         graph, policy = self._graph, HeaderPolicy.of(headers)
-        asked = (materialized or Materialized()).or_serdes(self._key_serde, aggregation.value_serde)
+        asked = Materialized.of(materialized).or_serdes(self._key_serde, aggregation.value_serde)
         kept = asked.or_name(lambda: graph.new_store_name(prefix))
         node, columns = graph.new_name(prefix, name), self._column_aggregation(aggregation, kept)
         table = self._table(node, kept, in_columns=columns is not None)

@@ -170,7 +170,7 @@ class KStream:
         ValueError for illegal spans and for no columns.
         """
         self._refuse_rekeyed("deduplicate()")
-        graph, asked = self._graph, materialized or Materialized()
+        graph, asked = self._graph, Materialized.of(materialized)
         within_ms, grace_ms = milliseconds("within", within), milliseconds("grace", grace)
         store = asked.name or graph.new_store_name(_DEDUPLICATE)
         node = graph.new_name(_DEDUPLICATE, name)
@@ -216,7 +216,7 @@ class KStream:
         key are left out, and counted. Raises TopologyError if a step before has changed the keys.
         """
         self._refuse_rekeyed("to_table()")
-        node, asked = self._graph.new_name(_TO_TABLE, name), materialized or Materialized()
+        node, asked = self._graph.new_name(_TO_TABLE, name), Materialized.of(materialized)
         kept = asked.or_serdes(self._key_serde, self._value_serde)
         kept = kept.or_name(lambda: self._graph.new_store_name(_TO_TABLE))
         plan = SourceTable(kept, is_kept=asked.name is not None)

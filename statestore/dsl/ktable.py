@@ -97,6 +97,7 @@ class KTable(Generic[Stream]):
         Raises TopologyError if it is to be until windows close, and keys have no windows; and if it is not known how
         keys and values are written.
         """
+        require_kind("suppressed", suppressed, Suppressed)
         graph = self._graph
         windows = graph.windows_of(self._node)
         if suppressed.limit_ms is None and not windows:
@@ -141,7 +142,8 @@ class KTable(Generic[Stream]):
     def late_records(self, *, name: str | None = None) -> Stream:
         """Return the records that came too late for a window, or for one of several, as they came. Kafka has none.
 
-        Raises TopologyError unless the table is an aggregate by window, or computed of one by filter or map_values.
+        Who asks again gets the same stream, with the name that its node has then. Raises TopologyError unless the table
+        is an aggregate by window, or computed of one by filter or map_values.
         """
         if self._computed_of is not None:
             return self._computed_of.late_records(name=name)
@@ -152,10 +154,10 @@ class KTable(Generic[Stream]):
                 f"table {self._node!r} is no aggregate of windows, so nothing is too late for it: ask the table that "
                 "count(), sum() or the like returned for late_records()"
             )
-        keys_of = self._graph.parents(self._node)
-        node = self._step("KTABLE-LATE-RECORDS-", name, PassThrough, PassThroughColumns, keys_of=keys_of)
-        plan.late_child = node
-        stream: Stream = self._graph.make_stream(self._graph, node, *inputs, in_columns=self._in_columns)
+        if plan.late_child is None:
+            keys_of = self._graph.parents(self._node)
+            plan.late_child = self._step("KTABLE-LATE-RECORDS-", name, PassThrough, PassThroughColumns, keys_of=keys_of)
+        stream: Stream = self._graph.make_stream(self._graph, plan.late_child, *inputs, in_columns=self._in_columns)
         return stream
 
     def join(
@@ -214,7 +216,7 @@ class KTable(Generic[Stream]):
         name: str | None,
     ) -> KTable[Stream]:
         require_kind("other", other, KTable)
-        kept = None if materialized is None else materialized.or_serdes(self._key_serde, value_serde)
+        kept = None if materialized is None else Materialized.of(materialized).or_serdes(self._key_serde, value_serde)
         sides = TableSide(self._side(), self._plan), TableSide(other._side(), other._plan)
         node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)
         serdes = (self._key_serde, value_serde) if kept is None else (kept.key_serde, kept.value_serde)
@@ -268,20 +270,16 @@ class KTable(Generic[Stream]):
         *,
         is_filter: bool,
     ) -> KTable[Stream]:
-        graph = self._graph
-        if materialized is not None and materialized.name is None:
+        graph, asked = self._graph, Materialized.of(materialized).or_serdes(self._key_serde, value_serde)
+        if materialized is not None and asked.name is None:
             graph.new_store_name(prefix)  # Kafka takes a number for a store that it then does without
-        kept = None
-        if materialized is not None:
-            asked = materialized.or_serdes(self._key_serde, value_serde)
-            value_serde = asked.value_serde
-            kept = asked if asked.name is not None else None
+        kept = asked if asked.name is not None else None
         node = graph.new_name(prefix, name)
         plan = ComputedTable(self._plan, function, kept, leaves_out_nothing=is_filter)
         # If old values are there to be had, a key that never passed a filter is not said to be gone.
         plan.sends_old = is_filter and self._plan.send_old_values(even_unkept=False)
         graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
-        return KTable(graph, node, self._key_serde, value_serde, plan, computed_of=self)
+        return KTable(graph, node, self._key_serde, asked.value_serde, plan, computed_of=self)
 
 
 class _Kept:

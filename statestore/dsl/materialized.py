@@ -31,6 +31,13 @@ class Materialized:
     history_retention_ms: int | None = None
 
     @classmethod
+    def of(cls, given: Materialized | None) -> Materialized:
+        """Return what is given; of None one that says nothing. Raises TypeError for anything else, as a mere name."""
+        if given is not None and not isinstance(given, Materialized):
+            raise TypeError(f"materialized must be a Materialized, as Materialized.as_(name), not {given!r}")
+        return given or cls()
+
+    @classmethod
     def as_(cls, name: str) -> Materialized:
         """Return one with a name, under which the store can be read. Raises ValueError for an illegal name."""
         check_store_name(name)

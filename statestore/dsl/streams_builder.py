@@ -61,7 +61,7 @@ class StreamsBuilder:
         It is kept if `materialized` names it, or if something that is made of it has to look into it.
         """
         graph = self._graph
-        asked = materialized or Materialized()
+        asked = Materialized.of(materialized)
         kept = asked.or_serdes(key_serde, value_serde).or_name(lambda: f"{topic}-{graph.new_store_name('')}")
         source = graph.new_name(_STREAM_SOURCE, None if name is None else f"{name}-source")
         node = graph.new_name(_TABLE_SOURCE, name)
@@ -85,7 +85,7 @@ class StreamsBuilder:
 
         Each shard keeps a copy of its own. Raises TopologyError for a versioned one: it has no history, as in Kafka.
         """
-        graph, asked = self._graph, materialized or Materialized()
+        graph, asked = self._graph, Materialized.of(materialized)
         if asked.is_versioned:
             raise TopologyError(
                 f"the global table of topic {topic!r} can't be versioned: every shard has only the latest"

@@ -30,7 +30,7 @@ class JoinedTable(KeyedTable):
     """The table of a join: what both tables make of a key."""
 
     def __init__(self, left: TablePlan, right: TablePlan, join: TableJoin, materialized: Materialized | None) -> None:
-        super().__init__(materialized or Materialized(), is_kept=materialized is not None)
+        super().__init__(Materialized.of(materialized), is_kept=materialized is not None)
         self._left, self._right, self._join = left, right, join
         self._views = left.view(), right.view()
 

@@ -167,7 +167,7 @@ class ComputedTable(KeyedTable):
         *,
         leaves_out_nothing: bool,
     ) -> None:
-        super().__init__(materialized or Materialized(), is_kept=materialized is not None)
+        super().__init__(Materialized.of(materialized), is_kept=materialized is not None)
         self._of = of
         self._function = function
         self._leaves_out_nothing = leaves_out_nothing

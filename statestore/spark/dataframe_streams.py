@@ -251,7 +251,9 @@ _WHOLE_KEY: Final = "__windowed_key"
 
 
 def _serdes_of(result: KStream | KTable[KStream]) -> tuple[Serde[Any], Serde[Any]]:
-    """Return how keys and values are written. Raises TopologyError if it is not known."""
+    """Return how keys and values are written. Raises TopologyError if it is not known, TypeError for no result."""
+    if not isinstance(result, (KStream, KTable)):
+        raise TypeError(f"a result must be a KStream or a KTable, not {result!r}: a grouped stream is to be aggregated")
     key_serde, value_serde = result._key_serde, result._value_serde
     if key_serde is None or value_serde is None:
         what = "keys" if key_serde is None else "values"

@@ -425,6 +425,10 @@ def test_a_versioned_global_table() -> None:
         (lambda stream, table: stream.join(stream, pair, WITHIN_5, Joined()), "joined must be a StreamJoined"),
         (lambda stream, table: stream.join(table, pair, WITHIN_5), "joined must be a Joined"),
         (lambda stream, table: table.join(stream, pair), "other must be a KTable"),
+        (lambda stream, table: table.join(table, pair, materialized="kept"), "must be a Materialized.*not 'kept'"),
+        (lambda stream, table: table.filter(pair, materialized="kept"), "must be a Materialized.*not 'kept'"),
+        (lambda stream, table: stream.group_by_key().count(materialized="kept"), "must be a Materialized"),
+        (lambda stream, table: table.suppress(5), "suppressed must be a Suppressed, not 5"),
     ],
 )
 def test_arguments_of_another_kind(join: Callable[[Any, Any], Any], problem: str) -> None:

@@ -50,10 +50,11 @@ def test_windows_that_would_begin_before_time_does_are_one() -> None:
         assert run.pipe(("a", "z", 3, "3")) == ["a[2,12] yz @5 2 3", "a[4,14] y @5 2", "a[0,10] xyz @5 1 2 3"]
 
 
-def test_what_is_late_for_some_windows_is_counted_for_each_and_told_once() -> None:
+def test_what_is_late_for_some_windows_is_counted_for_each_and_told_once_to_all_who_ask() -> None:
     def declare(stream: KStream) -> KTable:
         table = joined(stream)
         table.late_records().to("late")
+        table.late_records().map_values(str.upper, value_serde=TEXT).to("late too")
         return table
 
     with DslRun(declare) as run:
@@ -61,6 +62,7 @@ def test_what_is_late_for_some_windows_is_counted_for_each_and_told_once() -> No
         # [14,24] has closed at 31, [21,31] has not.
         assert run.pipe(("a", "y", 24, "1"), ("a", "z", 20, "2")) == ["a[21,31] y @24 1"]
         assert run.outputs("late") == ["a y @24 1", "a z @20 2"]
+        assert run.outputs("late too") == ["a Y @24 1", "a Z @20 2"]
         assert run.driver.metrics()["dropped-records-total"] == 2
 
 

@@ -163,6 +163,8 @@ def test_what_is_wrong_is_said_when_the_program_is_made(spark: SparkSession, tmp
     numbers = streams.stream(rows, key="value", value="value")
     with pytest.raises(TopologyError, match="value_serde"):
         streams.result(numbers.map_values(str), shards=1, state_location=tmp_path)
+    with pytest.raises(TypeError, match="grouped stream is to be aggregated"):
+        streams.result(numbers.group_by_key(), shards=1, state_location=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="value_schema"):
         streams.columns(rows, numbers, value_schema="a int")
     with pytest.raises(TopologyError, match="changes keys"):
