@@ -28,15 +28,7 @@ from tests.support.spark.queries import OrderQuery
 from tests.support.tools.runs import Tools
 
 STORES = [spec.name for spec in program().store_specs()]
-SHOWN = [
-    "charge-Buffer",
-    "doubled",
-    "final-store-times",
-    "paid-outer-shared-join-store",
-    "passed",
-    "prices",
-    "sessions",
-]
+SHOWN = ["doubled", "final-store-times", "paid-outer-shared-join-store", "prices", "sessions"]
 """Some of them, whose keys hold a record's key in different ways."""
 Entry = tuple[Any, ...]
 """Store, key, start and end, value, timestamp, headers."""
