@@ -271,6 +271,7 @@ def _numbers(column: pa.Array) -> Any:
 
 def _may_overflow(numbers: Any, start: Any, groups: KeyGroups) -> bool:
     """Return whether sums may not fit in 64 bits, judged by the largest number and the longest group."""
-    largest = max((abs(int(number)) for number in (numbers.min(), numbers.max())), default=0)
-    begun = max((abs(int(number)) for number in (start.min(), start.max())), default=0)
-    return begun + largest * int(groups.counts.max()) > _LARGEST
+    largest, begun = (
+        max(abs(int(column.min(initial=0))), abs(int(column.max(initial=0)))) for column in (numbers, start)
+    )
+    return begun + largest * int(groups.counts.max(initial=0)) > _LARGEST

@@ -117,7 +117,7 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
         return asked if columns is None else WindowedAggregatingColumns(asked, columns)
 
     def _can_take_columns(self) -> bool:
-        return isinstance(self._windows, TimeWindows) and not self._strategy.is_final
+        return isinstance(self._windows, TimeWindows)
 
 
 class SessionWindowedKStream(_WindowedStream[Stream]):

@@ -5,8 +5,8 @@
     "k" key_size:u32_be  key  time_ms:i64_be          a timer by key: there may be many
     "t" end_ms:i64_be  start_ms:i64_be  key           a window, in order of time
 
-All other values are empty. Times are never negative, so that their bytes are in their order. The only module that knows
-these layouts.
+All other values are empty. Times are never negative, so that their bytes are in their order. No module but this one
+and `due_key_columns` knows these layouts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ TIMER_KEYS: Final = "timers"
 WINDOW_END_KEYS: Final = "window ends"
 """What is recorded of the keys of a store of when windows end. Never rename."""
 
-_BY_TIME: Final = b"t"
+BY_TIME: Final = b"t"
+"""What all places in order of time begin with."""
 _BEHIND_TIMES: Final = b"u"
 _BY_KEY: Final = b"k"
 _BEHIND_KEYS: Final = b"l"
 _TIME: Final = struct.Struct(">q")
-_TIME_END: Final = len(_BY_TIME) + _TIME.size
+_TIME_END: Final = len(BY_TIME) + _TIME.size
 
 
 def time_bytes(time_ms: int) -> bytes:
@@ -47,13 +48,13 @@ def time_of(data: bytes) -> int:
 
 def due_key(time_ms: int, key: bytes) -> bytes:
     """Return where it stands in order of time that something of a key is due."""
-    return _BY_TIME + time_bytes(time_ms) + key
+    return BY_TIME + time_bytes(time_ms) + key
 
 
 def due_keys(due: Iterable[tuple[int, bytes]]) -> list[bytes]:
     """Return `due_key` of each time and key."""
     pack = _TIME.pack
-    return [_BY_TIME + pack(time_ms) + key for time_ms, key in due]
+    return [BY_TIME + pack(time_ms) + key for time_ms, key in due]
 
 
 def key_behind_time(place: bytes) -> bytes:
@@ -63,7 +64,7 @@ def key_behind_time(place: bytes) -> bytes:
 
 def time_and_key(place: bytes) -> tuple[int, bytes]:
     """Return what `due_key` was given."""
-    return time_of(place[len(_BY_TIME) : _TIME_END]), key_behind_time(place)
+    return time_of(place[len(BY_TIME) : _TIME_END]), key_behind_time(place)
 
 
 def last_due_place() -> bytes:
@@ -73,7 +74,7 @@ def last_due_place() -> bytes:
 
 def due_bounds(now_ms: int) -> tuple[bytes, bytes]:
     """Return between which places, both inclusive, all stands that is due at `now_ms`; the last may be due later."""
-    return _BY_TIME, _BEHIND_TIMES if now_ms >= MAX_TIME_MS else due_key(max(now_ms, 0) + 1, b"")
+    return BY_TIME, _BEHIND_TIMES if now_ms >= MAX_TIME_MS else due_key(max(now_ms, 0) + 1, b"")
 
 
 def expiry_key(key: bytes) -> bytes:
@@ -134,6 +135,6 @@ def window_end_key(place: bytes) -> bytes:
 
 
 def _key_behind_time(what: str, place: bytes) -> bytes:
-    if place.startswith(_BY_TIME) and len(place) >= _TIME_END:
+    if place.startswith(BY_TIME) and len(place) >= _TIME_END:
         return place[_TIME_END:]
     raise FormatError(what, f"0x{place.hex()} is not where one stands")

@@ -64,6 +64,11 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         """The latest window start that was put; -1 before the first, as far as is known."""
         return self._segments.stream_time_ms
 
+    @property
+    def first_visible_ms(self) -> int:
+        """The earliest window start that is shown, in milliseconds since the epoch."""
+        return self._segments.first_visible_ms
+
     @overload
     def fetch(self, key: K, time_ms: Duration) -> V | None: ...
 

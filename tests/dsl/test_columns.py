@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import Headers, Serde, Serdes, Topology
+from statestore import Headers, Processor, Record, Serde, Serdes, Topology, ValueTimestampHeaders
 from statestore.dsl.aggregable_stream import ReducibleStream
+from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
+from statestore.dsl.processors import time_queue
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windows import SessionWindows, TimeWindows
 from statestore.processor.batch_processor import BatchProcessor
+from statestore.processor.context import ProcessorContext
 from statestore.stores.session import SessionStore
 from statestore.testing import TestRecord, TopologyTestDriver
 
 TEXT, INT32, INT64, DOUBLE = Serdes.string(), Serdes.int32(), Serdes.int64(), Serdes.double()
+BYTES = Serdes.bytes()
 POLICIES = ["latest", "first", "merge_distinct", "append", "none"]
 LONGER = "a\0\0\0\0\0\0\0\x14"
 """A key that stands between the sessions of another one."""
@@ -37,24 +42,34 @@ class Program:
     wants_old: bool
     windows: TimeWindows | SessionWindows | None = None
     retention_ms: int | None = None
+    is_final: bool = False
+    ahead: tuple[int, ...] = ()
+    """Starts of windows that the store holds before the first batch, as one that came from elsewhere may."""
+
+    @property
+    def kept_serde(self) -> Serde[Any]:
+        if self.step == "count" or (self.step == "sum" and self.value_serde == INT32):
+            return INT64
+        return self.value_serde
 
     def topology(self, *, in_columns: bool) -> Topology:
         builder = StreamsBuilder(in_columns=in_columns)
         source = builder.stream("in", key_serde=TEXT, value_serde=self.value_serde)
         grouped: ReducibleStream = source.group_by_key()
         if self.windows is not None:
-            grouped = source.group_by_key().windowed_by(self.windows)
+            strategy = EmitStrategy(self.is_final)
+            grouped = source.group_by_key().windowed_by(self.windows).emit_strategy(strategy)
         kept = Materialized.as_("kept").with_store_in_memory()
         kept = kept.with_caching_enabled() if self.is_cached else kept
         kept = kept if self.retention_ms is None else kept.with_retention(self.retention_ms)
         table: KTable = getattr(grouped, self.step)(materialized=kept, headers=self.policy)
-        table.to_stream().to("out")
+        table.to_stream(name="made").to("out")
         if self.windows is not None:
             table.late_records().to("late")
         if self.wants_old:
             # A step that takes records, below one that may forward columns.
             table.changes().map_values(lambda change: f"{change.old} -> {change.new}", value_serde=TEXT).to("changes")
-        return builder.build()
+        return watched(builder.build())
 
 
 @dataclass(frozen=True)
@@ -70,99 +85,165 @@ class Deduplication:
         builder = StreamsBuilder(in_columns=in_columns)
         source = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
         kept = Materialized.as_("kept").with_store_in_memory()
-        passed = source.deduplicate(self.within_ms, by=self.by, grace=self.grace_ms, materialized=kept)
+        passed = source.deduplicate(self.within_ms, by=self.by, grace=self.grace_ms, materialized=kept, name="made")
         passed.to("out")
         passed.group_by_key().count().to_stream().to("changes")
-        return builder.build()
+        return watched(builder.build())
 
 
+def watched(topology: Topology) -> Topology:
+    """Have it said where what the node "made" forwards came from, and on demand what has been committed."""
+    topology.add_source("probe", ["probe"], key_serde=BYTES, value_serde=BYTES)
+    for name, processor, parent in (("origins", Where, "made"), ("numbers", Metadata, "probe")):
+        topology.add_processor(name, processor, [parent])
+        topology.add_sink(f"{name}-out", name, [name], key_serde=BYTES, value_serde=BYTES)
+    return topology
+
+
+class Where(Processor):
+    """Says what is known of the record that is being processed."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+
+    def process(self, record: Record[Any, Any]) -> None:
+        context = self._context
+        known = record.key, context.record_metadata, context.current_timestamp_ms
+        context.forward(Record(None, str(known).encode(), 0))
+
+
+class Metadata(Processor):
+    """Says what the processors of the topology have had committed."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+
+    def process(self, record: Record[Any, Any]) -> None:
+        numbers = [self._context.processor_metadata(name) for name in ("kept-observed-stream-time", "kept-ends")]
+        self._context.forward(Record(None, str(numbers).encode(), 0))
+
+
+SOME = {INT32: 1, INT64: 1, DOUBLE: 1.0, TEXT: "t"}
 VALUES = {
     INT32: st.integers(-(2**31), 2**31 - 1),
     INT64: st.integers(-(2**62), 2**62) | st.integers(-9, 9),
     DOUBLE: st.floats(),
     TEXT: st.text(max_size=2),
 }
-RECORDS = st.tuples(
-    st.sampled_from([None, "a", "a", "b", LONGER]),
-    st.integers(0, 40) | st.integers(0, 40) | st.integers(0, 150),
-    st.lists(st.tuples(st.sampled_from("hi"), st.none() | st.binary(max_size=2)), max_size=3),
-)
+SPANS = st.integers(1, 5) | st.integers(1, 20)
+LAST_TIMES = [15, 40, 400, 400_000]
+"""So records share windows, miss them, leave what the store shows, and whole segments of it."""
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> Program:
+def micro_batches(draw: st.DrawFn, value_serde: Serde[Any]) -> list[list[TestRecord]]:
+    keys = st.sampled_from([None, "", "a", "a", "ab", "b", LONGER])
+    values = st.none() | VALUES[value_serde]
+    times = st.integers(0, draw(st.sampled_from(LAST_TIMES)))
+    headers = st.lists(st.tuples(st.sampled_from("hi"), st.none() | st.binary(max_size=2)), max_size=3).map(Headers)
+    count = draw(st.integers(0, 40))  # else most lists are of one or two
+    drawn = draw(st.lists(st.builds(TestRecord, keys, values, times, headers), min_size=count, max_size=count))
+    if draw(st.booleans()):
+        drawn.sort(key=lambda record: record.timestamp_ms)
+    size = draw(st.integers(1, 15))
+    return [drawn[start : start + size] for start in range(0, len(drawn), size)] or [[]]
+
+
+@st.composite
+def programs(draw: st.DrawFn, of: str) -> Program:
     step = draw(st.sampled_from(STEPS))
     serde = draw(st.sampled_from([INT32, INT64, DOUBLE] if step in ("sum", "min", "max") else [INT64, DOUBLE, TEXT]))
     policy = HeaderPolicy.of(draw(st.sampled_from(POLICIES)))
     if draw(st.booleans()):
         policy = policy.capped(max_count=draw(st.integers(0, 3)), max_bytes=draw(st.integers(0, 20)))
-    size, grace = draw(st.integers(1, 20)), draw(st.integers(0, 20))
-    time_windows = TimeWindows.of_size_and_grace(size, grace).advance_by(draw(st.integers(1, size)))
-    sessions = SessionWindows.of_inactivity_gap_and_grace(size - 1, 2 * grace)
-    windows = draw(st.sampled_from([None, time_windows, sessions]))
-    retention_ms = None if windows is None else draw(st.none() | st.just(60))
-    return Program(step, serde, policy, draw(st.booleans()), draw(st.booleans()), windows, retention_ms)
+    is_cached, wants_old = draw(st.booleans()), draw(st.booleans())
+    if of == "keys":
+        return Program(step, serde, policy, is_cached, wants_old)
+    size = draw(SPANS)
+    retention_ms = draw(st.none() | st.just(60))
+    if of == "sessions":
+        sessions = SessionWindows.of_inactivity_gap_and_grace(size - 1, 2 * (draw(SPANS) - 1))
+        return Program(step, serde, policy, is_cached, wants_old, sessions, retention_ms)
+    windows = TimeWindows.of_size_and_grace(size, draw(SPANS) - 1).advance_by(draw(st.integers(1, size)))
+    is_final = of == "windows on close"
+    ahead = draw(st.lists(st.integers(0, 60), max_size=2)) if is_final or not is_cached else []
+    return Program(step, serde, policy, is_cached, wants_old, windows, retention_ms, is_final, tuple(ahead))
 
 
-def run(topology: Topology, batches: list[list[TestRecord]], value_serde: Serde[Any]) -> dict[str, Any]:
+def run(
+    program: Program | Deduplication, batches: list[list[TestRecord]], restarts_after: int, *, in_columns: bool
+) -> dict[str, Any]:
     """Return all that can be seen of a run; what fails is told by its class, and nothing after it is run."""
     seen: dict[str, Any] = {"error": None}
-    with TopologyTestDriver(topology) as driver:
-        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=value_serde)
-        for batch in batches:
+    topology = program.topology(in_columns=in_columns)
+    # What is in the store by then came from a program that put out each change.
+    before = replace(program, is_final=False) if isinstance(program, Program) else program
+    with TopologyTestDriver(before.topology(in_columns=in_columns)) as driver:
+        if isinstance(program, Program):
+            for start_ms in program.ahead:
+                held = ValueTimestampHeaders.make(SOME[program.kept_serde], start_ms)
+                driver.get_state_store("kept").put("b", held, start_ms)
+        driver.restart(topology)
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=program.value_serde)
+        for number, batch in enumerate(batches):
             try:
                 source.pipe_micro_batch(batch)
             except Exception as error:
                 seen["error"] = type(error.__cause__ or error).__name__
                 return seen
-        for topic in ("out", "late", "changes"):
-            output = driver.create_output_topic(topic, key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
+            if number == restarts_after:
+                seen["counted before"] = _counted(driver)
+                driver.restart(restore_from="changelog")
+        driver.create_input_topic("probe", key_serde=BYTES, value_serde=BYTES).pipe_input(None, b"")
+        for topic in ("out", "late", "changes", "origins", "numbers"):
+            output = driver.create_output_topic(topic, key_serde=BYTES, value_serde=BYTES)
             seen[topic] = output.read_records_to_list()
         store = driver.get_state_store("kept")
         entries = store.fetch(None, None) if isinstance(store, SessionStore) else store.all()
         seen["store"] = [(key, repr(held), held.headers) for key, held in entries]
-        beside = driver.get_all_state_stores().get("kept-expiry")
-        seen["expiry"] = None if beside is None else list(beside.all())
-        seen["counted"] = {name: number for name, number in driver.metrics().items() if "." in name}
+        for beside in ("kept-ends", "kept-expiry"):
+            found = driver.get_all_state_stores().get(beside)
+            seen[beside] = None if found is None else list(found.all())
+        seen["counted"] = _counted(driver)
     return seen
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.data(), programs())
-def test_columns_do_what_records_do(data: st.DataObject, program: Program) -> None:
-    drawn = st.lists(st.tuples(RECORDS, st.none() | VALUES[program.value_serde]), max_size=10)
-    batches = [
-        [TestRecord(key, value, time, Headers(headers)) for (key, time, headers), value in batch]
-        for batch in data.draw(st.lists(drawn, min_size=1, max_size=4))
-    ]
-    in_columns = program.topology(in_columns=True)
-    assert any(isinstance(node.supplier(), BatchProcessor) for node in in_columns.processors.values())
-    by_records = run(program.topology(in_columns=False), batches, program.value_serde)
-    assert run(in_columns, batches, program.value_serde) == by_records
+def _counted(driver: TopologyTestDriver) -> dict[str, float]:
+    return {name: number for name, number in driver.metrics().items() if "." in name}
 
 
-@settings(max_examples=300, deadline=None)
-@given(
-    st.lists(st.lists(RECORDS, max_size=12), min_size=1, max_size=4),
-    st.builds(
-        Deduplication, st.sampled_from([None, "h"]), st.integers(0, 40), st.integers(0, 20) | st.integers(0, 400)
-    ),
-)
+@pytest.mark.parametrize("of", ["keys", "windows", "windows on close", "sessions"])
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
+    program = data.draw(programs(of))
+    batches = data.draw(micro_batches(program.value_serde))
+    restarts_after = data.draw(st.integers(0, 3))
+    nodes = program.topology(in_columns=True).processors.values()
+    assert any(isinstance(node.supplier(), BatchProcessor) for node in nodes)
+    by_records = run(program, batches, restarts_after, in_columns=False)
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(time_queue, "DUE_AT_ONCE", data.draw(st.integers(1, 3)))
+        assert run(program, batches, restarts_after, in_columns=True) == by_records
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.sampled_from([None, "h"]), st.integers(0, 40), st.integers(0, 20) | st.integers(0, 400))
 def test_deduplication_in_columns_does_what_it_does_by_records(
-    drawn: list[list[tuple[str | None, int, list[tuple[str, bytes | None]]]]], program: Deduplication
+    data: st.DataObject, by: str | None, within_ms: int, grace_ms: int
 ) -> None:
-    batches = [
-        [TestRecord(key, f"{key} at {time}", time, Headers(headers)) for key, time, headers in batch] for batch in drawn
-    ]
-    in_columns = program.topology(in_columns=True)
-    assert all(isinstance(node.supplier(), BatchProcessor) for node in in_columns.processors.values())
-    assert run(in_columns, batches, TEXT) == run(program.topology(in_columns=False), batches, TEXT)
+    program = Deduplication(by, within_ms, grace_ms)
+    batches, restarts_after = data.draw(micro_batches(TEXT)), data.draw(st.integers(0, 3))
+    nodes = program.topology(in_columns=True).processors
+    assert isinstance(nodes["made"].supplier(), BatchProcessor)
+    by_records = run(program, batches, restarts_after, in_columns=False)
+    assert run(program, batches, restarts_after, in_columns=True) == by_records
 
 
 def test_a_session_is_seen_no_longer_than_its_retention_within_a_batch() -> None:
     windows = SessionWindows.of_inactivity_gap_and_grace(5, 10)
     program = Program("count", INT64, HeaderPolicy.of("latest"), is_cached=False, wants_old=False, windows=windows)
     batch = [TestRecord(key, 1, time) for key, time in (("a", 10), ("b", 25), ("a", 10))]
-    seen = [run(program.topology(in_columns=in_columns), [batch], INT64) for in_columns in (False, True)]
+    seen = [run(program, [batch], 1, in_columns=in_columns) for in_columns in (False, True)]
     assert seen[0] == seen[1]
     assert [record.value[-1] for record in seen[1]["out"]] == [1, 1, 1]

@@ -32,9 +32,19 @@ class ColumnChanges:
     def send(self, made: RecordColumns, old: pa.Array, groups: KeyGroups) -> None:
         """Send on what became of keys, or windows, which `groups` tells apart, and what was there before each row."""
         if not self._plan.is_cached:
-            self._forward(made, old)
+            self.send_at_once(made, old)
             return
         self._held.append(_Part(made.take(groups.last_rows), old.take(pa.array(groups.first_rows))))
+
+    def send_at_once(self, made: RecordColumns, old: pa.Array | None) -> None:
+        """Send on what became of keys, or windows, also of a table whose changes are held back; None is not known."""
+        value = change_column(made.value, old if self._plan.send_old else None)
+        changes = RecordColumns.adopt(made.key, value, made.timestamp_ms, made.headers, made.origin)
+        if self._plan.children is None:
+            self._context.forward_batch(changes)
+        else:
+            for child in self._plan.children:
+                self._context.forward_batch(changes, child)
 
     def finish(self) -> None:
         """Send on what was held back of the batch, in the order in which keys first changed."""
@@ -46,7 +56,7 @@ class ColumnChanges:
             # What nobody was told of was never there.
             is_told = pc.or_(pc.is_valid(records.value), pc.is_valid(old))
             records, old = records.filter(is_told), old.filter(is_told)
-        self._forward(records, old)
+        self.send_at_once(records, old)
 
     def _merged(self, parts: list[_Part]) -> tuple[RecordColumns, pa.Array]:
         records = concat([part.records for part in parts])
@@ -54,15 +64,6 @@ class ColumnChanges:
         return records.take(groups.last_rows), pa.concat_arrays([part.old for part in parts]).take(
             pa.array(groups.first_rows)
         )
-
-    def _forward(self, made: RecordColumns, old: pa.Array) -> None:
-        value = change_column(made.value, old if self._plan.send_old else None)
-        changes = RecordColumns.adopt(made.key, value, made.timestamp_ms, made.headers, made.origin)
-        if self._plan.children is None:
-            self._context.forward_batch(changes)
-        else:
-            for child in self._plan.children:
-                self._context.forward_batch(changes, child)
 
 
 def groups_of(keys: pa.Array) -> KeyGroups:

@@ -30,6 +30,17 @@ def store_of_ends(windows: str, *, is_persistent: bool) -> PartStore:
     return PartStore(builder, WINDOW_END_KEYS)
 
 
+def open_ends(
+    context: ProcessorContext, store: str, key_serde: Serde[Any], windows: Callable[[], Iterable[Windowed]]
+) -> TimeQueue:
+    """Return when the windows of a store end; where that is not known, with all `windows` that there are."""
+    queue = TimeQueue(context, _ENDS.format(store))
+    if queue.is_unknown:
+        for window in windows():
+            queue.put(window.end_ms, started_key(window.start_ms, key_serde.serialize(window.key)))
+    return queue
+
+
 class FinalWindows:
     """Puts out windows that have closed, earliest first, each once over batches and restarts.
 
@@ -46,10 +57,7 @@ class FinalWindows:
     ) -> None:
         self._key_bytes, self._key = key_serde.serialize, key_serde.deserialize
         self._read = read
-        self._queue = TimeQueue(context, _ENDS.format(store))
-        if self._queue.is_unknown:
-            for window in windows():
-                self.note(window)
+        self._queue = open_ends(context, store, key_serde, windows)
 
     def note(self, window: Windowed) -> None:
         """Take down that a window is there."""

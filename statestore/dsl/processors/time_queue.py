@@ -7,13 +7,18 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
-from statestore.format.due_key import due_key, last_due_place, time_and_key
+import pyarrow as pa
+
+from statestore.format.due_key import due_bounds, due_key, last_due_place, time_and_key
 from statestore.format.window_key import MAX_TIME_MS
+from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
 
 _NEVER_MS: Final = MAX_TIME_MS
 _READ_AT_ONCE: Final = 512
 _HELD_AT_MOST: Final = 16_384
+DUE_AT_ONCE: Final = 65_536
+"""How much of what is due is handed out together."""
 
 
 class TimeQueue:
@@ -46,7 +51,7 @@ class TimeQueue:
             self._known.add(place)
             heappush(self._heap, place)
             if len(self._heap) > _HELD_AT_MOST:
-                self._heap, self._known, self._read_to = [], set(), b""
+                self._read_anew()
 
     def remove(self, time_ms: int, key: bytes) -> None:
         """Take a key out at a time, if it is there."""
@@ -72,11 +77,51 @@ class TimeQueue:
             self._store.put(place, None)
             yield self.first_ms, key
 
+    def put_many(self, places: pa.BinaryArray, made_for: RecordColumns) -> None:
+        """Add what stands at these places, in any order, each for the record beside it."""
+        if len(places):
+            self._write(places, pa.repeat(pa.scalar(b"", pa.binary()), len(places)), made_for)
+            self.first_ms = min(self.first_ms, time_and_key(pa.compute.min(places).as_py())[0])
+
+    def remove_many(self, places: pa.BinaryArray, done_for: RecordColumns) -> None:
+        """Take out what stands at these places, each for the record beside it."""
+        self._write(places, pa.nulls(len(places), pa.binary()), done_for)
+
+    def due(self, now_ms: int) -> Iterator[list[bytes]]:
+        """Yield the places of all that is due by a time, in order, some at once, as of the call.
+
+        Who asks has all of them, and removes each.
+        """
+        if self.first_ms > now_ms:
+            return
+        behind = due_bounds(now_ms)[1]
+        found: list[bytes] = []
+        first_ms = _NEVER_MS
+        with self._store.range(due_key(self.first_ms, b""), last_due_place()) as entries:
+            for place, _ in entries:
+                if place >= behind:
+                    first_ms, _ = time_and_key(place)
+                    break
+                found.append(place)
+                if len(found) == DUE_AT_ONCE:
+                    yield found
+                    found = []
+        if found:
+            yield found
+        self.first_ms = first_ms
+
     def record(self) -> None:
         """Have the earliest time committed with the batch."""
         if self.is_unknown or self.first_ms != self._recorded_ms:
             self._context.set_processor_metadata(self._name, self.first_ms)
             self._recorded_ms, self.is_unknown = self.first_ms, False
+
+    def _write(self, places: pa.BinaryArray, values: pa.BinaryArray, records: RecordColumns) -> None:
+        self._read_anew()
+        self._store.put_many(RecordColumns.adopt(places, values, records.timestamp_ms, records.headers, None))
+
+    def _read_anew(self) -> None:
+        self._heap, self._known, self._read_to = [], set(), b""
 
     def _first(self) -> bytes | None:
         """Return the first place, which is the heap's first one then; None if there is none."""

@@ -13,9 +13,10 @@ from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating_columns import with_keys
 from statestore.dsl.processors.column_changes import ColumnChanges
 from statestore.dsl.processors.column_updates import ColumnUpdate
+from statestore.dsl.processors.final_window_columns import Closing, FinalWindowColumns
 from statestore.dsl.processors.windowed_aggregating import ObservedTime, WindowedAggregating
 from statestore.dsl.windows import TimeWindows
-from statestore.format.binary_columns import Flags, Integers
+from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.key_groups import KeyGroups
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
@@ -43,8 +44,21 @@ class _Assigned(NamedTuple):
     """The record of each row."""
     starts_ms: Integers
     ends_ms: Integers
-    is_late: Flags
-    """Whether the window had closed by then."""
+
+    def where(self, mask: Flags) -> _Assigned:
+        return _Assigned(*(column[mask] for column in self))
+
+
+class _Updated(NamedTuple):
+    """What records make of the windows that they belong to: a row for each window of each record."""
+
+    groups: KeyGroups
+    """Which rows have the same window."""
+    made: RecordColumns
+    """By keys without windows."""
+    old: pa.Array
+    is_new: Flags
+    """Of each group, whether nothing was held of it."""
 
 
 class _WindowedColumnAggregate(BatchProcessor):
@@ -60,55 +74,88 @@ class _WindowedColumnAggregate(BatchProcessor):
         self._changes = ColumnChanges(plan.changes, context)
         self._update = ColumnUpdate(self._aggregation, plan, context)
         self._observed = ObservedTime(context, plan.store)
+        self._final = None
+        if self._asked.is_final:
+            self._final = FinalWindowColumns(context, plan, self._store, self._changes)
 
     def process_batch(self, records: RecordColumns) -> None:
         records = with_keys(records, self._context, needs_value=self._asked.plan.aggregation.needs_value)
         if not len(records):
             return
-        assigned = self._assign(records.timestamp_ms.to_numpy())
-        late = assigned.rows[assigned.is_late]
-        if len(late):
-            self._tell_late(records, late)
-        kept = ~assigned.is_late
-        if kept.any():
-            self._aggregate(records, assigned.rows[kept], assigned.starts_ms[kept], assigned.ends_ms[kept])
+        times_ms = records.timestamp_ms.to_numpy()
+        observed = np.maximum(np.maximum.accumulate(times_ms), self._observed.time_ms)
+        self._observed.advance(int(observed[-1]))
+        closing = Closing(records, observed - self._asked.windows.grace_ms)
+        assigned = self._assign(times_ms)
+        is_late = assigned.ends_ms <= closing.close_ms[assigned.rows]
+        self._tell_late(records, assigned.rows[is_late])
+        kept = assigned.where(~is_late)
+        if self._final is not None:
+            self._close(self._final, closing, kept)
+        elif len(kept.rows):
+            self._change(records, kept)
 
     def finish_batch(self) -> None:
         self._changes.finish()
         self._observed.record()
+        if self._final is not None:
+            self._final.record()
 
     def _assign(self, times_ms: Integers) -> _Assigned:
         windows = self._asked.windows
-        observed = np.maximum(np.maximum.accumulate(times_ms), self._observed.time_ms)
-        self._observed.advance(int(observed[-1]))
         first = first_starts(windows, times_ms)
         counts = (times_ms - first) // windows.advance_ms + 1
         rows = np.repeat(np.arange(len(times_ms)), counts)
         numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         starts = first[rows] + numbers * windows.advance_ms
         # A sum beyond 64 bits is not taken: the end of time is.
-        ends = np.minimum(starts, MAX_TIME_MS - windows.size_ms) + windows.size_ms
-        return _Assigned(rows, starts, ends, ends <= observed[rows] - windows.grace_ms)
+        return _Assigned(rows, starts, np.minimum(starts, MAX_TIME_MS - windows.size_ms) + windows.size_ms)
 
-    def _aggregate(self, records: RecordColumns, rows: Integers, starts: Integers, ends: Integers) -> None:
+    def _change(self, records: RecordColumns, assigned: _Assigned) -> None:
+        """Store what records make of their windows, and send each change on."""
+        updated = self._updated(records, assigned)
+        groups, made = updated.groups, updated.made
+        lasts = groups.last_rows
+        self._store.put_many(made.take(lasts), assigned.starts_ms[lasts])
+        windowed = windowed_column(made.key, assigned.starts_ms, assigned.ends_ms)
+        changed = RecordColumns.adopt(windowed, made.value, made.timestamp_ms, made.headers, made.origin)
+        self._changes.send(changed, updated.old, groups)
+
+    def _close(self, final: FinalWindowColumns, closing: Closing, assigned: _Assigned) -> None:
+        """Store what records make of their windows, and put out those windows that are closed by any of them."""
+        updated = self._updated(closing.records, assigned)
+        lasts, firsts = updated.groups.last_rows, updated.groups.first_rows
+        windows, starts_ms, ends_ms = updated.made.take(lasts), assigned.starts_ms[lasts], assigned.ends_ms[lasts]
+        places = final.places(windows.key, starts_ms, ends_ms)
+        is_closed = ends_ms <= closing.close_ms[-1]
+        is_shown = starts_ms >= self._store.first_visible_ms
+        final.put_out(closing, windows.with_columns(key=places).filter(is_closed & is_shown))
+        self._store.put_many(windows, starts_ms)
+        is_noted = updated.is_new & ~is_closed
+        final.note(places.filter(is_noted), closing.records.take(assigned.rows[firsts][is_noted]))
+
+    def _updated(self, records: RecordColumns, assigned: _Assigned) -> _Updated:
+        rows, starts_ms = assigned.rows, assigned.starts_ms
         codes = records.by_key.codes[rows]
         # By number of window, not by start: the product has to fit in 64 bits.
-        places = np.unique(starts, return_inverse=True)[1]
-        groups = KeyGroups(pa.array(codes * (int(places.max()) + 1) + places))
+        places = np.unique(starts_ms, return_inverse=True)[1]
+        windows = codes * (int(places.max(initial=0)) + 1) + places
+        # A window that the store does not show is begun anew by each record.
+        hidden = np.flatnonzero(starts_ms < self._store.first_visible_ms)
+        windows[hidden] = ~hidden
+        groups = KeyGroups(pa.array(windows))
         firsts = groups.first_rows
         keys = records.by_key.keys.take(pa.array(codes[firsts]))
-        held = self._store.fetch_many(keys, starts[firsts])
+        held = self._store.fetch_many(keys, starts_ms[firsts])
         is_one_each = np.array_equal(rows, np.arange(len(records)))
         of_windows = records if is_one_each else records.take(pa.array(rows))
         updated = self._update.of(groups, held, of_windows)
         made = of_windows.with_columns(value=updated.new, timestamp_ms=updated.timestamp_ms, headers=updated.headers)
-        lasts = groups.last_rows
-        self._store.put_many(made.take(lasts), starts[lasts])
-        windowed = windowed_column(made.key, starts, ends)
-        changed = RecordColumns.adopt(windowed, made.value, made.timestamp_ms, made.headers, made.origin)
-        self._changes.send(changed, updated.old, groups)
+        return _Updated(groups, made, updated.old, ~is_valid(held.value))
 
     def _tell_late(self, records: RecordColumns, late: Integers) -> None:
+        if not len(late):
+            return
         rows = np.unique(late)
         self._context.count(DROPPED_RECORDS, len(late))
         self._context.count(LATE_RECORDS, len(rows))

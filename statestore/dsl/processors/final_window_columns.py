@@ -1,0 +1,102 @@
+"""Windows that are put out once, when they close, of records in columns: what `final_windows` does record by record.
+
+Columns go on to what the aggregate is after all of them. What has closed on the way got no record after that, so it is
+put out as it is then, and in one order: those that close later end later too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statestore.dsl.column_types import windowed_column
+from statestore.dsl.processors.aggregating import AggregatePlan
+from statestore.dsl.processors.column_changes import ColumnChanges, concat
+from statestore.dsl.processors.final_windows import open_ends
+from statestore.format.binary_columns import Integers, is_valid
+from statestore.format.due_key_columns import WindowEnds, decode_window_ends, encode_window_ends
+from statestore.format.serde_columns import ColumnSerde
+from statestore.headers.record_columns import RecordColumns
+from statestore.processor.context import ProcessorContext
+from statestore.stores.iterator import Windowed
+
+
+class Closing(NamedTuple):
+    """Records, and which windows are closed by them."""
+
+    records: RecordColumns
+    close_ms: Integers
+    """The latest end of a window that has closed by each record."""
+
+    def rows(self, ends_ms: Integers) -> pa.Int64Array:
+        """Return which record closes each window; all are closed by the last one."""
+        return pa.array(np.searchsorted(self.close_ms, ends_ms))
+
+
+class FinalWindowColumns:
+    """Puts out windows that have closed, earliest first, each once over batches and restarts."""
+
+    def __init__(self, context: ProcessorContext, plan: AggregatePlan, store: Any, changes: ColumnChanges) -> None:
+        assert plan.key_serde.columns is not None  # else records do not come in columns
+        self._keys: ColumnSerde = plan.key_serde.columns
+        self._store, self._changes = store, changes
+        self._queue = open_ends(context, plan.store, plan.key_serde, self._windows)
+
+    def places(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> pa.BinaryArray:
+        """Return where it is noted of each window when it ends."""
+        return encode_window_ends(WindowEnds(self._keys.serialize(keys), starts_ms, ends_ms))
+
+    def note(self, places: pa.BinaryArray, made_for: RecordColumns) -> None:
+        """Take down that there are windows, each made by the record beside it."""
+        self._queue.put_many(places, made_for)
+
+    def put_out(self, closing: Closing, made: RecordColumns) -> None:
+        """Send on the windows that have closed, in order of end, start and serialized key.
+
+        `made` is what has become of those among them that got records, by their places. To be called before it is
+        stored, which may take the store to a time in which it shows others no longer.
+        """
+        made = made.take(pc.sort_indices(made.key))
+        for due in self._queue.due(int(closing.close_ms[-1])):
+            places = pa.array(due, pa.binary())
+            count = int(np.count_nonzero(pc.less_equal(made.key, places[-1])))
+            among, made = made.slice(0, count), made.slice(count)
+            others = places.filter(pc.invert(pc.is_in(places, among.key)))
+            ready = concat([among, self._held(others)])
+            self._send(closing, ready.take(pc.sort_indices(ready.key)))
+            self._queue.remove_many(places, closing.records.take(closing.rows(decode_window_ends(places).ends_ms)))
+        self._send(closing, made)
+
+    def record(self) -> None:
+        """Have what is left to be closed first committed with the batch."""
+        self._queue.record()
+
+    def _windows(self) -> Iterator[Windowed]:
+        with self._store.all() as entries:
+            for window, _ in entries:
+                yield window
+
+    def _held(self, places: pa.BinaryArray) -> RecordColumns:
+        """Return what is held of windows, by their places."""
+        windows = decode_window_ends(places)
+        held = self._store.fetch_many(self._keys.deserialize(windows.keys), windows.starts_ms)
+        found = RecordColumns.adopt(places, held.value, held.timestamp_ms, held.headers, None)
+        return found.filter(is_valid(held.value))
+
+    def _send(self, closing: Closing, windows: RecordColumns) -> None:
+        keys, starts_ms, ends_ms = decode_window_ends(windows.key)
+        origin = closing.records.origin
+        self._changes.send_at_once(
+            RecordColumns.adopt(
+                windowed_column(self._keys.deserialize(keys), starts_ms, ends_ms),
+                windows.value,
+                windows.timestamp_ms,
+                windows.headers,
+                None if origin is None else origin.take(closing.rows(ends_ms)),
+            ),
+            None,
+        )
