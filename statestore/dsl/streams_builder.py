@@ -31,7 +31,10 @@ class StreamsBuilder:
     """
 
     def __init__(self, *, in_columns: bool = True) -> None:
-        """Begin a program. `in_columns` of False has all of it go record by record, where columns would be faster."""
+        """Begin a program. `in_columns` of False has all of it go record by record, where columns would be faster.
+
+        A query needs that which leaves out records that a processor fails on, or whose interceptors look at each one.
+        """
         self._graph = StreamGraph(KStream)
         self._in_columns = in_columns
 

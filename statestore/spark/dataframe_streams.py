@@ -51,8 +51,9 @@ class DataFrameStreams:
     them. A key of one column is written by its type; one of several columns is the JSON of them.
     """
 
-    def __init__(self) -> None:
-        self._builder = StreamsBuilder()
+    def __init__(self, *, in_columns: bool = True) -> None:
+        """Begin a program. `in_columns` of False has all of it go record by record, as `StreamsBuilder` says."""
+        self._builder = StreamsBuilder(in_columns=in_columns)
         self._inputs: list[DataFrame] = []
         self._keys: list[tuple[str, StructType | None]] = []
         """Of each input, the name of its key's column, and if it has several, their types."""

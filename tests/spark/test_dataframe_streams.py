@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType
 
-from statestore import Serdes
+from statestore import BatchProcessor, Serdes
 from statestore.dsl.aggregate import Aggregate
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.windows import JoinWindows, TimeWindows
@@ -190,6 +190,11 @@ def test_each_query_has_the_results_that_it_is_asked_for(spark: SparkSession, tm
     counts, sums = by_shop.count(), by_shop.sum()
     with pytest.raises(TypeError, match="state_location"):
         streams.result(counts)
+    for in_columns in (True, False):
+        other = DataFrameStreams(in_columns=in_columns)
+        once = other.stream(rows, key="shop", value="value").deduplicate(1)
+        processors = other.topology({"out": once}).processors.values()
+        assert {isinstance(node.supplier(), BatchProcessor) for node in processors} == {in_columns}
     for results in ({"out": counts}, {"out": sums}, {"out": counts, "sums": sums}):
         with TopologyTestDriver(streams.topology(results)) as driver:
             sales = driver.create_input_topic("sales", key_serde=Serdes.string(), value_serde=Serdes.int64())
