@@ -180,6 +180,3 @@ class SessionWindowedKStream(_WindowedStream[Stream]):
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
         asked = SessionAggregating(plan, self._windows, self._strategy.is_final, table.late_child)
         return asked if columns is None else SessionAggregatingColumns(asked, columns)
-
-    def _can_take_columns(self) -> bool:
-        return not self._strategy.is_final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import Headers, Processor, Record, Serde, Serdes, Topology, ValueTimestampHeaders
+from statestore import (
+    AggregationWithHeaders,
+    Headers,
+    Processor,
+    Record,
+    Serde,
+    Serdes,
+    Topology,
+    ValueTimestampHeaders,
+    Windowed,
+)
 from statestore.dsl.aggregable_stream import ReducibleStream
 from statestore.dsl.emit_strategy import EmitStrategy
 from statestore.dsl.header_policy import HeaderPolicy
@@ -18,6 +29,7 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors import time_queue
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windows import SessionWindows, TimeWindows
+from statestore.format.due_key import time_and_key
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.stores.session import SessionStore
@@ -161,11 +173,12 @@ def programs(draw: st.DrawFn, of: str) -> Program:
         return Program(step, serde, policy, is_cached, wants_old)
     size = draw(SPANS)
     retention_ms = draw(st.none() | st.just(60))
-    if of == "sessions":
-        sessions = SessionWindows.of_inactivity_gap_and_grace(size - 1, 2 * (draw(SPANS) - 1))
-        return Program(step, serde, policy, is_cached, wants_old, sessions, retention_ms)
-    windows = TimeWindows.of_size_and_grace(size, draw(SPANS) - 1).advance_by(draw(st.integers(1, size)))
-    is_final = of == "windows on close"
+    windows: TimeWindows | SessionWindows
+    if of.startswith("sessions"):
+        windows = SessionWindows.of_inactivity_gap_and_grace(size - 1, 2 * (draw(SPANS) - 1))
+    else:
+        windows = TimeWindows.of_size_and_grace(size, draw(SPANS) - 1).advance_by(draw(st.integers(1, size)))
+    is_final = of.endswith("on close")
     ahead = draw(st.lists(st.integers(0, 60), max_size=2)) if is_final or not is_cached else []
     return Program(step, serde, policy, is_cached, wants_old, windows, retention_ms, is_final, tuple(ahead))
 
@@ -181,8 +194,11 @@ def run(
     with TopologyTestDriver(before.topology(in_columns=in_columns)) as driver:
         if isinstance(program, Program):
             for start_ms in program.ahead:
-                held = ValueTimestampHeaders.make(SOME[program.kept_serde], start_ms)
-                driver.get_state_store("kept").put("b", held, start_ms)
+                kept, some = driver.get_state_store("kept"), SOME[program.kept_serde]
+                if isinstance(kept, SessionStore):
+                    kept.put(Windowed("b", start_ms, start_ms), AggregationWithHeaders(some, Headers()))
+                else:
+                    kept.put("b", ValueTimestampHeaders.make(some, start_ms), start_ms)
         driver.restart(topology)
         source = driver.create_input_topic("in", key_serde=TEXT, value_serde=program.value_serde)
         for number, batch in enumerate(batches):
@@ -205,6 +221,12 @@ def run(
             found = driver.get_all_state_stores().get(beside)
             seen[beside] = None if found is None else list(found.all())
         seen["counted"] = _counted(driver)
+    if isinstance(program, Program) and program.is_final and isinstance(program.windows, SessionWindows):
+        # By records, ends are noted that are gone at the end of a batch, and may be looked for in vain.
+        (numbers,) = seen["numbers"]
+        observed_ms, first_ms = literal_eval(numbers.value.decode())
+        ends_ms = [time_and_key(place)[0] for place, _ in seen["kept-ends"]]
+        seen["numbers"] = observed_ms, [end_ms for end_ms in ends_ms if end_ms < first_ms]
     return seen
 
 
@@ -212,7 +234,7 @@ def _counted(driver: TopologyTestDriver) -> dict[str, float]:
     return {name: number for name, number in driver.metrics().items() if "." in name}
 
 
-@pytest.mark.parametrize("of", ["keys", "windows", "windows on close", "sessions"])
+@pytest.mark.parametrize("of", ["keys", "windows", "windows on close", "sessions", "sessions on close"])
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
@@ -240,10 +262,37 @@ def test_deduplication_in_columns_does_what_it_does_by_records(
     assert run(program, batches, restarts_after, in_columns=True) == by_records
 
 
+GAPS = SessionWindows.of_inactivity_gap_and_grace(5, 10)
+
+
+def counts_of(*records: tuple[str, int], is_final: bool, retention_ms: int | None = None) -> list[tuple[int, int]]:
+    """Return the timestamps and the counts that come out of a batch, which are the same by records and in columns."""
+    program = Program("count", INT64, HeaderPolicy.of("latest"), False, False, GAPS, retention_ms, is_final)
+    batch = [TestRecord(key, 1, time) for key, time in records]
+    by_records, in_columns = (run(program, [batch], 1, in_columns=in_columns) for in_columns in (False, True))
+    assert by_records == in_columns
+    return [(record.timestamp_ms, record.value[-1]) for record in in_columns["out"]]
+
+
 def test_a_session_is_seen_no_longer_than_its_retention_within_a_batch() -> None:
-    windows = SessionWindows.of_inactivity_gap_and_grace(5, 10)
-    program = Program("count", INT64, HeaderPolicy.of("latest"), is_cached=False, wants_old=False, windows=windows)
-    batch = [TestRecord(key, 1, time) for key, time in (("a", 10), ("b", 25), ("a", 10))]
-    seen = [run(program, [batch], 1, in_columns=in_columns) for in_columns in (False, True)]
-    assert seen[0] == seen[1]
-    assert [record.value[-1] for record in seen[1]["out"]] == [1, 1, 1]
+    assert counts_of(("a", 10), ("b", 25), ("a", 10), is_final=False) == [(10, 1), (25, 1), (10, 1)]
+
+
+def test_a_session_that_a_batch_closes_and_then_merges_is_put_out_twice() -> None:
+    records = ("a", 10), ("b", 26), ("a", 15), ("c", 60)
+    assert counts_of(*records, is_final=True, retention_ms=60) == [(10, 1), (15, 2), (26, 1)]
+
+
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_a_session_whose_end_was_taken_down_no_longer_is_not_put_out_again(in_columns: bool) -> None:
+    """As of one that was put out before shards became one whose time is not as late."""
+    program = Program("count", INT64, HeaderPolicy.of("latest"), False, False, GAPS, is_final=True)
+    with TopologyTestDriver(program.topology(in_columns=in_columns)) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=INT64)
+        source.pipe_micro_batch([TestRecord("a", 1, 10)])
+        ends = driver.get_state_store("kept-ends")
+        for place, _ in list(ends.all()):
+            ends.delete(place)
+        source.pipe_micro_batch([TestRecord("a", 1, 10), TestRecord("b", 1, 100), TestRecord("b", 1, 200)])
+        output = driver.create_output_topic("out", key_serde=BYTES, value_serde=INT64)
+        assert [(record.timestamp_ms, record.value) for record in output.read_records_to_list()] == [(100, 1)]

@@ -1,13 +1,14 @@
 """Windows that are put out once, when they close, of records in columns: what `final_windows` does record by record.
 
-Columns go on to what the aggregate is after all of them. What has closed on the way got no record after that, so it is
-put out as it is then, and in one order: those that close later end later too.
+Columns go on to what the aggregate is after all of them. What has closed on the way is put out as it was then: no
+window got a record after that, and of sessions what they were is known. It is so in one order: those that close later
+end later too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,12 @@ from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.column_changes import ColumnChanges, concat
 from statestore.dsl.processors.final_windows import open_ends
-from statestore.format.binary_columns import Integers, is_valid
+from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.due_key_columns import WindowEnds, decode_window_ends, encode_window_ends
 from statestore.format.serde_columns import ColumnSerde
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
+from statestore.stores.entry_columns import HeldColumns
 from statestore.stores.iterator import Windowed
 
 
@@ -40,11 +42,18 @@ class Closing(NamedTuple):
 class FinalWindowColumns:
     """Puts out windows that have closed, earliest first, each once over batches and restarts."""
 
-    def __init__(self, context: ProcessorContext, plan: AggregatePlan, store: Any, changes: ColumnChanges) -> None:
+    def __init__(
+        self,
+        context: ProcessorContext,
+        plan: AggregatePlan,
+        changes: ColumnChanges,
+        read: Callable[[pa.Array, Integers, Integers], HeldColumns],
+        windows: Callable[[], Iterable[Windowed]],
+    ) -> None:
         assert plan.key_serde.columns is not None  # else records do not come in columns
         self._keys: ColumnSerde = plan.key_serde.columns
-        self._store, self._changes = store, changes
-        self._queue = open_ends(context, plan.store, plan.key_serde, self._windows)
+        self._read, self._changes = read, changes
+        self._queue = open_ends(context, plan.store, plan.key_serde, windows)
 
     def places(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> pa.BinaryArray:
         """Return where it is noted of each window when it ends."""
@@ -54,11 +63,19 @@ class FinalWindowColumns:
         """Take down that there are windows, each made by the record beside it."""
         self._queue.put_many(places, made_for)
 
+    def forget(self, places: pa.BinaryArray, gone_for: RecordColumns) -> None:
+        """Take down that windows are gone, each by the record beside it."""
+        self._queue.remove_many(places, gone_for)
+
+    def are_noted(self, places: pa.BinaryArray) -> Flags:
+        """Return which windows are waited for."""
+        return self._queue.has_many(places)
+
     def put_out(self, closing: Closing, made: RecordColumns) -> None:
         """Send on the windows that have closed, in order of end, start and serialized key.
 
-        `made` is what has become of those among them that got records, by their places. To be called before it is
-        stored, which may take the store to a time in which it shows others no longer.
+        `made` is what has become of those among them that got records, by their places; null is nothing. To be called
+        before it is stored, which may take the store to a time in which it shows others no longer.
         """
         made = made.take(pc.sort_indices(made.key))
         for due in self._queue.due(int(closing.close_ms[-1])):
@@ -75,19 +92,17 @@ class FinalWindowColumns:
         """Have what is left to be closed first committed with the batch."""
         self._queue.record()
 
-    def _windows(self) -> Iterator[Windowed]:
-        with self._store.all() as entries:
-            for window, _ in entries:
-                yield window
-
     def _held(self, places: pa.BinaryArray) -> RecordColumns:
         """Return what is held of windows, by their places."""
         windows = decode_window_ends(places)
-        held = self._store.fetch_many(self._keys.deserialize(windows.keys), windows.starts_ms)
-        found = RecordColumns.adopt(places, held.value, held.timestamp_ms, held.headers, None)
+        held = self._read(self._keys.deserialize(windows.keys), windows.starts_ms, windows.ends_ms)
+        # A session has no timestamp but its end.
+        times_ms = pa.array(windows.ends_ms) if held.timestamp_ms is None else held.timestamp_ms
+        found = RecordColumns.adopt(places, held.value, times_ms, held.headers, None)
         return found.filter(is_valid(held.value))
 
     def _send(self, closing: Closing, windows: RecordColumns) -> None:
+        windows = windows.filter(is_valid(windows.value))
         keys, starts_ms, ends_ms = decode_window_ends(windows.key)
         origin = closing.records.origin
         self._changes.send_at_once(

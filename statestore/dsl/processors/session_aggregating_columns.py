@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,18 @@ from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import Update
 from statestore.dsl.processors.aggregating_columns import with_keys
 from statestore.dsl.processors.column_changes import ColumnChanges, groups_of
+from statestore.dsl.processors.final_window_columns import Closing, FinalWindowColumns
 from statestore.dsl.processors.session_aggregating import SessionAggregating
 from statestore.dsl.processors.session_merging import MergedRecords, Session, SessionMerging
 from statestore.dsl.processors.windowed_aggregating import ObservedTime
+from statestore.format.binary_columns import Integers, is_valid
+from statestore.format.key_groups import KeyGroups
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
+from statestore.stores.iterator import Windowed
 from statestore.stores.session import FoundSessions
 
 
@@ -38,6 +42,21 @@ class SessionAggregatingColumns:
         return _SessionColumnAggregate(self)
 
 
+class _Changed(NamedTuple):
+    """What records make of sessions: a row for each change."""
+
+    rows: Integers
+    """The record that made it."""
+    keys: pa.Array
+    starts_ms: Integers
+    ends_ms: Integers
+    made: RecordColumns
+    """By key and session; of one that is gone, the value is null."""
+    old: pa.Array
+    groups: KeyGroups
+    """Which changes are of the same session."""
+
+
 class _SessionColumnAggregate(BatchProcessor):
     """Keeps one aggregate a key and session."""
 
@@ -51,10 +70,18 @@ class _SessionColumnAggregate(BatchProcessor):
         self._changes = ColumnChanges(plan.changes, context)
         self._headers, self._update = plan.headers, Update(plan, context)
         self._observed = ObservedTime(context, plan.store)
-        self._gap_ms = windows.inactivity_gap_ms
+        self._gap_ms, self._grace_ms = windows.inactivity_gap_ms, windows.grace_ms
+        is_final = self._asked.is_final
         self._merging = SessionMerging(
-            windows, plan.aggregation, retention_ms=self._store.retention_ms, is_cached=plan.changes.is_cached
+            windows,
+            plan.aggregation,
+            retention_ms=self._store.retention_ms,
+            tells_each=not plan.changes.is_cached and not is_final,
         )
+        self._final = None
+        if is_final:
+            read = self._store.fetch_session_many
+            self._final = FinalWindowColumns(context, plan, self._changes, read, self._sessions)
 
     def process_batch(self, records: RecordColumns) -> None:
         records = with_keys(records, self._context, needs_value=self._asked.plan.aggregation.needs_value)
@@ -76,15 +103,28 @@ class _SessionColumnAggregate(BatchProcessor):
             self._observed.time_ms,
             self._store.stream_time_ms,
         )
-        self._observed.advance(int(times_ms.max()))
+        observed = np.maximum(np.maximum.accumulate(times_ms), self._observed.time_ms)
+        self._observed.advance(int(observed[-1]))
         if merged.late:
             self._tell_late(records, merged.late)
+        changed = self._changed(records, merged, values, headers)
+        if self._final is not None:
+            self._put_out(self._final, Closing(records, observed - self._gap_ms - self._grace_ms - 1), changed)
         if merged.changes:
-            self._keep(records, merged, values, headers)
+            self._keep(records, changed)
+        if self._final is None:
+            self._changes.send(changed.made, changed.old, changed.groups)
 
     def finish_batch(self) -> None:
         self._changes.finish()
         self._observed.record()
+        if self._final is not None:
+            self._final.record()
+
+    def _sessions(self) -> Iterator[Windowed]:
+        with self._store.fetch(None, None) as sessions:
+            for session, _ in sessions:
+                yield session
 
     def _sessions_near(self, records: RecordColumns) -> FoundSessions:
         """Return all sessions that may belong to a record of their key."""
@@ -113,22 +153,50 @@ class _SessionColumnAggregate(BatchProcessor):
             return _Chosen(coming, held), _earlier if policy.keeps_first else _later
         return _Made(coming.to_pylist(), held), self._update.merged
 
-    def _keep(self, records: RecordColumns, merged: MergedRecords, values: _Items, headers: _Items) -> None:
-        """Store what became of sessions, and send it on."""
-        row_numbers, starts, ends, new, old = zip(*merged.changes, strict=True)
+    def _changed(self, records: RecordColumns, merged: MergedRecords, values: _Items, headers: _Items) -> _Changed:
+        row_numbers, starts, ends, new, old = zip(*merged.changes, strict=True) if merged.changes else ((),) * 5
         rows, starts_ms, ends_ms = (np.array(numbers, np.int64) for numbers in (row_numbers, starts, ends))
-        value, by_record = values.column(new), records.take(rows)
-        merged_headers = headers.column(merged.headers).take(pa.array(rows))
-        windowed = windowed_column(by_record.key, starts_ms, ends_ms)
-        groups = groups_of(windowed)
-        lasts = groups.last_rows
-        # What is removed is logged with the headers of the record.
-        stored = by_record.with_columns(
-            value=value, headers=pc.if_else(pc.is_valid(value), merged_headers, by_record.headers)
+        keys = records.key.take(pa.array(rows))
+        made = RecordColumns.adopt(
+            windowed_column(keys, starts_ms, ends_ms),
+            values.column(new),
+            pa.array(ends_ms),
+            headers.column(merged.headers).take(pa.array(rows)),
+            None if records.origin is None else records.origin.take(pa.array(rows)),
         )
-        self._store.put_many(stored.take(lasts), starts_ms[lasts], ends_ms[lasts])
-        changed = RecordColumns.adopt(windowed, value, pa.array(ends_ms), merged_headers, by_record.origin)
-        self._changes.send(changed, values.column(old), groups)
+        return _Changed(rows, keys, starts_ms, ends_ms, made, values.column(old), groups_of(made.key))
+
+    def _keep(self, records: RecordColumns, changed: _Changed) -> None:
+        """Store what sessions have come to."""
+        lasts = changed.groups.last_rows
+        made_for = records.take(changed.rows[lasts])
+        value, headers = (column.take(pa.array(lasts)) for column in (changed.made.value, changed.made.headers))
+        # What is removed is logged with the headers of the record.
+        headers = pc.if_else(pc.is_valid(value), headers, made_for.headers)
+        stored = made_for.with_columns(value=value, headers=headers)
+        self._store.put_many(stored, changed.starts_ms[lasts], changed.ends_ms[lasts])
+
+    def _put_out(self, final: FinalWindowColumns, closing: Closing, changed: _Changed) -> None:
+        """Put out those sessions that are closed by any record, and note when the others end."""
+        groups, made, ends_ms = changed.groups, changed.made, changed.ends_ms
+        is_there = is_valid(made.value)
+        is_new = np.zeros(len(groups), np.bool_)
+        is_new[groups.codes[is_there & ~is_valid(changed.old)]] = True
+        closed_by = np.searchsorted(closing.close_ms, ends_ms)
+        # A session that closed and is still seen can be merged: it was put out before as it was then.
+        before = np.flatnonzero((changed.rows < closed_by) & (closed_by < len(closing.records)))
+        lasts = before[KeyGroups(pa.array(groups.codes[before])).last_rows]
+        lasts = lasts[ends_ms[lasts] > self._store.stream_time_ms - self._store.retention_ms]
+        ready = made.take(lasts).with_columns(key=self._places(final, changed, lasts))
+        final.put_out(closing, ready.filter(is_new[groups.codes[lasts]] | final.are_noted(ready.key)))
+        lasts = groups.last_rows
+        is_open = closed_by[lasts] == len(closing.records)
+        kept, gone = lasts[is_open & is_there[lasts] & is_new], lasts[is_open & ~is_there[lasts]]
+        final.note(self._places(final, changed, kept), closing.records.take(changed.rows[kept]))
+        final.forget(self._places(final, changed, gone), closing.records.take(changed.rows[gone]))
+
+    def _places(self, final: FinalWindowColumns, changed: _Changed, rows: Integers) -> pa.BinaryArray:
+        return final.places(changed.keys.take(pa.array(rows)), changed.starts_ms[rows], changed.ends_ms[rows])
 
     def _tell_late(self, records: RecordColumns, late: list[int]) -> None:
         self._context.count(DROPPED_RECORDS, len(late))

@@ -28,7 +28,8 @@ class MergedRecords(NamedTuple):
 class SessionMerging:
     """Merges records with the sessions that they belong to, in order.
 
-    A session is seen until the latest end that was stored is `retention_ms` past its own, as the store shows it.
+    A session is seen until the latest end that was stored is `retention_ms` past its own, as the store shows it. Unless
+    it `tells_each` change, a session that a record is within is changed, and not removed and made again.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class SessionMerging:
         aggregation: Aggregation,
         *,
         retention_ms: int,
-        is_cached: bool,
+        tells_each: bool,
     ) -> None:
         assert aggregation.merger is not None  # a stream by session asks for one
         self._gap_ms, self._grace_ms = windows.inactivity_gap_ms, windows.grace_ms
@@ -47,7 +48,7 @@ class SessionMerging:
             aggregation.merger,
         )
         self._retention_ms = retention_ms
-        self._is_cached = is_cached
+        self._tells_each = tells_each
 
     def merge(
         self,
@@ -65,7 +66,7 @@ class SessionMerging:
         the latest end that was stored; -1 is none.
         """
         initializer, aggregator, merger = self._initializer, self._aggregator, self._merger
-        gap_ms, open_ms, is_cached = self._gap_ms, self._gap_ms + self._grace_ms, self._is_cached
+        gap_ms, open_ms, tells_each = self._gap_ms, self._gap_ms + self._grace_ms, self._tells_each
         first_visible_ms = stored_ms - self._retention_ms + 1
         made = MergedRecords([], [], [])
         changes, headers_of, late = made
@@ -94,9 +95,9 @@ class SessionMerging:
             headers = merge_headers(headers, coming)
             headers_of.append(headers)
             for session in near:
-                # One of a moment is not removed before it is kept; with a cache none is, and it says what was there.
-                if (session[1], session[0]) == (start_ms, end_ms) and (is_cached or start_ms == end_ms):
-                    told = session[2] if is_cached else None
+                # One of a moment is not removed before it is kept. Where not each change is told, none is.
+                if (session[1], session[0]) == (start_ms, end_ms) and (start_ms == end_ms or not tells_each):
+                    told = None if tells_each else session[2]
                 else:
                     changes.append((row, session[1], session[0], None, session[2]))
             changes.append((row, start_ms, end_ms, aggregate, told))

@@ -9,10 +9,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from statestore.format.binary_columns import Flags, is_valid
 from statestore.format.due_key import due_bounds, due_key, last_due_place, time_and_key
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
+from statestore.stores.entry_columns import HeldColumns
 
 _NEVER_MS: Final = MAX_TIME_MS
 _READ_AT_ONCE: Final = 512
@@ -86,6 +88,11 @@ class TimeQueue:
     def remove_many(self, places: pa.BinaryArray, done_for: RecordColumns) -> None:
         """Take out what stands at these places, each for the record beside it."""
         self._write(places, pa.nulls(len(places), pa.binary()), done_for)
+
+    def has_many(self, places: pa.BinaryArray) -> Flags:
+        """Return at which of the places something stands."""
+        held: HeldColumns = self._store.get_many(places)
+        return is_valid(held.value)
 
     def due(self, now_ms: int) -> Iterator[list[bytes]]:
         """Yield the places of all that is due by a time, in order, some at once, as of the call.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from statestore.headers.record_columns import RecordColumns
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, LATE_RECORDS
+from statestore.stores.iterator import Windowed
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,13 @@ class _WindowedColumnAggregate(BatchProcessor):
         self._observed = ObservedTime(context, plan.store)
         self._final = None
         if self._asked.is_final:
-            self._final = FinalWindowColumns(context, plan, self._store, self._changes)
+            self._final = FinalWindowColumns(
+                context,
+                plan,
+                self._changes,
+                lambda keys, starts_ms, _: self._store.fetch_many(keys, starts_ms),
+                self._windows,
+            )
 
     def process_batch(self, records: RecordColumns) -> None:
         records = with_keys(records, self._context, needs_value=self._asked.plan.aggregation.needs_value)
@@ -100,6 +108,11 @@ class _WindowedColumnAggregate(BatchProcessor):
         self._observed.record()
         if self._final is not None:
             self._final.record()
+
+    def _windows(self) -> Iterator[Windowed]:
+        with self._store.all() as entries:
+            for window, _ in entries:
+                yield window
 
     def _assign(self, times_ms: Integers) -> _Assigned:
         windows = self._asked.windows
