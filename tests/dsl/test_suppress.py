@@ -86,6 +86,18 @@ def test_a_limit_of_nothing_holds_nothing_back() -> None:
         assert run.pipe(("a", "x", 10), ("b", "y", 9)) == ["a x @10", "b y @9"]
 
 
+def test_what_others_wrote_into_the_buffer_is_what_goes_on() -> None:
+    with DslRun(limited(10)) as run:
+        run.pipe(("a", "x", 1), ("b", "x", 1))
+        stores = run.driver.get_all_state_stores()
+        buffer = stores[next(name.removesuffix("-times") for name in stores if name.endswith("-times"))]
+        before = dict(buffer.all())
+        run.pipe(("a", "y", 2), ("b", "y", 2))
+        buffer.put(b"a", before[b"a"])
+        buffer.put(b"b", None)
+        assert run.pipe(("c", "z", 11)) == ["a x @1"]
+
+
 def test_the_earliest_go_on_before_their_time_when_there_are_too_many() -> None:
     with DslRun(limited(100, BufferConfig.max_records(2))) as run:
         assert run.pipe(("b", "x", 12), ("a", "y", 12), ("a", "z", 13)) == []

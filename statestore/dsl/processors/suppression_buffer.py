@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from statestore.dsl.change import Change
 from statestore.dsl.processors.time_queue import TimeQueue
@@ -23,6 +23,17 @@ from statestore.stores.stores import Stores
 
 _NOWHERE: Final = RecordMetadata("", -1, -1)
 _TIMES: Final = "{}-times"
+_READ_AT_MOST: Final = 16_384
+"""How many entries of a batch are known as they are read, at most."""
+
+
+class _Entry(NamedTuple):
+    """What is held back of a key, as it is stored and as it is read."""
+
+    stored: bytes
+    held: BufferedRecord
+    due_ms: int
+    counted_bytes: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,8 @@ class SuppressionBuffer:
     def __init__(self, plan: BufferPlan, context: ProcessorContext) -> None:
         self._plan, self._context = plan, context
         self._store = context.state_store(plan.store)
+        self._read: dict[bytes, _Entry] = {}
+        """What this batch has put: much of it goes on in the same batch, and need not be decoded again."""
         self._queue = TimeQueue(context, plan.times)
         self._counts = [f"{COUNT_PREFIX}{plan.store}-{what}" for what in ("records", "bytes")]
         self._recorded = [context.processor_metadata(name) for name in self._counts]
@@ -69,22 +82,28 @@ class SuppressionBuffer:
         """Hold back a change until `time_ms`; of a key that is held back already, the time stays what it was."""
         key, change = self._plan.key_serde.serialize(record.key), record.value
         new, old = self._bytes(change.new), self._bytes(change.old)
-        before, due_ms = self._get(key) or (None, time_ms)
+        before = self._get(key)
         made = BufferedRecord(
             record.timestamp_ms,
             new,
             record.headers.to_bytes(),
             *(self._context.record_metadata or _NOWHERE),
             old=old,
-            prior=old if before is None else before.prior,
+            prior=old if before is None else before.held.prior,
         )
-        self._store.put(key, encode_buffered_record(made, buffer_time_ms=due_ms))
-        self.size_bytes += made.counted_bytes(key)
+        due_ms = time_ms if before is None else before.due_ms
+        stored = encode_buffered_record(made, buffer_time_ms=due_ms)
+        entry = _Entry(stored, made, due_ms, made.counted_bytes(key))
+        self._store.put(key, stored)
+        if len(self._read) >= _READ_AT_MOST:
+            self._read.clear()
+        self._read[key] = entry
+        self.size_bytes += entry.counted_bytes
         if before is None:
             self._queue.put(time_ms, key)
             self.records += 1
         else:
-            self.size_bytes -= before.counted_bytes(key)
+            self.size_bytes -= before.counted_bytes
 
     def take(self, is_wanted: Callable[[int], bool]) -> Iterator[tuple[Record[Any, Change], RecordMetadata | None]]:
         """Take changes out, earliest first and in order of keys within one time, as long as their time is wanted.
@@ -95,10 +114,11 @@ class SuppressionBuffer:
             found = self._get(key)
             if found is None:
                 continue  # taken out by who wrote into the store
-            held, _ = found
+            held = found.held
             self._store.put(key, None)
+            self._read.pop(key, None)
             self.records -= 1
-            self.size_bytes -= held.counted_bytes(key)
+            self.size_bytes -= found.counted_bytes
             change = Change(self._value(held.new), self._value(held.old))
             record = Record(
                 self._plan.key_serde.deserialize(key), change, held.timestamp_ms, Headers.from_bytes(held.header_bytes)
@@ -126,9 +146,15 @@ class SuppressionBuffer:
                 if self._queue.is_unknown:
                     self._queue.put(due_ms, key)
 
-    def _get(self, key: bytes) -> tuple[BufferedRecord, int] | None:
+    def _get(self, key: bytes) -> _Entry | None:
         stored = self._store.get(key)
-        return None if stored is None else decode_logged_record(stored)
+        if stored is None:
+            return None
+        known = self._read.get(key)
+        if known is not None and known.stored == stored:
+            return known
+        held, due_ms = decode_logged_record(stored)
+        return _Entry(stored, held, due_ms, held.counted_bytes(key))
 
     def _bytes(self, value: Any) -> bytes | None:
         return None if value is None else self._plan.value_serde.serialize(value)
