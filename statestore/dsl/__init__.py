@@ -10,7 +10,8 @@ change            what flows between nodes of tables; column_types: in columns; 
 materialized      where a table is kept; suppressed: for how long its changes are held back; joined: what waits in joins
 stream_joins      the nodes and stores of joins of streams; table_joins: of two tables; join_serdes: what they hold
 global_ktable     a table that every shard has all of
-stream_graph      the nodes of a program until they become a topology, and their names; table_plans: of tables
+stage             where a stream or table stands in its program; table_plans: how tables are kept
+stream_graph      the nodes of a program until they become a topology, and their names
 processors        what runs: a module for each operator
 
 Imports `processor` and below; `spark` and `testing` import it. Nothing here runs by itself: what `build` returns is a

@@ -29,9 +29,10 @@ from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.row_serde import is_json
 from statestore.dsl.several_aggregates import SeveralAggregates
-from statestore.dsl.stream_graph import GraphNode, StreamGraph, TableWindows
+from statestore.dsl.stage import Staged
+from statestore.dsl.stream_graph import GraphNode, TableWindows
 from statestore.dsl.table_plans import KeptTable
-from statestore.format.serde import Serde, Serdes
+from statestore.format.serde import Serdes
 from statestore.processor.processor import ProcessorSupplier
 from statestore.stores.builder import StoreBuilder
 from statestore.stores.part_store import PartStore
@@ -43,7 +44,7 @@ AGGREGATE: Final = "KSTREAM-AGGREGATE-"
 _REDUCE: Final = "KSTREAM-REDUCE-"
 
 
-class ReducibleStream(ABC, Generic[Stream]):
+class ReducibleStream(Staged, ABC, Generic[Stream]):
     """Records to be aggregated, by what needs no more to be known than the values.
 
     Of every method: `headers` says what becomes of the headers of the records that are aggregated, `materialized` where
@@ -51,21 +52,6 @@ class ReducibleStream(ABC, Generic[Stream]):
     """
 
     _count_takes_number = True
-
-    def __init__(
-        self,
-        graph: StreamGraph,
-        node: str,
-        key_serde: Serde[Any] | None,
-        value_serde: Serde[Any] | None,
-        *,
-        in_columns: bool = False,
-    ) -> None:
-        self._graph = graph
-        self._node = node
-        self._key_serde = key_serde
-        self._value_serde = value_serde
-        self._in_columns = in_columns
 
     def count(
         self, *, materialized: Materialized | None = None, headers: PolicyLike = "latest", name: str | None = None

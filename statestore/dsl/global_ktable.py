@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from statestore.dsl.processors.table_views import TableView
-from statestore.dsl.stream_joins import JoinSide
+from statestore.dsl.stage import Stage
 
 
 class GlobalKTable:
     """The latest value of each key of a topic, in every shard; streams join it by a key of their choice."""
 
-    def __init__(self, side: JoinSide, store: str, view: TableView) -> None:
-        self.side = side
+    def __init__(self, stage: Stage, store: str, view: TableView) -> None:
+        self.stage = stage
         """Its node, and how keys and values are written."""
         self.store = store
         """The name of its store, which every processor can read."""

@@ -10,6 +10,7 @@ from statestore.dsl.ktable import KTable
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.aggregating import AggregatePlan, Aggregating
 from statestore.dsl.processors.aggregating_columns import AggregatingColumns
+from statestore.dsl.stage import Stage
 from statestore.dsl.table_plans import KeptTable
 from statestore.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
@@ -33,19 +34,18 @@ class KGroupedStream(AggregableStream[Stream]):
         self, windows: TimeWindows | SlidingWindows | SessionWindows
     ) -> TimeWindowedKStream[Stream] | SessionWindowedKStream[Stream]:
         """Return the stream by key and window. Raises TypeError for what are no windows to aggregate by."""
-        graph, node, serdes = self._graph, self._node, (self._key_serde, self._value_serde)
         if isinstance(windows, SessionWindows):
-            return SessionWindowedKStream(graph, node, *serdes, windows, in_columns=self._in_columns)
+            return SessionWindowedKStream(self._stage, windows)
         if not isinstance(windows, (TimeWindows, SlidingWindows)):
             raise TypeError(f"windows must be TimeWindows, SlidingWindows or SessionWindows, not {windows!r}")
-        return TimeWindowedKStream(graph, node, *serdes, windows, in_columns=self._in_columns)
+        return TimeWindowedKStream(self._stage, windows)
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         return kept.key_value_builder()
 
     def _table(self, node: str, kept: Materialized, *, in_columns: bool) -> KTable[Stream]:
         plan = KeptTable.of_keys(str(kept.name), kept.history_retention_ms)
-        return KTable(self._graph, node, kept.key_serde, kept.value_serde, plan, in_columns=in_columns)
+        return KTable(Stage(self._graph, node, kept.key_serde, kept.value_serde, in_columns), plan)
 
     def _supplier(self, plan: AggregatePlan, columns: ColumnAggregation | None, table: KeptTable) -> ProcessorSupplier:
         return Aggregating(plan) if columns is None else AggregatingColumns(plan, columns)

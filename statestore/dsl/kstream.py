@@ -34,11 +34,11 @@ from statestore.dsl.processors.stateless import (
     with_values,
 )
 from statestore.dsl.row_serde import RowSerde, common_serde
-from statestore.dsl.stream_graph import GraphNode, StreamGraph
+from statestore.dsl.stage import Stage, Staged
+from statestore.dsl.stream_graph import GraphNode
 from statestore.dsl.stream_joins import (
     JoinKind,
     JoinOptions,
-    JoinSide,
     add_global_table_join,
     add_stream_join,
     add_table_join,
@@ -59,29 +59,15 @@ _DEDUPLICATE = "KSTREAM-DEDUPLICATE-"
 _TO_TABLE = "KSTREAM-TOTABLE-"
 
 
-class KStream:
+class KStream(Staged):
     """Records on their way through a program; each method returns another stream, and changes nothing.
 
     Headers and timestamps pass through every step without state as they came. `name` is that of a step's node.
     """
 
-    def __init__(
-        self,
-        graph: StreamGraph,
-        node: str,
-        key_serde: Serde[Any] | None,
-        value_serde: Serde[Any] | None,
-        *,
-        is_rekeyed: bool = False,
-        in_columns: bool = False,
-    ) -> None:
-        self._graph = graph
-        self._node = node
-        self._key_serde = key_serde
-        self._value_serde = value_serde
+    def __init__(self, stage: Stage, *, is_rekeyed: bool = False) -> None:
+        super().__init__(stage)
         self._is_rekeyed = is_rekeyed
-        self._in_columns = in_columns
-        """Whether records come in columns, if who is below takes them."""
 
     def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
         """Return the records for which a predicate of key and value is true."""
@@ -136,18 +122,15 @@ class KStream:
         """Return the records of both streams, in the order in which they are processed."""
         node = self._graph.new_name("KSTREAM-MERGE-", name)
         self._graph.add(GraphNode(node, (self._node, other._node), lambda: PassThrough))
-        return KStream(
-            self._graph,
-            node,
-            self._key_serde if self._key_serde == other._key_serde else None,
-            common_serde(self._value_serde, other._value_serde),
-            is_rekeyed=self._is_rekeyed or other._is_rekeyed,
-        )
+        key_serde = self._key_serde if self._key_serde == other._key_serde else None
+        values = common_serde(self._value_serde, other._value_serde)
+        stage = Stage(self._graph, node, key_serde, values)
+        return KStream(stage, is_rekeyed=self._is_rekeyed or other._is_rekeyed)
 
     def group_by_key(self) -> KGroupedStream[KStream]:
         """Return the stream by key, to be aggregated. Raises TopologyError if a step before has changed the keys."""
         self._refuse_rekeyed("group_by_key()")
-        return KGroupedStream(self._graph, self._node, self._key_serde, self._value_serde, in_columns=self._in_columns)
+        return KGroupedStream(self._stage)
 
     def deduplicate(
         self,
@@ -191,7 +174,7 @@ class KStream:
 
         entry_keys = {store: StateKind.MAP.value}
         graph.add(GraphNode(node, (self._node,), supplier, lambda: (builder,), entry_keys=entry_keys))
-        return KStream(graph, node, self._key_serde, self._value_serde, in_columns=in_columns)
+        return KStream(self._stage._replace(node=node, in_columns=in_columns))
 
     def _identity(self, node: str, by: str | Sequence[str] | Callable[[Any, Any], Any] | None) -> Identity:
         if by is None:
@@ -221,7 +204,7 @@ class KStream:
         kept = kept.or_name(lambda: self._graph.new_store_name(_TO_TABLE))
         plan = SourceTable(kept, is_kept=asked.name is not None)
         self._graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
-        return KTable(self._graph, node, kept.key_serde, kept.value_serde, plan)
+        return KTable(Stage(self._graph, node, kept.key_serde, kept.value_serde), plan)
 
     def join(
         self,
@@ -320,16 +303,17 @@ class KStream:
         for side in (self, other):
             side._refuse_rekeyed(f"{kind.value}()")
         stored = joined or StreamJoined()
-        node = add_stream_join(self._side(), other._side(), kind, joiner, windows, stored, options)
-        return KStream(self._graph, node, stored.key_serde or self._key_serde or other._key_serde, options.value_serde)
+        node = add_stream_join(self._stage, other._stage, kind, joiner, windows, stored, options)
+        key_serde = stored.key_serde or self._key_serde or other._key_serde
+        return KStream(Stage(self._graph, node, key_serde, options.value_serde))
 
     def _join_table(
         self, kind: JoinKind, options: JoinOptions, other: KTable[Any], joiner: Joiner, joined: Joined | None = None
     ) -> KStream:
         self._refuse_rekeyed(f"{kind.value}()")
         waits = joined or Joined()
-        node = add_table_join(self._side(), other._side(), other._plan, kind, joiner, waits, options)
-        return KStream(self._graph, node, waits.key_serde or self._key_serde, options.value_serde)
+        node = add_table_join(self._stage, other._stage, other._plan, kind, joiner, waits, options)
+        return KStream(Stage(self._graph, node, waits.key_serde or self._key_serde, options.value_serde))
 
     def _join_global_table(
         self,
@@ -339,11 +323,9 @@ class KStream:
         key_selector: Callable[[Any, Any], Any],
         joiner: Joiner,
     ) -> KStream:
-        node = add_global_table_join(self._side(), other.side, other.view, key_selector, kind, joiner, options)
-        return KStream(self._graph, node, self._key_serde, options.value_serde, is_rekeyed=self._is_rekeyed)
-
-    def _side(self) -> JoinSide:
-        return JoinSide(self._graph, self._node, self._key_serde, self._value_serde)
+        node = add_global_table_join(self._stage, other.stage, other.view, key_selector, kind, joiner, options)
+        stage = Stage(self._graph, node, self._key_serde, options.value_serde)
+        return KStream(stage, is_rekeyed=self._is_rekeyed)
 
     def _step(
         self,
@@ -357,8 +339,8 @@ class KStream:
     ) -> KStream:
         node = self._graph.new_name(prefix, name)
         self._graph.add(GraphNode(node, (self._node,), lambda: supplier))
-        kept = key_serde if is_rekeyed else self._key_serde
-        return KStream(self._graph, node, kept, value_serde, is_rekeyed=is_rekeyed or self._is_rekeyed)
+        stage = Stage(self._graph, node, key_serde if is_rekeyed else self._key_serde, value_serde)
+        return KStream(stage, is_rekeyed=is_rekeyed or self._is_rekeyed)
 
     def _refuse_rekeyed(self, what: str) -> None:
         if self._is_rekeyed:

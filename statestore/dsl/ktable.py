@@ -12,8 +12,9 @@ from statestore.dsl.processors.stateless import PassThrough, Stateless, new_valu
 from statestore.dsl.processors.stateless_columns import NewValueColumns, PassThroughColumns
 from statestore.dsl.processors.suppressing import Suppressing
 from statestore.dsl.processors.suppression_buffer import BufferPlan
-from statestore.dsl.stream_graph import GraphNode, StreamGraph
-from statestore.dsl.stream_joins import JoinKind, JoinSide, require_kind
+from statestore.dsl.stage import Stage, Staged
+from statestore.dsl.stream_graph import GraphNode
+from statestore.dsl.stream_joins import JoinKind, require_kind
 from statestore.dsl.suppressed import Suppressed
 from statestore.dsl.table_joins import TableSide, add_table_table_join
 from statestore.dsl.table_plans import ComputedTable, KeptTable, SuppressedTable, TablePlan
@@ -32,30 +33,15 @@ _FILTER = "KTABLE-FILTER-"
 _MAP_VALUES = "KTABLE-MAPVALUES-"
 
 
-class KTable(Generic[Stream]):
+class KTable(Staged, Generic[Stream]):
     """The latest value of each key, and its changes; each method returns another table, or a stream.
 
     Each value has the timestamp and the headers that it was stored with. `name` is that of a step's node.
     """
 
-    def __init__(
-        self,
-        graph: StreamGraph,
-        node: str,
-        key_serde: Serde[Any] | None,
-        value_serde: Serde[Any] | None,
-        plan: TablePlan,
-        *,
-        in_columns: bool = False,
-        computed_of: KTable[Stream] | None = None,
-    ) -> None:
-        self._graph = graph
-        self._node = node
-        self._key_serde = key_serde
-        self._value_serde = value_serde
+    def __init__(self, stage: Stage, plan: TablePlan, *, computed_of: KTable[Stream] | None = None) -> None:
+        super().__init__(stage)
         self._plan = plan
-        self._in_columns = in_columns
-        """Whether changes come in columns, if who is below takes them."""
         self._computed_of = computed_of
 
     def filter(
@@ -127,7 +113,7 @@ class KTable(Generic[Stream]):
                 entry_keys={store: VALUE_KEYS},
             )
         )
-        return KTable(graph, node, self._key_serde, self._value_serde, plan)
+        return KTable(Stage(graph, node, self._key_serde, self._value_serde), plan)
 
     def to_stream(self, *, name: str | None = None) -> Stream:
         """Return the changes as a stream: each new value, and None for a key that is gone."""
@@ -157,7 +143,7 @@ class KTable(Generic[Stream]):
         if plan.late_child is None:
             keys_of = self._graph.parents(self._node)
             plan.late_child = self._step("KTABLE-LATE-RECORDS-", name, PassThrough, PassThroughColumns, keys_of=keys_of)
-        stream: Stream = self._graph.make_stream(self._graph, plan.late_child, *inputs, in_columns=self._in_columns)
+        stream: Stream = self._graph.make_stream(Stage(self._graph, plan.late_child, *inputs, self._in_columns))
         return stream
 
     def join(
@@ -217,13 +203,10 @@ class KTable(Generic[Stream]):
     ) -> KTable[Stream]:
         require_kind("other", other, KTable)
         kept = None if materialized is None else Materialized.of(materialized).or_serdes(self._key_serde, value_serde)
-        sides = TableSide(self._side(), self._plan), TableSide(other._side(), other._plan)
+        sides = TableSide(self._stage, self._plan), TableSide(other._stage, other._plan)
         node, plan = add_table_table_join(*sides, kind, joiner, kept, HeaderPolicy.of(headers), name)
         serdes = (self._key_serde, value_serde) if kept is None else (kept.key_serde, kept.value_serde)
-        return KTable(self._graph, node, *serdes, plan)
-
-    def _side(self) -> JoinSide:
-        return JoinSide(self._graph, self._node, self._key_serde, self._value_serde)
+        return KTable(Stage(self._graph, node, *serdes), plan)
 
     def _stream(
         self,
@@ -236,9 +219,7 @@ class KTable(Generic[Stream]):
     ) -> Stream:
         node = self._step(prefix, name, supplier, in_columns)
         takes_columns = self._in_columns and in_columns is not None
-        stream: Stream = self._graph.make_stream(
-            self._graph, node, self._key_serde, value_serde, in_columns=takes_columns
-        )
+        stream: Stream = self._graph.make_stream(Stage(self._graph, node, self._key_serde, value_serde, takes_columns))
         return stream
 
     def _step(
@@ -279,7 +260,7 @@ class KTable(Generic[Stream]):
         # If old values are there to be had, a key that never passed a filter is not said to be gone.
         plan.sends_old = is_filter and self._plan.send_old_values(even_unkept=False)
         graph.add(GraphNode(node, (self._node,), plan.supplier, plan.stores))
-        return KTable(graph, node, self._key_serde, asked.value_serde, plan, computed_of=self)
+        return KTable(Stage(graph, node, self._key_serde, asked.value_serde), plan, computed_of=self)
 
 
 class _Kept:

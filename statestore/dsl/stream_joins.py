@@ -18,6 +18,7 @@ from statestore.dsl.processors.stateless import PassThrough
 from statestore.dsl.processors.stream_stream_joining import KeepingWindow, StreamJoin, StreamSideJoining
 from statestore.dsl.processors.stream_table_joining import StreamBufferPlan, StreamTableJoining
 from statestore.dsl.processors.table_views import TableView
+from statestore.dsl.stage import Stage
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
 from statestore.dsl.table_plans import TablePlan
 from statestore.dsl.windows import JoinWindows
@@ -58,15 +59,6 @@ class JoinKind(Enum):
         return self is JoinKind.OUTER
 
 
-class JoinSide(NamedTuple):
-    """A stream or a table that is joined."""
-
-    graph: StreamGraph
-    node: str
-    key_serde: Serde[Any] | None
-    value_serde: Serde[Any] | None
-
-
 class JoinOptions(NamedTuple):
     """What the joins of a stream have in common."""
 
@@ -86,13 +78,13 @@ def require_kind(parameter: str, given: Any, kind: type) -> None:
         raise TypeError(f"{parameter} must be a {kind.__name__}, not {given!r}")
 
 
-def require_one_program(left: JoinSide, right: JoinSide) -> None:
+def require_one_program(left: Stage, right: Stage) -> None:
     """Raise TopologyError for sides of two programs."""
     if left.graph is not right.graph:
         raise TopologyError(f"{left.node!r} can't be joined with {right.node!r}, which another StreamsBuilder has made")
 
 
-def require_joinable(left: JoinSide, right: JoinSide) -> None:
+def require_joinable(left: Stage, right: Stage) -> None:
     """Raise TopologyError for sides of two programs, and for keys that are known to be written differently."""
     require_one_program(left, right)
     names = [None if side.key_serde is None else side.key_serde.name for side in (left, right)]
@@ -104,8 +96,8 @@ def require_joinable(left: JoinSide, right: JoinSide) -> None:
 
 
 def add_table_join(
-    stream: JoinSide,
-    table: JoinSide,
+    stream: Stage,
+    table: Stage,
     plan: TablePlan,
     kind: JoinKind,
     joiner: Joiner,
@@ -135,8 +127,8 @@ def add_table_join(
 
 
 def add_global_table_join(
-    stream: JoinSide,
-    table: JoinSide,
+    stream: Stage,
+    table: Stage,
     view: TableView,
     key_selector: Callable[[Any, Any], Any],
     kind: JoinKind,
@@ -152,8 +144,8 @@ def add_global_table_join(
 
 
 def add_stream_join(
-    left: JoinSide,
-    right: JoinSide,
+    left: Stage,
+    right: Stage,
     kind: JoinKind,
     joiner: Joiner,
     windows: JoinWindows,
@@ -277,7 +269,7 @@ def _key_value_builder(
     return Stores.key_value_store_builder(make(name), key_serde, value_serde)
 
 
-def _required(serde: Serde[Any] | None, what: str, side: JoinSide, where: str) -> Serde[Any]:
+def _required(serde: Serde[Any] | None, what: str, side: Stage, where: str) -> Serde[Any]:
     if serde is None:
         raise TopologyError(
             f"the records of {side.node!r} have to be kept for a join, and it is not known how their {what}s are "

@@ -12,8 +12,8 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.changes_out import ChangesPlan
 from statestore.dsl.processors.table_views import StoreView
 from statestore.dsl.processors.tables import ReadingTable, TableStorePlan
+from statestore.dsl.stage import Stage
 from statestore.dsl.stream_graph import GraphNode, StreamGraph
-from statestore.dsl.stream_joins import JoinSide
 from statestore.dsl.table_plans import SourceTable
 from statestore.errors import TopologyError
 from statestore.format.serde import Serde
@@ -48,7 +48,7 @@ class StreamsBuilder:
             node, lambda topology: topology.add_source(node, read, key_serde=key_serde, value_serde=value_serde)
         )
         has_columns = key_serde.columns is not None and value_serde.columns is not None
-        return KStream(self._graph, node, key_serde, value_serde, in_columns=self._in_columns and has_columns)
+        return KStream(Stage(self._graph, node, key_serde, value_serde, self._in_columns and has_columns))
 
     def table(
         self,
@@ -73,7 +73,7 @@ class StreamsBuilder:
             source, lambda topology: topology.add_source(source, topic, key_serde=key_serde, value_serde=value_serde)
         )
         graph.add(GraphNode(node, (source,), plan.supplier, plan.stores))
-        return KTable(graph, node, kept.key_serde, kept.value_serde, plan)
+        return KTable(Stage(graph, node, kept.key_serde, kept.value_serde), plan)
 
     def global_table(
         self,
@@ -105,8 +105,8 @@ class StreamsBuilder:
             ),
         )
         graph.claim(node)
-        side = JoinSide(graph, node, kept.key_serde, kept.value_serde)
-        return GlobalKTable(side, builder.name, StoreView((builder.name,)))
+        stage = Stage(graph, node, kept.key_serde, kept.value_serde)
+        return GlobalKTable(stage, builder.name, StoreView((builder.name,)))
 
     def build(self) -> Topology:
         """Return a topology of all that was declared; a new one at every call.

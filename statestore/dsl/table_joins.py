@@ -9,8 +9,9 @@ from statestore.dsl.materialized import Materialized
 from statestore.dsl.processors.joining import Joiner
 from statestore.dsl.processors.table_table_joining import JoinedView, MergingTable, TableJoin, TableSideJoining
 from statestore.dsl.processors.table_views import TableView
+from statestore.dsl.stage import Stage
 from statestore.dsl.stream_graph import GraphNode
-from statestore.dsl.stream_joins import JoinKind, JoinSide, require_joinable
+from statestore.dsl.stream_joins import JoinKind, require_joinable
 from statestore.dsl.table_plans import KeyedTable, TablePlan
 from statestore.processor.processor import ProcessorSupplier
 
@@ -22,7 +23,7 @@ _JOIN_OTHER = "KTABLE-JOINOTHER-"
 class TableSide(NamedTuple):
     """A table that is joined with another one."""
 
-    side: JoinSide
+    stage: Stage
     plan: TablePlan
 
 
@@ -65,8 +66,8 @@ def add_table_table_join(
     name: str | None,
 ) -> tuple[str, JoinedTable]:
     """Add the join of two tables, and return its last node and the table that it makes."""
-    require_joinable(left.side, right.side)
-    graph = left.side.graph
+    require_joinable(left.stage, right.stage)
+    graph = left.stage.graph
     kept = None if materialized is None else materialized.or_name(lambda: graph.new_store_name(_MERGE))
     merge = graph.new_name(_MERGE, name)
     if kind.keeps_left:
@@ -85,7 +86,7 @@ def add_table_table_join(
     def of_right() -> ProcessorSupplier:
         return plan.side_supplier(is_left=False)
 
-    graph.add(GraphNode(join_left, (left.side.node,), of_left, reads=lambda: right_view.stores))
-    graph.add(GraphNode(join_right, (right.side.node,), of_right, reads=lambda: left_view.stores))
+    graph.add(GraphNode(join_left, (left.stage.node,), of_left, reads=lambda: right_view.stores))
+    graph.add(GraphNode(join_right, (right.stage.node,), of_right, reads=lambda: left_view.stores))
     graph.add(GraphNode(merge, (join_left, join_right), plan.supplier, plan.stores))
     return merge, plan

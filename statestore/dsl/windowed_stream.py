@@ -18,7 +18,8 @@ from statestore.dsl.processors.session_aggregating_columns import SessionAggrega
 from statestore.dsl.processors.sliding_aggregating import SlidingAggregating
 from statestore.dsl.processors.windowed_aggregating import WindowedAggregating
 from statestore.dsl.processors.windowed_aggregating_columns import WindowedAggregatingColumns
-from statestore.dsl.stream_graph import StreamGraph, TableWindows
+from statestore.dsl.stage import Stage
+from statestore.dsl.stream_graph import TableWindows
 from statestore.dsl.table_plans import KeptTable
 from statestore.dsl.windowed_serdes import session_windowed_serde, time_windowed_serde
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
@@ -34,17 +35,8 @@ Stream = TypeVar("Stream")
 class _WindowedStream(ReducibleStream[Stream]):
     """Records by key and window of any kind."""
 
-    def __init__(
-        self,
-        graph: StreamGraph,
-        node: str,
-        key_serde: Serde[Any] | None,
-        value_serde: Serde[Any] | None,
-        strategy: EmitStrategy | None = None,
-        *,
-        in_columns: bool = False,
-    ) -> None:
-        super().__init__(graph, node, key_serde, value_serde, in_columns=in_columns)
+    def __init__(self, stage: Stage, strategy: EmitStrategy | None) -> None:
+        super().__init__(stage)
         self._strategy = strategy or EmitStrategy.on_window_update()
 
     def _beside(self, kept: Materialized) -> Sequence[PartStore]:
@@ -54,7 +46,7 @@ class _WindowedStream(ReducibleStream[Stream]):
         self, node: str, kept: Materialized, serde: Serde[Any] | None, table: KeptTable, *, in_columns: bool
     ) -> KTable[Stream]:
         table.late_inputs = self._key_serde, self._value_serde
-        return KTable(self._graph, node, serde, kept.value_serde, table, in_columns=in_columns)
+        return KTable(Stage(self._graph, node, serde, kept.value_serde, in_columns), table)
 
 
 class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
@@ -65,27 +57,16 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
     """
 
     def __init__(
-        self,
-        graph: StreamGraph,
-        node: str,
-        key_serde: Serde[Any] | None,
-        value_serde: Serde[Any] | None,
-        windows: TimeWindows | SlidingWindows,
-        strategy: EmitStrategy | None = None,
-        *,
-        in_columns: bool = False,
+        self, stage: Stage, windows: TimeWindows | SlidingWindows, strategy: EmitStrategy | None = None
     ) -> None:
-        super().__init__(graph, node, key_serde, value_serde, strategy, in_columns=in_columns)
+        super().__init__(stage, strategy)
         self._windows = windows
         # Kafka takes a number for nothing when it counts, but in sliding windows.
         self._count_takes_number = isinstance(windows, TimeWindows)
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[Stream]:
         """Return the stream with another strategy of when a window is put out."""
-        serdes = self._key_serde, self._value_serde
-        return TimeWindowedKStream(
-            self._graph, self._node, *serdes, self._windows, strategy, in_columns=self._in_columns
-        )
+        return TimeWindowedKStream(self._stage, self._windows, strategy)
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         windows, size_ms = self._windows, self._size_ms
@@ -123,26 +104,13 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
 class SessionWindowedKStream(_WindowedStream[Stream]):
     """Records by key and session. Those without a key and those that come too late are left out, and counted."""
 
-    def __init__(
-        self,
-        graph: StreamGraph,
-        node: str,
-        key_serde: Serde[Any] | None,
-        value_serde: Serde[Any] | None,
-        windows: SessionWindows,
-        strategy: EmitStrategy | None = None,
-        *,
-        in_columns: bool = False,
-    ) -> None:
-        super().__init__(graph, node, key_serde, value_serde, strategy, in_columns=in_columns)
+    def __init__(self, stage: Stage, windows: SessionWindows, strategy: EmitStrategy | None = None) -> None:
+        super().__init__(stage, strategy)
         self._windows = windows
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[Stream]:
         """Return the stream with another strategy of when a session is put out."""
-        serdes = self._key_serde, self._value_serde
-        return SessionWindowedKStream(
-            self._graph, self._node, *serdes, self._windows, strategy, in_columns=self._in_columns
-        )
+        return SessionWindowedKStream(self._stage, self._windows, strategy)
 
     def aggregate(
         self,
