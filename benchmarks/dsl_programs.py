@@ -106,14 +106,14 @@ def final_windows(stream: KStream) -> KTable[Any]:
     return windows.count(materialized=kept())
 
 
-def suppressed_windows(stream: KStream) -> KTable[Any]:
+def suppressed_windows(stream: KStream, *, is_cached: bool = True) -> KTable[Any]:
     # Of a cached table fewer changes reach the buffer, as with Kafka's defaults.
-    windows = tumbling(stream, kept(is_cached=True))
+    windows = tumbling(stream, kept(is_cached=is_cached))
     return windows.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
 
 
-def sessions(stream: KStream) -> KTable[Any]:
-    return stream.group_by_key().windowed_by(_gaps()).count(materialized=kept(is_cached=True))
+def sessions(stream: KStream, *, is_cached: bool = True) -> KTable[Any]:
+    return stream.group_by_key().windowed_by(_gaps()).count(materialized=kept(is_cached=is_cached))
 
 
 def final_sessions(stream: KStream) -> KTable[Any]:
@@ -133,6 +133,14 @@ def left_joined(left: KStream, right: KStream) -> KStream:
     return left.left_join(right, _sum_of_both, _near())
 
 
+def joined_with_itself(stream: KStream) -> KStream:
+    return stream.join(stream, _left_of_both, _near(), value_serde=Serdes.bytes())
+
+
+def left_joined_with_itself(stream: KStream) -> KStream:
+    return stream.left_join(stream, _left_of_both, _near(), value_serde=Serdes.bytes())
+
+
 def _windows() -> TimeWindows:
     return TimeWindows.of_size_and_grace(SIZE_MS, LATENESS_MS)
 
@@ -147,3 +155,7 @@ def _near() -> JoinWindows:
 
 def _sum_of_both(left: int, right: int | None) -> int:
     return left + (right or 0)
+
+
+def _left_of_both(left: Any, right: Any) -> Any:
+    return left

@@ -1,6 +1,9 @@
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.Properties;
-import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -8,33 +11,61 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TimeWindows;
 
 /**
  * What programs of benchmarks/dsl_programs.py do, in Kafka's DSL: one thread, stores with headers, no cache.
- * java -cp "KAFKA_STREAMS_JARS/*:CLASSES" Operators BOOTSTRAP APPLICATION_ID STATE_DIR INPUT OUTPUT GUARANTEE OPERATOR
+ * java -cp "KAFKA_STREAMS_JARS/*:CLASSES" Operators BOOTSTRAP APPLICATION_ID STATE_DIR INPUT OUTPUT GUARANTEE OPERATOR PROGRESS
  *
- * It runs until it is killed; if its thread fails it ends with status 1.
+ * It runs until it is killed, and keeps in the file PROGRESS how many records are done; if its thread fails it ends with
+ * status 1.
  */
 public class Operators {
     static final Duration SIZE = Duration.ofSeconds(60);
+    static final Duration ADVANCE = Duration.ofSeconds(20);
+    static final Duration GAP = Duration.ofSeconds(30);
+    static final Duration APART = Duration.ofSeconds(30);
     static final Duration GRACE = Duration.ofSeconds(60);
+    static final long TELL_EVERY_MS = 100;
 
     static Topology topology(String operator, String input, String output) {
         StreamsBuilder builder = new StreamsBuilder();
-        KGroupedStream<byte[], byte[]> records =
-                builder.stream(input, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray())).groupByKey();
+        KStream<byte[], byte[]> stream =
+                builder.stream(input, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()));
+        KGroupedStream<byte[], byte[]> records = stream.groupByKey();
+        SessionWindows gaps = SessionWindows.ofInactivityGapAndGrace(GAP, GRACE);
+        JoinWindows near = JoinWindows.ofTimeDifferenceAndGrace(APART, GRACE);
         TimeWindows windows = TimeWindows.ofSizeAndGrace(SIZE, GRACE);
         switch (operator) {
             case "count" -> records.count().toStream().to(output);
             case "tumbling" -> records.windowedBy(windows).count().toStream().to(output);
+            case "hopping" -> records.windowedBy(windows.advanceBy(ADVANCE)).count().toStream().to(output);
+            case "final_windows" ->
+                    records.windowedBy(windows).emitStrategy(EmitStrategy.onWindowClose()).count().toStream().to(output);
+            case "suppressed_windows" ->
+                    records.windowedBy(windows)
+                            .count()
+                            .suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()))
+                            .toStream()
+                            .to(output);
+            case "sessions" -> records.windowedBy(gaps).count().toStream().to(output);
+            case "final_sessions" ->
+                    records.windowedBy(gaps).emitStrategy(EmitStrategy.onWindowClose()).count().toStream().to(output);
+            case "joined" -> stream.join(stream, Operators::left, near).to(output);
+            case "left_joined" -> stream.leftJoin(stream, Operators::left, near).to(output);
             default -> throw new IllegalArgumentException(operator);
         }
         return builder.build();
     }
 
-    public static void main(String[] args) throws InterruptedException {
+    public static void main(String[] args) throws InterruptedException, IOException {
         Properties settings = new Properties();
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
@@ -43,6 +74,8 @@ public class Operators {
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, "1");
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
         settings.put("dsl.store.format", "HEADERS");
+        settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.ByteArraySerde.class);
+        settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.ByteArraySerde.class);
         settings.put("auto.offset.reset", "earliest");
         KafkaStreams streams = new KafkaStreams(topology(args[6], args[3], args[4]), settings);
         streams.setUncaughtExceptionHandler(
@@ -52,6 +85,28 @@ public class Operators {
                     return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
                 });
         streams.start();
-        new CountDownLatch(1).await();
+        while (true) {
+            tell(processed(streams), Path.of(args[7]));
+            Thread.sleep(TELL_EVERY_MS);
+        }
+    }
+
+    /** How many records its threads have processed. */
+    static long processed(KafkaStreams streams) {
+        return streams.metrics().values().stream()
+                .filter(each -> each.metricName().group().equals("stream-thread-metrics"))
+                .filter(each -> each.metricName().name().equals("process-total"))
+                .mapToLong(each -> ((Number) each.metricValue()).longValue())
+                .sum();
+    }
+
+    static void tell(long records, Path progress) throws IOException {
+        Path written = progress.resolveSibling(progress.getFileName() + ".new");
+        Files.writeString(written, Long.toString(records));
+        Files.move(written, progress, StandardCopyOption.ATOMIC_MOVE);
+    }
+
+    static byte[] left(byte[] left, byte[] right) {
+        return left;
     }
 }

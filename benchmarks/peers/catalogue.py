@@ -11,7 +11,7 @@ from typing import Final
 
 from benchmarks.peers.environment import environment_python
 from benchmarks.peers.failure import PeerError, tail
-from benchmarks.peers.run import ROOT
+from benchmarks.peers.run import ROOT, progress_file
 from statestore.testing.jars import java_command, kafka_streams_jars
 
 BUILD: Final = ROOT / "build" / "peers"
@@ -30,6 +30,11 @@ class Place:
     scratch: Path
     records_per_batch: int
 
+    @property
+    def progress(self) -> Path:
+        """Where a peer that `tells_progress` keeps how many records are done."""
+        return progress_file(self.scratch)
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -41,6 +46,8 @@ class Peer:
     """Returns the command that starts it. Raises PeerError if what it needs can't be had."""
     is_checked: bool = True
     """Whether what comes out is the workload's, with its counts, and is checked."""
+    tells_progress: bool = False
+    """Whether it says how many records are done. Of others that is what they have put out: one for each."""
     most_records: int | None = None
     """The first so many records of the workload, for one that would take minutes for all; None is all."""
 
@@ -99,13 +106,17 @@ _ALL: Final = (
     Peer("streams-alo", "Kafka Streams, at least once", _streams("at_least_once")),
     Peer("streams-eos", "Kafka Streams, exactly once", _streams("exactly_once_v2")),
     Peer("quix", "Quix Streams, bytes state", _quix),
-    Peer("spark-python-state", "Spark, own Python state by pandas", _spark("spark-python-state"), True, _SLOW_RECORDS),
+    Peer(
+        "spark-python-state",
+        "Spark, own Python state by pandas",
+        _spark("spark-python-state"),
+        most_records=_SLOW_RECORDS,
+    ),
     Peer(
         "spark-python-state-rows",
         "Spark, own Python state by rows",
         _spark("spark-python-state-rows"),
-        True,
-        _SLOW_RECORDS,
+        most_records=_SLOW_RECORDS,
     ),
     Peer("spark-pass-through", "Spark, no state, no Python", _spark("spark-pass-through"), False),
     Peer("spark-map-arrow", "Spark, no state, untouched through Python", _spark("spark-map-arrow"), False),
@@ -119,11 +130,28 @@ PEERS: Final = {peer.name: peer for peer in _ALL}
 def _of_dsl(operator: str) -> tuple[Peer, Peer]:
     streams = _streams("at_least_once", "Operators", operator)
     own = f"statestore-dsl-{operator}"
+
+    def command(place: Place) -> list[str]:
+        return [*streams(place), str(place.progress)]
+
     return (
-        Peer(f"kafka-dsl-{operator}", "Kafka Streams' DSL, at least once", streams, False),
-        Peer(own, "statestore's DSL", _spark(own), False),
+        Peer(f"kafka-dsl-{operator}", "Kafka Streams' DSL, at least once", command, False, True),
+        Peer(own, "statestore's DSL", _spark(own), False, True),
     )
 
 
-DSL_PEERS: Final = {operator: _of_dsl(operator) for operator in ("count", "tumbling")}
+DSL_PEERS: Final = {
+    name: _of_dsl(operator)
+    for name, operator in {
+        "count": "count",
+        "tumbling windows": "tumbling",
+        "hopping windows, 3 a record": "hopping",
+        "tumbling windows, on close": "final_windows",
+        "tumbling windows, by suppress()": "suppressed_windows",
+        "sessions": "sessions",
+        "sessions, on close": "final_sessions",
+        "stream-stream join": "joined",
+        "stream-stream left join": "left_joined",
+    }.items()
+}
 """By operator, Kafka's DSL and this one, which put out each change: benchmarks/dsl.py runs them."""

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from benchmarks.peers.catalogue import BUILD, Peer, Place
 from benchmarks.peers.failure import PeerError
 from benchmarks.peers.output_check import ExpectedOutput, OutputCheck, add_topic
-from benchmarks.peers.run import RunFigures, run_peer
+from benchmarks.peers.run import RunFigures, run_peer, told_progress
 from benchmarks.peers.workload_topic import fill_topic, input_records
 from benchmarks.workload import PARTITIONS
 from statestore.errors import StateStoreError
@@ -107,7 +107,7 @@ class Rounds:
             figures = run_peer(
                 command,
                 records,
-                output_records=lambda: self._output_records(topic),
+                output_records=lambda: told_progress(scratch) if peer.tells_progress else self._output_records(topic),
                 broker_session=self._broker_session,
                 scratch=scratch,
                 log=log,

@@ -124,6 +124,26 @@ class _Watch:
         return time.monotonic() - self._started_s
 
 
+def progress_file(scratch: Path) -> Path:
+    """Return where a peer keeps how many records are done, if it says so itself."""
+    return scratch / "progress"
+
+
+def told_progress(scratch: Path) -> int:
+    """Return how many records a peer has said to be done."""
+    try:
+        return int(progress_file(scratch).read_text())
+    except FileNotFoundError:
+        return 0
+
+
+def tell_progress(scratch: Path, records: int) -> None:
+    """Say how many records are done."""
+    written = progress_file(scratch).with_suffix(".new")
+    written.write_text(str(records))
+    written.replace(progress_file(scratch))
+
+
 def run_peer(
     command: Sequence[str],
     records: int,
@@ -136,7 +156,7 @@ def run_peer(
 ) -> RunFigures:
     """Start a peer, wait until all records are out, end it and all its processes; return what it took.
 
-    `output_records` says how many have come out, `say` is told every few seconds how it goes.
+    `output_records` says how many are done, as what has come out, `say` is told every few seconds how it goes.
 
     Raises PeerError if it ends before, or nothing comes out for minutes, with the end of its log.
     """

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks import dsl_programs
+from benchmarks.peers.run import tell_progress
 from benchmarks.spark_native import native_operator
 from benchmarks.workload import PARTITIONS, CountAndKeepColumns, counting_topology
 from statestore import Serdes, Topology
@@ -28,6 +29,9 @@ TASK_SLOTS: Final = 2
 SETTINGS: Final = recommended_settings(cores=TASK_SLOTS)
 """What statestore recommends; every Spark peer has it."""
 ARROW_RECORDS: Final = 20_000
+TELL_PROGRESS: Final = "statestore-dsl-"
+"""What the names of operators begin with that put out other numbers of records than come in."""
+_TELL_EVERY_S: Final = 0.1
 _OUT: Final = "key binary, value binary, headers array<struct<key:string,value:binary>>"
 _KEPT: Final = "value binary, timestamp timestamp, headers array<struct<key:string,value:binary>>"
 
@@ -64,11 +68,25 @@ def _statestore(rows: DataFrame, topology: Topology, scratch: Path) -> DataFrame
     )
 
 
-def statestore_dsl(table: dsl_programs.Table) -> Operator:
-    """Return a table of this library's DSL, each change of it put out."""
+DSL_PROGRAMS: Final[dict[str, dsl_programs.Program]] = {
+    "count": lambda stream: dsl_programs.count(stream, dsl_programs.kept()),
+    "tumbling": lambda stream: dsl_programs.tumbling(stream, dsl_programs.kept()),
+    "hopping": lambda stream: dsl_programs.hopping(stream, dsl_programs.kept()),
+    "final_windows": dsl_programs.final_windows,
+    "suppressed_windows": lambda stream: dsl_programs.suppressed_windows(stream, is_cached=False),
+    "sessions": lambda stream: dsl_programs.sessions(stream, is_cached=False),
+    "final_sessions": dsl_programs.final_sessions,
+    "joined": dsl_programs.joined_with_itself,
+    "left_joined": dsl_programs.left_joined_with_itself,
+}
+"""Of this library's DSL, each change put out: Operators.java has the same of Kafka's."""
+
+
+def statestore_dsl(program: dsl_programs.Program) -> Operator:
+    """Return a program of this library's DSL."""
 
     def operator(rows: DataFrame, scratch: Path) -> DataFrame:
-        make = dsl_programs.one_input(lambda stream: table(stream, dsl_programs.kept()), value_serde=Serdes.bytes())
+        make = dsl_programs.one_input(program, value_serde=Serdes.bytes())
         return _statestore(rows.withColumn("topic", F.lit(dsl_programs.TOPIC)), make(), scratch)
 
     return operator
@@ -120,8 +138,7 @@ OPERATORS: Final[dict[str, Operator]] = {
     "spark-python-state-rows": python_state_rows,
     "statestore-scalar": statestore_scalar,
     "statestore-batch": statestore_batch,
-    "statestore-dsl-count": statestore_dsl(dsl_programs.count),
-    "statestore-dsl-tumbling": statestore_dsl(dsl_programs.tumbling),
+    **{f"statestore-dsl-{name}": statestore_dsl(program) for name, program in DSL_PROGRAMS.items()},
 }
 
 
@@ -165,6 +182,8 @@ def main() -> None:
         .options(**SETTINGS.sink.as_options())
         .start()
     )
+    while operator.startswith(TELL_PROGRESS) and not query.awaitTermination(_TELL_EVERY_S):
+        tell_progress(Path(scratch), sum(batch.numInputRows for batch in query.recentProgress))
     query.awaitTermination()
 
 
