@@ -118,8 +118,8 @@ _ALL: Final = (
         _spark("spark-python-state-rows"),
         most_records=_SLOW_RECORDS,
     ),
-    Peer("spark-pass-through", "Spark, no state, no Python", _spark("spark-pass-through"), False),
-    Peer("spark-map-arrow", "Spark, no state, untouched through Python", _spark("spark-map-arrow"), False),
+    Peer("spark-pass-through", "Spark, no state, no Python", _spark("spark-pass-through"), is_checked=False),
+    Peer("spark-map-arrow", "Spark, no state, untouched through Python", _spark("spark-map-arrow"), is_checked=False),
     Peer("statestore-scalar", "statestore, a record at a time", _spark("statestore-scalar")),
     Peer("statestore-batch", "statestore, by columns", _spark("statestore-batch")),
 )
@@ -135,8 +135,10 @@ def _of_dsl(operator: str) -> tuple[Peer, Peer]:
         return [*streams(place), str(place.progress)]
 
     return (
-        Peer(f"kafka-dsl-{operator}", "Kafka Streams' DSL, at least once", command, False, True),
-        Peer(own, "statestore's DSL", _spark(own), False, True),
+        Peer(
+            f"kafka-dsl-{operator}", "Kafka Streams' DSL, at least once", command, is_checked=False, tells_progress=True
+        ),
+        Peer(own, "statestore's DSL", _spark(own), is_checked=False, tells_progress=True),
     )
 
 

@@ -90,7 +90,7 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         """
         if len(given) == 2 and not named and given[1].__class__ is int:  # most reads
             return self._fetch_window(*given)
-        if len(given) == 3 and not named and given[1].__class__ is given[2].__class__ is int:  # and those of joins
+        if len(given) == 3 and not named and given[1].__class__ is given[2].__class__ is int:  # what joins read
             return self._windows_of_key(self._require_key(given[0]), given[1], given[2], reverse=False)
         arguments = _FETCH.arguments(given, named)
         if len(arguments) == 2:
