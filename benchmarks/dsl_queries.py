@@ -144,7 +144,7 @@ class Queries:
     """Queries of a place, one after the other."""
 
     def __init__(self, place: Place, home: Path) -> None:
-        self._place, self._home = place, home
+        self._place, self._home, self._runs = place, home, 0
 
     def here(self, operator: Operator, form: str) -> Taken:
         """Run a form of an operator."""
@@ -157,7 +157,9 @@ class Queries:
         return self._run(operator, operator.spark_mode, lambda inputs, _: make(inputs))
 
     def _run(self, operator: Operator, output_mode: str, make: Callable[[Inputs, Path], DataFrame]) -> Taken:
-        scratch = self._home / "query"
+        # Spark goes on for a while to tidy up the state of a query that has ended: none may have its path.
+        self._runs += 1
+        scratch = self._home / f"query-{self._runs}"
         result = make({topic: self._place.rows(topic) for topic in operator.topics}, scratch)
         figures = ProcessFigures(self._processes)
         query = self._place.start(result, output_mode, scratch)
@@ -169,7 +171,7 @@ class Queries:
                 before = used
         query.awaitTermination()
         after, batches = figures.cpu_s(), count_query.measured(query, WARM_UP_BATCHES)
-        shutil.rmtree(scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
         if before is None or not batches:
             raise SystemExit("all was done in one batch: nothing can be measured")
         rows = sum(batch.numInputRows for batch in batches)
