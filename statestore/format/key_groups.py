@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.format.binary_columns import Flags, Integers, as_one_array
 
@@ -21,12 +22,23 @@ class KeyGroups:
     """Rows that have the same key, in order. A null is a key like others."""
 
     def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        keys = as_one_array(keys, "keys")
-        coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode(null_encoding="encode")
-        self.keys: pa.Array = coded.dictionary
-        """Each key once, in the order of their first rows."""
-        self.codes: Integers = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        self.keys: pa.Array
+        """Each key once, in order, a null last; types that Arrow can't sort, as float16, in the order of first rows."""
+        self.codes: Integers
         """Of each row, the place of its key in `keys`."""
+        keys = as_one_array(keys, "keys")
+        if _ascend(keys):
+            self.keys, self.codes = keys, np.arange(len(keys))
+            return
+        self.keys, self.codes = _coded(keys)
+        try:
+            order = pc.sort_indices(self.keys)
+        except pa.ArrowNotImplementedError:
+            return
+        # Stores are asked for keys, and written to, in this order: RocksDB does either in half the time then.
+        places = np.empty(len(order), np.int64)
+        places[order.to_numpy()] = np.arange(len(order))
+        self.keys, self.codes = self.keys.take(order), places[self.codes]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -49,6 +61,11 @@ class KeyGroups:
         rows = np.zeros(len(self), np.int64)
         rows[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)
         return rows
+
+    @property
+    def by_first_row(self) -> Integers:
+        """The places of the keys, in the order of their first rows."""
+        return self.codes[np.sort(self.first_rows)]
 
     @cached_property
     def rows_before(self) -> Integers:
@@ -108,4 +125,30 @@ class KeyGroups:
     @cached_property
     def _order(self) -> tuple[Integers, Integers]:
         """All rows by key, in their order within one; and where each key begins among them."""
-        return np.argsort(self.codes, kind="stable"), np.cumsum(self.counts) - self.counts
+        # Of 16 bits, numpy sorts by counting: five times as fast.
+        codes = self.codes.astype(np.uint16) if len(self) <= 1 << 16 else self.codes
+        return np.argsort(codes, kind="stable"), np.cumsum(self.counts) - self.counts
+
+
+def are_last(keys: pa.Array | pa.ChunkedArray) -> Flags:
+    """Return which rows are the last ones with their key. A null is a key like others."""
+    distinct, codes = _coded(as_one_array(keys, "keys"))
+    rows = np.arange(len(codes))
+    last = np.zeros(len(distinct), np.int64)
+    last[codes] = rows  # of several for one place, the last one stays
+    found: Flags = last[codes] == rows
+    return found
+
+
+def _coded(keys: pa.Array) -> tuple[pa.Array, Integers]:
+    """Return each key once, in the order of first rows, and the place of each row's key there."""
+    coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode(null_encoding="encode")
+    return coded.dictionary, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def _ascend(keys: pa.Array) -> bool:
+    """Return whether each key is above the one before it: then none is there twice, and all are in order."""
+    try:
+        return not pa.types.is_dictionary(keys.type) and pc.less(keys[:-1], keys[1:]).true_count == len(keys) - 1
+    except pa.ArrowNotImplementedError:
+        return False

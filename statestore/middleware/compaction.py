@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from statestore.errors import FormatError
 from statestore.format.header_bytes import last_header_value
-from statestore.format.key_groups import KeyGroups
+from statestore.format.key_groups import are_last
 from statestore.headers.expiry_header import EXPIRY_HEADER, expiry_column, expiry_in_headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord, ProducerRecord
@@ -81,8 +81,7 @@ def compacted_columns(
         raise TypeError(f"records are compacted by keys of bytes, not of {places.type}")
     if pc.any(pc.match_substring(records.headers, header)).as_py():
         places = pc.coalesce(records.header(header), places)
-    is_left = np.asarray(places.is_null())
-    is_left[KeyGroups(places).last_rows] = True
+    is_left = np.asarray(places.is_null()) | are_last(places)
     if not keep_tombstones:
         is_left &= np.asarray(records.value.is_valid())
     if expiry_header is not None:

@@ -73,7 +73,7 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
             return self._held(columns, pa.array(expiring.get_many_at(key_bytes.to_pylist(), times), pa.binary()))
         groups = KeyGroups(key_bytes)
         held = self._held(columns, pa.array(self._inner.get_many(groups.keys.to_pylist()), pa.binary()))
-        return held if len(groups) == len(groups.codes) else held.take(groups.codes)
+        return held if groups.keys is key_bytes else held.take(groups.codes)
 
     def range(self, start: K | None, end: K | None) -> StoreIterator[tuple[K, V]]:
         """Yield entries from `start` to `end`, both inclusive, None = open, ascending, as the store is at the call."""
@@ -171,7 +171,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
 
         As much is stored of each record's timestamp and headers as the store's format has room for, and what is logged
         has them in any case: it is as if each record was the current one at its put. Of several records with one key
-        only the last one is written and logged.
+        only the last one is written and logged, in the order of keys.
 
         Raises TypeError if a serde of the store has no columns, and for a null key, and SerializationError for columns
         of types that the serdes can't write; nothing is written then.

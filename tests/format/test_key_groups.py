@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statestore import KeyGroups
+from statestore.format.key_groups import are_last
 
 ROWS = st.lists(
     st.tuples(st.none() | st.sampled_from([b"", b"k", b"l", b"m"]), st.integers(-(2**40), 2**40)), max_size=15
@@ -33,13 +34,20 @@ def test_it_is_what_a_loop_finds(rows: list[tuple[bytes | None, int]], chunked: 
         sums[key] += amount
         running.append((counts[key], sums[key]))
     keys = groups.keys.to_pylist()
-    assert (keys, len(groups)) == (list(first), len(first))
+    assert (keys, len(groups)) == (sorted(first, key=lambda key: (key is None, key)), len(first))
+    assert [keys[place] for place in groups.by_first_row] == list(first)
     assert [keys[code] for code in groups.codes] == [key for key, _ in rows]
-    assert groups.first_rows.tolist() == list(first.values())
+    assert groups.first_rows.tolist() == [first[key] for key in keys]
     assert groups.last_rows.tolist() == [last[key] for key in keys]
+    assert np.flatnonzero(are_last(column)).tolist() == sorted(last.values())
     assert groups.counts.tolist() == [counts[key] for key in keys]
     amounts = np.array([amount for _, amount in rows], np.int64)
     assert list(zip(groups.running_count().tolist(), groups.running_sum(amounts).tolist(), strict=True)) == running
+
+
+def test_keys_that_arrow_does_not_sort_are_in_the_order_of_rows() -> None:
+    groups = KeyGroups(pa.array([2, 1, 2, 0], pa.float16()))
+    assert (groups.keys.to_pylist(), groups.codes.tolist()) == ([2, 1, 0], [0, 1, 0, 2])
 
 
 def test_only_whole_numbers_are_summed() -> None:

@@ -295,9 +295,9 @@ def ran(topology: Topology, case: Case, batches: list[list[SourceRecord]], in_co
 
 
 def _logged(store: str, records: list[ChangelogRecord]) -> list[Any]:
-    """When an entry expires is logged once a batch in columns, for no record: what is left in the end is the same."""
+    """Columns are logged in order of keys; when an entry expires once a batch, for no record: what is left is that."""
     if not store.endswith(EXPIRY_SUFFIX):
-        return records
+        return sorted(records, key=lambda record: record.key)
     return sorted((record.key, record.value) for record in records if record.value is not None)
 
 

@@ -34,7 +34,7 @@ class ColumnChanges:
         if not self._plan.is_cached:
             self.send_at_once(made, old)
             return
-        self._held.append(_Part(made.take(groups.last_rows), old.take(pa.array(groups.first_rows))))
+        self._held.append(_part(made, old, groups))
 
     def send_at_once(self, made: RecordColumns, old: pa.Array | None) -> None:
         """Send on what became of keys, or windows, also of a table whose changes are held back; None is not known."""
@@ -51,19 +51,23 @@ class ColumnChanges:
         held, self._held = self._held, []
         if not held:
             return
-        records, old = (held[0].records, held[0].old) if len(held) == 1 else self._merged(held)
+        records, old = held[0] if len(held) == 1 else _merged(held)
         if records.value.null_count:
             # What nobody was told of was never there.
             is_told = pc.or_(pc.is_valid(records.value), pc.is_valid(old))
             records, old = records.filter(is_told), old.filter(is_told)
         self.send_at_once(records, old)
 
-    def _merged(self, parts: list[_Part]) -> tuple[RecordColumns, pa.Array]:
-        records = concat([part.records for part in parts])
-        groups = groups_of(records.key)
-        return records.take(groups.last_rows), pa.concat_arrays([part.old for part in parts]).take(
-            pa.array(groups.first_rows)
-        )
+
+def _part(made: RecordColumns, old: pa.Array, groups: KeyGroups) -> _Part:
+    """Return what came of each key, or window, in the order in which they first changed."""
+    order = groups.by_first_row
+    return _Part(made.take(groups.last_rows[order]), old.take(pa.array(groups.first_rows[order])))
+
+
+def _merged(parts: list[_Part]) -> _Part:
+    records = concat([part.records for part in parts])
+    return _part(records, pa.concat_arrays([part.old for part in parts]), groups_of(records.key))
 
 
 def groups_of(keys: pa.Array) -> KeyGroups:

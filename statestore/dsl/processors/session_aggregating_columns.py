@@ -20,7 +20,7 @@ from statestore.dsl.processors.session_aggregating import SessionAggregating
 from statestore.dsl.processors.session_merging import MergedRecords, Session, SessionMerging
 from statestore.dsl.processors.windowed_aggregating import ObservedTime
 from statestore.format.binary_columns import Integers, is_valid
-from statestore.format.key_groups import KeyGroups
+from statestore.format.key_groups import KeyGroups, are_last
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.batch_processor import BatchProcessor
@@ -168,7 +168,7 @@ class _SessionColumnAggregate(BatchProcessor):
 
     def _keep(self, records: RecordColumns, changed: _Changed) -> None:
         """Store what sessions have come to."""
-        lasts = changed.groups.last_rows
+        lasts = changed.groups.last_rows[changed.groups.by_first_row]
         made_for = records.take(changed.rows[lasts])
         value, headers = (column.take(pa.array(lasts)) for column in (changed.made.value, changed.made.headers))
         # What is removed is logged with the headers of the record.
@@ -185,7 +185,7 @@ class _SessionColumnAggregate(BatchProcessor):
         closed_by = np.searchsorted(closing.close_ms, ends_ms)
         # A session that closed and is still seen can be merged: it was put out before as it was then.
         before = np.flatnonzero((changed.rows < closed_by) & (closed_by < len(closing.records)))
-        lasts = before[KeyGroups(pa.array(groups.codes[before])).last_rows]
+        lasts = before[are_last(pa.array(groups.codes[before]))]
         lasts = lasts[ends_ms[lasts] > self._store.stream_time_ms - self._store.retention_ms]
         ready = made.take(lasts).with_columns(key=self._places(final, changed, lasts))
         final.put_out(closing, ready.filter(is_new[groups.codes[lasts]] | final.are_noted(ready.key)))

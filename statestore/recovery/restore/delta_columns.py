@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +21,7 @@ from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.errors import DurableFileCorruptedError, FormatError
-from statestore.format.key_groups import KeyGroups
+from statestore.format.key_groups import are_last
 from statestore.recovery.commit.delta import Delta, DeltaInfo
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
@@ -109,8 +108,7 @@ def _batches(delta: Delta, store: str) -> Iterator[pa.RecordBatch]:
 
 def _last_of_each(records: _Records) -> Iterator[pa.RecordBatch]:
     """Yield of each key the last record, some MB together; a tombstone is none."""
-    is_last = np.zeros(len(records.keys), np.bool_)
-    is_last[KeyGroups(records.keys).last_rows] = True
+    is_last = are_last(records.keys)
     first = 0
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
