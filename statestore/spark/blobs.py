@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.bytestore.chunks import DEFAULT_BYTES, slices
+from statestore.bytestore.chunks import slices
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.format.binary_columns import Integers, row_sizes
@@ -23,6 +23,9 @@ INPUT = SOURCE_COLUMNS
 OUTPUT = SINK_COLUMNS
 BLOB = "blob"
 """The column that blobs are in, before the shard call and behind it."""
+BLOB_BYTES: Final = 256 << 10
+"""About how large they become. Spark copies each several times, into buffers that it doubles; of blobs of MBs, what is
+left of that outlives Java's small collections, and each micro-batch ends with a collection of the whole heap."""
 POSITION = ["topic", "partition", "offset"]
 _ALIGNMENT_BYTES: Final = 64
 _MOST_AT_ONCE: Final = 64
@@ -84,9 +87,9 @@ def record_sizes(batch: pa.RecordBatch) -> Integers:
 
 
 class OutputBlobs:
-    """Takes what the sinks are sent and packs it into blobs of some MB, which wait in `spool`: bytes, not objects."""
+    """Takes what the sinks are sent and packs it into blobs, which wait in `spool`: bytes, not objects."""
 
-    def __init__(self, spool: BlobSpool, max_records: int, max_bytes: int = DEFAULT_BYTES) -> None:
+    def __init__(self, spool: BlobSpool, max_records: int, max_bytes: int = BLOB_BYTES) -> None:
         self.record_count = 0
         """How many records the blobs have that were packed so far."""
         self.waiting = 0

@@ -6,7 +6,7 @@ shard and micro-batch: with the shard's input or, if a punctuator on the wall cl
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from typing import Any
@@ -34,6 +34,8 @@ _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _SIMPLIFIED_VARIABLE = "SPARK_SIMPLIFIED_TRACEBACK"
 _COLLECTED_BYTES = 16 << 20
+_FRAME_BYTES = 4 << 20
+"""Of output that goes to Spark together: each frame costs some milliseconds, whatever is in it."""
 
 
 def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
@@ -200,25 +202,33 @@ class StateOfShards:
 def _frames(
     call: ShardCall, route: Any, blobs: Iterable[bytes], recorded: str | None, now_ms: int
 ) -> Generator[pd.DataFrame, None, ShardResult]:
-    """Yield the call's output blobs as frames of one row, the last one with its figures; return what to record."""
-    held_back: list[bytes] = []
+    """Yield the call's output in frames, the last of which has its figures; return what to record."""
     with sentence_first(), closing(call.run(int(route), blobs, recorded, _query_id(), now_ms)) as run:
-        while True:
-            try:
-                blob = next(run)
-            except StopIteration as end:
-                result: ShardResult = end.value
-                break
-            # One blob is held back for the figures: a frame of their own would cost as much as a blob.
-            if held_back:
-                yield _frame(held_back.pop(), None)
-            held_back.append(blob)
-    yield _frame(held_back.pop() if held_back else None, result.figures.to_json())
+        return (yield from in_frames(run))
+
+
+def in_frames(run: Generator[bytes, None, ShardResult]) -> Generator[pd.DataFrame, None, ShardResult]:
+    """Yield a call's output blobs in frames of some MB, the last of which has its figures; return its result."""
+    held: list[bytes | None] = []
+    held_bytes = 0
+    while True:
+        try:
+            blob = next(run)
+        except StopIteration as end:
+            result: ShardResult = end.value
+            break
+        if held and held_bytes + len(blob) > _FRAME_BYTES:
+            yield _frame(held, None)
+            held, held_bytes = [], 0
+        held.append(blob)
+        held_bytes += len(blob)
+    # The last blobs wait for the figures: a frame of their own would cost as much as one with blobs.
+    yield _frame(held or [None], result.figures.to_json())
     return result
 
 
-def _frame(blob: bytes | None, figures: str | None) -> pd.DataFrame:
-    return pd.DataFrame({BLOB: [blob], FIGURES: [figures]})
+def _frame(blobs: Sequence[bytes | None], figures: str | None) -> pd.DataFrame:
+    return pd.DataFrame({BLOB: blobs, FIGURES: [*[None] * (len(blobs) - 1), figures]})
 
 
 def _query_id() -> str:

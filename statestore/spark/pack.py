@@ -26,6 +26,7 @@ from statestore.errors import (
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.partitioner import partition_column
 from statestore.spark.blobs import (
+    BLOB_BYTES,
     INPUT,
     POSITION,
     BlobWriter,
@@ -39,7 +40,6 @@ from statestore.spark.schema import INPUT_COLUMNS
 
 PACKED_SCHEMA = "route int, blob binary"
 _PACKED = pa.schema([("route", pa.int32()), ("blob", pa.binary())])
-_BLOB_TARGET_BYTES = 1 << 20
 _HELD_LIMIT_BYTES = 64 << 20
 _NO_RECORDS = pa.record_batch([pa.array([], column.type) for column in INPUT], schema=INPUT)
 _LAST_MS = (1 << 63) - 1
@@ -103,10 +103,10 @@ class Pack:
     def _add(self, batch: pa.RecordBatch, held: dict[int, BlobWriter]) -> Iterator[pa.RecordBatch]:
         """Write the records into the blobs of their shards; yield those that are full."""
         for shard, records in self._split(batch):
-            for piece in slices(record_sizes(records), _BLOB_TARGET_BYTES):
+            for piece in slices(record_sizes(records), BLOB_BYTES):
                 blob = held.setdefault(shard, BlobWriter(INPUT))
                 blob.write(records.slice(piece.start, piece.stop - piece.start))
-                if blob.size_bytes >= _BLOB_TARGET_BYTES:
+                if blob.size_bytes >= BLOB_BYTES:
                     yield _row(self.routing[shard], held.pop(shard).finish())
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -9,8 +9,9 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from statestore.spark import drivers
 from statestore.spark.blobs import BLOB
-from statestore.spark.drivers import CollectedOutput
-from statestore.spark.figures import FIGURES
+from statestore.spark.drivers import CollectedOutput, in_frames
+from statestore.spark.figures import FIGURES, ShardFigures
+from statestore.spark.shard_call import ShardResult
 from tests.support.spark.arrow_output import batches_of_output
 
 MAX_ROWS = 50
@@ -36,3 +37,31 @@ def test_spark_collects_no_more_output_than_some_megabytes(monkeypatch: pytest.M
     assert [blob for blobs in sent for blob in blobs] == [blob for blobs in shards for blob in blobs]
     assert all(sum(map(len, blobs)) < 1_000 + 300 for blobs in sent)
     assert results == ["result"] * 3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "frames"),
+    [([], [[None]]), ([4, 4, 2, 1], [[4, 4, 2], [1]]), ([20, 5, 6], [[20], [5], [6]])],
+    ids=["none", "of one size", "larger than a frame"],
+)
+def test_blobs_go_together_as_far_as_a_frame_holds_them_and_figures_with_the_last_one(
+    sizes: list[int], frames: list[list[int | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drivers, "_FRAME_BYTES", 10)
+    figures = ShardFigures.from_json('{"shard":1,"version":2,"stores":{}}')
+    ended = ShardResult("pointer", None, figures)
+
+    def run() -> Generator[bytes, None, ShardResult]:
+        yield from map(bytes, sizes)
+        return ended
+
+    results = []
+
+    def taken() -> Iterator[pd.DataFrame]:
+        results.append((yield from in_frames(run())))
+
+    made = list(taken())
+    assert [[None if blob is None else len(blob) for blob in frame[BLOB]] for frame in made] == frames
+    assert [text for frame in made for text in frame[FIGURES]][:-1] == [None] * (max(1, len(sizes)) - 1)
+    assert made[-1][FIGURES].iloc[-1] == figures.to_json()
+    assert results == [ended]

@@ -21,7 +21,7 @@ from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.shard_batch import ShardedState
 from statestore.spark import shard_call as shard_call_module
-from statestore.spark.blobs import INPUT, decode_blob, encode_blob
+from statestore.spark.blobs import BLOB_BYTES, INPUT, decode_blob, encode_blob
 from statestore.spark.shard_call import ShardCall, ShardResult
 from tests.support.processors import HoldingBack, Passing
 from tests.support.recovery.spilling import run_on_small_disk
@@ -265,15 +265,13 @@ def sending(sizes: Sequence[int]) -> Topology:
 @pytest.mark.parametrize(
     ("sizes", "blobs"),
     [
-        ([20_000] * 419, [209, 209, 1]),
-        ([1, 4 * MIB - 8, 6 * MIB, 1, 1], [2, 1, 2]),
-        ([MIB - 1] * 4, [4]),
+        ([1_250] * 419, [209, 209, 1]),
+        ([1, BLOB_BYTES - 8, 2 * BLOB_BYTES, 1, 1], [2, 1, 2]),
+        ([BLOB_BYTES // 4 - 1] * 4, [4]),
     ],
-    ids=["of 20 KB", "one larger than a blob", "a full blob"],
+    ids=["of 1 KB", "one larger than a blob", "a full blob"],
 )
-def test_blobs_have_few_megabytes_and_a_larger_record_goes_alone(
-    tmp_path: Path, sizes: list[int], blobs: list[int]
-) -> None:
+def test_blobs_are_bounded_and_a_larger_record_goes_alone(tmp_path: Path, sizes: list[int], blobs: list[int]) -> None:
     outputs, _ = run_at(call(tmp_path, sending(sizes)), None, 100, [one_record()])
     assert [len(values) for values in outputs] == blobs
     assert [len(value) for values in outputs for value in values] == sizes
