@@ -25,6 +25,8 @@ _PUT: Final = b"\x01"
 """What stands before a value on disk, so that an empty one is no delete."""
 _WRITE_BYTES: Final = 1 << 20
 """How much is written at once: RocksDB's write batch holds a copy of it."""
+_WRITE_ROWS: Final = 4_096
+"""How many changes of a list are taken over at once: their bytes are in memory anyway, a dict of them is not."""
 
 
 class SpillingWriteSet(WriteSet):
@@ -63,7 +65,7 @@ class SpillingWriteSet(WriteSet):
         if self._closed:
             raise StoreClosedError(self.name)
         pending = self._pending
-        for chunk in chunks(changes, max_bytes=_WRITE_BYTES):
+        for chunk in _parts(changes):
             written: dict[bytes, bytes | Deleted | None] = dict(chunk)
             self._order.add_all(key for key in written if key not in self.changes)
             size = sum(map(len, written)) + sum(map(len, filter(None, written.values()))) + ENTRY_BYTES * len(written)
@@ -216,6 +218,12 @@ class SpilledWrites:
             scan.close()
         # Without the flush of a close, which may fail: nobody will read it again.
         self._disk.abandon()
+
+
+def _parts(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    if isinstance(changes, list):
+        return (changes[start : start + _WRITE_ROWS] for start in range(0, len(changes), _WRITE_ROWS))
+    return chunks(changes, max_bytes=_WRITE_BYTES)
 
 
 def _held_bytes(value: bytes | Deleted) -> int:

@@ -60,6 +60,8 @@ class WriteSet(ScannedStore):
         """Return the value of each key, None for those that have none."""
         if self._closed:
             raise StoreClosedError(self.name)
+        if not self.changes and not self._floor:
+            return self.inner.get_many(keys)
         written = [*map(self.changes.get, keys)]
         missing = [key for key, value in zip(keys, written, strict=True) if value is None and key >= self._floor]
         committed = iter(self.inner.get_many(missing) if missing else ())
