@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,8 @@ def times_of(name: str, times: Any, rows: int) -> Integers:
 def get_segmented(parts: SegmentedParts, keys: pa.BinaryArray, times_ms: Integers) -> pa.BinaryArray:
     """Return what is stored under logged keys of these times; null for nothing, and for what is no longer visible."""
     visible = times_ms >= parts.segments.first_visible_ms
-    groups = KeyGroups(keys.filter(pa.array(visible)))
-    found = parts.stack.top.get_many(layout_of(parts.spec).physical_keys(groups.keys))
+    groups = KeyGroups(layout_of(parts.spec).physical_keys(keys.filter(pa.array(visible))))
+    found = parts.stack.top.get_many(groups.keys.to_pylist())
     places = np.full(len(keys), -1, np.int64)
     places[visible] = groups.codes
     stored = as_one_array(pa.array(found, pa.binary()), "stored values")
@@ -90,16 +91,15 @@ def put_segmented(
     stack.retaining.dropped_records += int((ids < segments.first_live_at(stream_times)).sum())
     if len(times_ms):
         segments.advance(int(stream_times[-1]))
-    groups = KeyGroups(keys)
+    groups = KeyGroups(layout_of(parts.spec).physical_keys(keys))
     rows = groups.last_rows
+    values = stored.take(pa.array(rows)).to_pylist()
     is_live = ids[rows] >= segments.first_live
-    last = stored.take(pa.array(rows))
-    live = pa.array(is_live)
-    places = layout_of(parts.spec).physical_keys(groups.keys.filter(live))
-    stack.retaining.inner.write(list(zip(places, last.filter(live).to_pylist(), strict=True)))
+    changes = list(zip(groups.keys.to_pylist(), values, strict=True))
+    stack.retaining.inner.write(changes if is_live.all() else list(compress(changes, is_live.tolist())))
     for segment_id in np.unique(ids[stored.is_valid().to_numpy(zero_copy_only=False)]).tolist():
         segments.note_use(segment_id)
     if stack.logging is not None:
-        changes = list(zip(groups.keys.to_pylist(), last.to_pylist(), strict=True))
-        stack.logging.log_for(changes, WrittenRow.of(records, rows))
+        logged = list(zip(keys.take(pa.array(rows)).to_pylist(), values, strict=True))
+        stack.logging.log_for(logged, WrittenRow.of(records, rows))
     return True

@@ -28,6 +28,7 @@ from statestore.bytestore.kinds.segments import (
     SEGMENT_ID_SIZE,
     is_latest_key,
     segment_prefix,
+    with_segments,
 )
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.kinds.version_intervals import row_intervals
@@ -125,7 +126,7 @@ class KindLayout(ABC):
         """
 
     @abstractmethod
-    def physical_keys(self, keys: pa.BinaryArray) -> list[bytes]:
+    def physical_keys(self, keys: pa.BinaryArray) -> pa.BinaryArray:
         """Return `physical_key` of each key of a column."""
 
     # Times
@@ -216,9 +217,8 @@ class _KeyValueLayout(KindLayout):
     def physical_key(self, key: bytes) -> bytes:
         return key
 
-    def physical_keys(self, keys: pa.BinaryArray) -> list[bytes]:
-        found: list[bytes] = keys.to_pylist()
-        return found
+    def physical_keys(self, keys: pa.BinaryArray) -> pa.BinaryArray:
+        return keys
 
     def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
         return NO_STREAM_TIME
@@ -275,10 +275,8 @@ class _TimedKeyLayout(KindLayout):
     def physical_key(self, key: bytes) -> bytes:
         return segment_prefix(self.put_time_ms(key) // self._interval_ms) + key
 
-    def physical_keys(self, keys: pa.BinaryArray) -> list[bytes]:
-        ids = (self._put_times(keys) // self._interval_ms).tolist()
-        prefixes = {segment_id: segment_prefix(segment_id) for segment_id in set(ids)}
-        return [prefixes[segment_id] + key for segment_id, key in zip(ids, keys.to_pylist(), strict=True)]
+    def physical_keys(self, keys: pa.BinaryArray) -> pa.BinaryArray:
+        return with_segments(self._put_times(keys) // self._interval_ms, keys)
 
     def latest_put_ms(self, puts: Sequence[Put]) -> int:
         # Times are big-endian, so their bytes are in their order. To split every key would cost more than all the rest.
@@ -427,8 +425,8 @@ class _VersionedLayout(KindLayout):
     def physical_key(self, key: bytes) -> bytes:
         raise TypeError("versions stand in rows, and no put has a place of its own")
 
-    def physical_keys(self, keys: pa.BinaryArray) -> list[bytes]:
-        return [self.physical_key(key) for key in keys.to_pylist()]
+    def physical_keys(self, keys: pa.BinaryArray) -> pa.BinaryArray:
+        return pa.array([self.physical_key(key) for key in keys.to_pylist()], pa.binary())
 
     def put_time_ms(self, key: bytes, valid_from_ms: int | None = None) -> int:
         assert valid_from_ms is not None  # every put of a version has it

@@ -16,10 +16,11 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from statestore.bytestore.protocol import ByteStore
 from statestore.errors import TruncatedError
-from statestore.format.binary_columns import Integers
+from statestore.format.binary_columns import Integers, binary_array, interleave
 
 SEGMENT_ID_SIZE: Final = 8
 LATEST_SEGMENT: Final = -1
@@ -32,6 +33,13 @@ _LATEST_PREFIX: Final = _ID.pack(LATEST_SEGMENT)
 
 segment_prefix: Final[Callable[[int], bytes]] = _ID.pack
 """Returns what the keys of a segment with this id begin with. No function around it: every access calls it."""
+
+
+def with_segments(segment_ids: Integers, keys: pa.BinaryArray) -> pa.BinaryArray:
+    """Return each key behind the prefix of its segment."""
+    prefixes = binary_array(np.arange(len(keys) + 1) * SEGMENT_ID_SIZE, segment_ids.astype(">i8"))
+    positions, data = interleave([prefixes, keys], "keys with segments")
+    return binary_array(positions[::2], data)
 
 
 def segment_of(key: bytes) -> int:

@@ -128,7 +128,7 @@ class _WindowedColumnAggregate(BatchProcessor):
         """Store what records make of their windows, and send each change on."""
         updated = self._updated(records, assigned)
         groups, made = updated.groups, updated.made
-        lasts = groups.last_rows[groups.by_first_row]
+        lasts = groups.last_rows
         self._store.put_many(made.take(lasts), assigned.starts_ms[lasts])
         windowed = windowed_column(made.key, assigned.starts_ms, assigned.ends_ms)
         changed = RecordColumns.adopt(windowed, made.value, made.timestamp_ms, made.headers, made.origin)
@@ -137,26 +137,24 @@ class _WindowedColumnAggregate(BatchProcessor):
     def _close(self, final: FinalWindowColumns, closing: Closing, assigned: _Assigned) -> None:
         """Store what records make of their windows, and put out those windows that are closed by any of them."""
         updated = self._updated(closing.records, assigned)
-        groups, order = updated.groups, updated.groups.by_first_row
-        lasts, firsts = groups.last_rows[order], groups.first_rows[order]
+        lasts, firsts = updated.groups.last_rows, updated.groups.first_rows
         windows, starts_ms, ends_ms = updated.made.take(lasts), assigned.starts_ms[lasts], assigned.ends_ms[lasts]
         places = final.places(windows.key, starts_ms, ends_ms)
         is_closed = ends_ms <= closing.close_ms[-1]
         is_shown = starts_ms >= self._store.first_visible_ms
         final.put_out(closing, windows.with_columns(key=places).filter(is_closed & is_shown))
         self._store.put_many(windows, starts_ms)
-        is_noted = updated.is_new[order] & ~is_closed
+        is_noted = updated.is_new & ~is_closed
         final.note(places.filter(is_noted), closing.records.take(assigned.rows[firsts][is_noted]))
 
     def _updated(self, records: RecordColumns, assigned: _Assigned) -> _Updated:
         rows, starts_ms = assigned.rows, assigned.starts_ms
         codes = records.by_key.codes[rows]
-        # By number of window, not by start: the product has to fit in 64 bits.
-        places = np.unique(starts_ms, return_inverse=True)[1]
-        windows = codes * (int(places.max(initial=0)) + 1) + places
+        # By number of window, not by start: the product has to fit in 64 bits. By window first, as the store has them.
+        windows = np.unique(starts_ms, return_inverse=True)[1] * len(records.by_key) + codes
         # A window that the store does not show is begun anew by each record.
         hidden = np.flatnonzero(starts_ms < self._store.first_visible_ms)
-        windows[hidden] = ~hidden
+        windows[hidden] = hidden - len(windows)
         groups = KeyGroups(pa.array(windows))
         firsts = groups.first_rows
         keys = records.by_key.keys.take(pa.array(codes[firsts]))

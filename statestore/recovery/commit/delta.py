@@ -262,7 +262,7 @@ class Delta:
         if written_as is spec.format:
             columns = (batch.column(name) for name in ("value", "timestamp", "header_bytes"))
             stored = join_stored_columns(written_as, *columns)
-            return zip(layout_of(spec).physical_keys(batch.column("key")), stored.to_pylist(), strict=True)
+            return zip(layout_of(spec).physical_keys(batch.column("key")).to_pylist(), stored.to_pylist(), strict=True)
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
