@@ -28,13 +28,14 @@ def session(
     *,
     is_recommended: bool = True,
     memory_bytes: int = MEMORY_BYTES,
+    batch_bytes_max: int | None = None,
     jars: Sequence[Path] = (),
 ) -> SparkSession:
     """Return a session of the machine's cores, with Spark's own state in RocksDB, and with more jars."""
     cores = os.cpu_count() or 1
     builder = SparkSession.builder.master(f"local[{cores}]").appName(f"statestore {name}")
     if is_recommended:
-        settings = recommended_settings(cores=cores, memory_bytes=memory_bytes)
+        settings = recommended_settings(cores=cores, memory_bytes=memory_bytes, batch_bytes_max=batch_bytes_max)
         builder = builder.config(map=settings.session.as_options())
     if jars:
         builder = builder.config("spark.jars", ",".join(map(str, jars)))

@@ -47,6 +47,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "dsl.json"
 BUILD = ROOT / "build" / "peers"
 """Where `make bench-peers` has its environment, which has matplotlib."""
 MEMORY_BYTES = 4 << 30
+RECORD_BYTES_MAX = 250
+"""Of a record of the workload, with 100 bytes beside its key, value and headers."""
 AGGREGATES = ("count", "sum", "tumbling windows", "hopping windows, 3 a record")
 OVER_KAFKA = ("count", "tumbling windows")
 """Operators that are run from Kafka to Kafka as well: their values are of no account."""
@@ -58,7 +60,10 @@ def measure_all(home: Path, operators: Sequence[Operator], sizes: Sizes) -> tupl
     """Run all operators over files, and OVER_KAFKA from Kafka to Kafka; return what each took in its best round."""
     topics = list(dict.fromkeys(topic for operator in operators for topic in operator.topics))
     over_kafka = [operator for operator in operators if operator.name in OVER_KAFKA]
-    spark = count_query.session("operators", PARTITIONS, memory_bytes=MEMORY_BYTES, jars=connector_jars())
+    batch_bytes_max = sizes.records_per_batch * RECORD_BYTES_MAX
+    spark = count_query.session(
+        "operators", PARTITIONS, memory_bytes=MEMORY_BYTES, batch_bytes_max=batch_bytes_max, jars=connector_jars()
+    )
     print("== From files to nothing ...", flush=True)
     of_files = measure(Queries(Files(spark, home / "files", sizes, topics), home), operators, sizes.rounds)
     of_topics: Found = {}
@@ -144,7 +149,8 @@ def _setting(asked: argparse.Namespace, load_before: float) -> str:
     busy = " **Other work shared the machine.**" if load_before > (os.cpu_count() or 1) / 2 else ""
     return (
         f"{day}, {os.cpu_count()} cores, {load}, PySpark {spark_version}, Python {platform.python_version()}; "
-        f"{asked.records:,} records a batch, {asked.keys:,} keys, {PARTITIONS} shards, best of {asked.rounds}.{busy}"
+        f"{asked.batches} batches of {asked.records:,} records after one of warm-up, {asked.keys:,} keys, {PARTITIONS} "
+        f"shards, best of {asked.rounds}.{busy}"
     )
 
 
@@ -163,6 +169,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="20,000 records a batch, one round")
     parser.add_argument("--kafka-records", type=int, default=300_000, help="beside Kafka's DSL; 0 leaves it out")
+    parser.add_argument("--kafka-rounds", type=int, default=1, help="of these, each in processes of its own")
     parser.add_argument("--write", action="store_true", help="write table and plot into docs")
     asked = parser.parse_args()
     if asked.small:
@@ -187,7 +194,7 @@ def main() -> int:
         text += "\n".join(["\nFrom Kafka to Kafka, otherwise the same:", "", *rows_of(of_topics, None), ""])
     if asked.kafka_records:
         print("== Beside Kafka's DSL ...", flush=True)
-        text += f"\n{kafka_table(asked.kafka_records, asked.rounds)}"
+        text += f"\n{kafka_table(asked.kafka_records, asked.kafka_rounds)}"
     said = [*targets("from files", of_files), *targets("from Kafka to Kafka", of_topics)]
     print("\n".join(["", text, *said, f"\nfigures: {RESULTS}"]))
     if asked.write:

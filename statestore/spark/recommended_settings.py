@@ -21,6 +21,10 @@ _WORKERS_PER_TASK: Final = 2
 _MIN_HEAP_BYTES: Final = 384 << 20
 _SERIAL_CORES: Final = 2
 """Up to so many cores, collecting with one thread holds up no other core that would have work."""
+_ARROW_BATCH_BYTES: Final = 64 << 20
+"""What Spark hands to Python at once, by default."""
+_NO_BOUND: Final = (1 << 31) - 1
+"""The one number that has Spark not even look."""
 _POLLED_RECORDS: Final = 5_000
 _FETCH_WAIT_MS: Final = 10
 _LINGER_MS: Final = 50
@@ -65,7 +69,11 @@ class RecommendedSettings:
 
 
 def recommended_settings(
-    *, cores: int, memory_bytes: int = _DEFAULT_MEMORY_BYTES, local: bool = True
+    *,
+    cores: int,
+    memory_bytes: int = _DEFAULT_MEMORY_BYTES,
+    local: bool = True,
+    batch_bytes_max: int | None = None,
 ) -> RecommendedSettings:
     """Return settings for a stateful query from Kafka to Kafka, with a reason each.
 
@@ -77,18 +85,34 @@ def recommended_settings(
         local: whether Spark runs in local mode, where the driver's process runs the tasks. On a cluster executors do;
             their `spark.executor.memoryOverhead` has to hold what `memory_bytes` leaves beside the heap, and the state
             and input.
+        batch_bytes_max: how large a micro-batch can become, as `maxOffsetsPerTrigger` times the largest keys, values
+            and headers, and 100 bytes for each record. Up to 64 MiB, Spark is told not to add up the bytes of what it
+            hands to Python; of larger batches, and of those that have no bound, which is None, it had better.
 
-    Raises ValueError if `cores` is less than 1 or `memory_bytes` leaves the JVM a heap of less than 384 MiB.
+    Raises ValueError if `cores` or `batch_bytes_max` is less than 1 or `memory_bytes` leaves the JVM a heap of less
+    than 384 MiB.
     """
     if cores < 1:
         raise ValueError(f"cores must be at least 1, not {cores}")
+    if batch_bytes_max is not None and batch_bytes_max < 1:
+        raise ValueError(f"batch_bytes_max must be at least 1 byte, or None, not {batch_bytes_max}")
     python_bytes = _PYTHON_BYTES + cores * _WORKERS_PER_TASK * _WORKER_BYTES
     heap_bytes = memory_bytes - _BESIDE_HEAP_BYTES - python_bytes
     if heap_bytes < _MIN_HEAP_BYTES:
         least = memory_bytes - heap_bytes + _MIN_HEAP_BYTES
         raise ValueError(f"memory_bytes must be at least {least} with {cores} cores, not {memory_bytes}")
-    return RecommendedSettings(
-        _session("spark.driver" if local else "spark.executor", cores, heap_bytes), _source(), _sink()
+    session = _session("spark.driver" if local else "spark.executor", cores, heap_bytes)
+    if batch_bytes_max is not None and batch_bytes_max <= _ARROW_BATCH_BYTES:
+        session = SettingGroup((*session, _unbounded_arrow_batches()))
+    return RecommendedSettings(session, _source(), _sink())
+
+
+def _unbounded_arrow_batches() -> Setting:
+    return Setting(
+        "spark.sql.execution.arrow.maxBytesPerBatch",
+        str(_NO_BOUND),
+        "after each row Spark adds up all columns of what it is about to hand to Python, headers above all; a "
+        "micro-batch that is smaller than the bound never reaches it",
     )
 
 

@@ -12,10 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from statestore.spark import recommended_settings
+from tests.support.spark.queries import spark_settings
 
 MIB = 1 << 20
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
@@ -34,7 +37,7 @@ def test_spark_knows_every_setting_of_the_session_and_reads_its_value(jvm: Any) 
     known = entries.knownConfigs()
     everywhere = [
         *recommended_settings(cores=2).session,
-        *recommended_settings(cores=16, memory_bytes=8192 * MIB, local=False).session,
+        *recommended_settings(cores=16, memory_bytes=8192 * MIB, local=False, batch_bytes_max=MIB).session,
     ]
     for setting in everywhere:
         if setting.name == CHANGELOG:
@@ -98,6 +101,21 @@ def test_the_heap_grows_with_memory_and_shrinks_with_workers() -> None:
     assert heap_mib(1, 4096 * MIB) > heap_mib(2, 4096 * MIB) > heap_mib(4, 4096 * MIB)
 
 
+@pytest.mark.parametrize(("batch_bytes_max", "is_bounded"), [(None, True), (65 * MIB, True), (64 * MIB, False)])
+def test_small_batches_are_handed_to_python_without_a_bound(
+    spark: SparkSession, batch_bytes_max: int | None, is_bounded: bool
+) -> None:
+    def rows_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([[batch.num_rows for batch in batches]], names=["rows"])
+
+    asked = recommended_settings(cores=2, batch_bytes_max=batch_bytes_max).session.as_options()
+    with spark_settings(spark, {name: asked[name] for name in {ARROW_BYTES} & asked.keys()}):
+        values = spark.range(66, numPartitions=1).select(F.expr(f"repeat('v', {MIB})"))
+        found = [row.rows for row in values.mapInArrow(rows_at_once, "rows long").collect()]
+    assert len(found) == 1 + is_bounded
+    assert sum(found) == 66
+
+
 def test_local_mode_and_clusters_differ_in_whose_jvm_it_is() -> None:
     local, cluster = (recommended_settings(cores=2, local=local).session.as_options() for local in (True, False))
     assert {name.replace("spark.driver.", "spark.executor."): value for name, value in local.items()} == cluster
@@ -116,6 +134,12 @@ def test_each_setting_has_a_reason_and_stands_in_one_group() -> None:
 def test_what_leaves_no_room_is_refused(cores: int, memory_bytes: int) -> None:
     with pytest.raises(ValueError, match="must be at least"):
         recommended_settings(cores=cores, memory_bytes=memory_bytes)
+
+
+@pytest.mark.parametrize("batch_bytes_max", [0, -1])
+def test_a_batch_of_no_bytes_is_refused(batch_bytes_max: int) -> None:
+    with pytest.raises(ValueError, match=f"not {batch_bytes_max}"):
+        recommended_settings(cores=2, batch_bytes_max=batch_bytes_max)
 
 
 def test_the_least_memory_is_the_one_that_the_error_names() -> None:
