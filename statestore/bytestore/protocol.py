@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 Pair = tuple[bytes, bytes]
 Change = tuple[bytes, "bytes | None"]
+KeyChanges = Mapping[bytes, "bytes | None"]
+"""Changes of keys that are all different."""
 Range = tuple[bytes, bytes]
 """The first and the last key, both inclusive."""
 

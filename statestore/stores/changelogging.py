@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Change
+from statestore.bytestore.protocol import ByteStore, Change, KeyChanges
 from statestore.bytestore.record_context import RecordContext
 from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.layer import ByteStoreLayer
@@ -41,18 +41,18 @@ class ChangeLoggingLayer(ByteStoreLayer):
         self.inner.write(pairs)
         self._changelog.append_all(self._logged(pairs), self._context)
 
-    def write_for(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+    def write_for(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
         """Do what `write` does, each change being for the record that `written_for` returns for its place."""
         if self._written is not None:
             self._written.write_for(changes, written_for)
             return
-        self.inner.write(changes)
-        self.log_for(self._logged(changes), written_for)
+        self.inner.write(changes.items())
+        self.log_for(dict(self._logged(changes.items())), written_for)
 
-    def log_for(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+    def log_for(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
         """Log changes that were made below, by the keys that they are logged with."""
         self._changelog.extend(changes, written_for)
 
-    def _logged(self, changes: Sequence[Change]) -> Sequence[Change]:
+    def _logged(self, changes: Collection[Change]) -> Collection[Change]:
         skipped = self._skipped_bytes
         return [(key[skipped:], value) for key, value in changes] if skipped else changes

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from statestore.bytestore.protocol import ByteStore, Change, Pair
+from statestore.bytestore.protocol import ByteStore, Change, KeyChanges, Pair
 from statestore.errors import FormatError
 from statestore.format.due_key import (
     due_bounds,
@@ -215,8 +215,8 @@ class ExpiringLayer(ByteStoreLayer):
         """Whether it has to see each write by itself, while the record is the current one."""
         return self._header is not None
 
-    def renew_many(self, changes: Sequence[Change], stream_times_ms: Sequence[int] | None) -> None:
-        """Renew the times of keys, all different, that were put below, each at the stream time beside it.
+    def renew_many(self, changes: KeyChanges, stream_times_ms: Sequence[int] | None) -> None:
+        """Renew the times of keys that were put below, each at the stream time beside it.
 
         None is now for all. Not for a layer that `looks_at_records`.
         """
@@ -225,9 +225,9 @@ class ExpiringLayer(ByteStoreLayer):
         assert ttl_ms is not None  # what expires by no header expires by that
         expiries_ms = [
             None if value is None else _after(ttl_ms, now_ms)
-            for (_, value), now_ms in zip(changes, self._nows_ms(stream_times_ms, len(changes)), strict=True)
+            for value, now_ms in zip(changes.values(), self._nows_ms(stream_times_ms, len(changes)), strict=True)
         ]
-        self._times.set_many([key for key, _ in changes], expiries_ms)
+        self._times.set_many(list(changes), expiries_ms)
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.bytestore.protocol import Change, Pair
+from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
@@ -180,7 +180,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
         keys, stored = columns.key_bytes(records.key), columns.stored(records)
         groups = records.by_key if keys is records.key else KeyGroups(keys)
         rows = groups.last_rows
-        changes: list[Change] = list(zip(groups.keys.to_pylist(), stored.take(pa.array(rows)).to_pylist(), strict=True))
+        changes = dict(zip(groups.keys.to_pylist(), stored.take(pa.array(rows)).to_pylist(), strict=True))
         self._watch_many(stored)
         if self.stack.write_for(changes, records, rows):
             return

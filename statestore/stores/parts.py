@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Change
+from statestore.bytestore.protocol import ByteStore, KeyChanges
 from statestore.bytestore.record_context import RecordContext, WrittenRow
 from statestore.format.binary_columns import Integers
 from statestore.headers.record_columns import RecordColumns
@@ -32,8 +31,8 @@ class StoreStack:
     cache: CachingLayer | None = None
     expiring: ExpiringLayer | None = None
 
-    def write_for(self, changes: Sequence[Change], records: RecordColumns, rows: Integers) -> bool:
-        """Apply all changes at once, of keys that are all different, each for the record in the row beside it.
+    def write_for(self, changes: KeyChanges, records: RecordColumns, rows: Integers) -> bool:
+        """Apply all changes at once, each for the record in the row beside it.
 
         Returns False, with nothing done, if there is a layer that has to see each write by itself.
         """
@@ -43,7 +42,7 @@ class StoreStack:
         if self.logging is not None:
             self.logging.write_for(changes, WrittenRow.of(records, rows))
         else:
-            (self.top if expiring is None else expiring.inner).write(changes)
+            (self.top if expiring is None else expiring.inner).write(changes.items())
         if expiring is not None:
             times = records.stream_time_ms
             expiring.renew_many(changes, None if times is None else times.take(pa.array(rows)).to_pylist())

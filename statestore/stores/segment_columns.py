@@ -95,11 +95,11 @@ def put_segmented(
     rows = groups.last_rows
     values = stored.take(pa.array(rows)).to_pylist()
     is_live = ids[rows] >= segments.first_live
-    changes = list(zip(groups.keys.to_pylist(), values, strict=True))
-    stack.retaining.inner.write(changes if is_live.all() else list(compress(changes, is_live.tolist())))
+    changes = dict(zip(groups.keys.to_pylist(), values, strict=True))
+    stack.retaining.inner.write(dict(compress(changes.items(), is_live.tolist())).items())
     for segment_id in np.unique(ids[stored.is_valid().to_numpy(zero_copy_only=False)]).tolist():
         segments.note_use(segment_id)
     if stack.logging is not None:
-        logged = list(zip(keys.take(pa.array(rows)).to_pylist(), values, strict=True))
+        logged = dict(zip(keys.take(pa.array(rows)).to_pylist(), values, strict=True))
         stack.logging.log_for(logged, WrittenRow.of(records, rows))
     return True

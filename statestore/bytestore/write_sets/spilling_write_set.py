@@ -9,8 +9,9 @@ go through the layers as they always do.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
@@ -26,7 +27,7 @@ _PUT: Final = b"\x01"
 _WRITE_BYTES: Final = 1 << 20
 """How much is written at once: RocksDB's write batch holds a copy of it."""
 _WRITE_ROWS: Final = 4_096
-"""How many changes of a list are taken over at once: their bytes are in memory anyway, a dict of them is not."""
+"""How many changes that are in memory anyway are taken over at once: a dict of them is not."""
 
 
 class SpillingWriteSet(WriteSet):
@@ -65,12 +66,12 @@ class SpillingWriteSet(WriteSet):
         if self._closed:
             raise StoreClosedError(self.name)
         pending = self._pending
-        for chunk in _parts(changes):
-            written: dict[bytes, bytes | Deleted | None] = dict(chunk)
+        written: dict[bytes, bytes | Deleted | None]
+        for written in _parts(changes):
             self._order.add_all(key for key in written if key not in self.changes)
             size = sum(map(len, written)) + sum(map(len, filter(None, written.values()))) + ENTRY_BYTES * len(written)
-            deletes = [key for key, value in written.items() if value is None]
-            if deletes:
+            if None in written.values():
+                deletes = [key for key, value in written.items() if value is None]
                 deleted = self._delete()
                 written.update(dict.fromkeys(deletes, deleted))
                 size += len(deletes) * _held_bytes(deleted)
@@ -220,10 +221,14 @@ class SpilledWrites:
         self._disk.abandon()
 
 
-def _parts(changes: Iterable[Change]) -> Iterator[list[Change]]:
-    if isinstance(changes, list):
-        return (changes[start : start + _WRITE_ROWS] for start in range(0, len(changes), _WRITE_ROWS))
-    return chunks(changes, max_bytes=_WRITE_BYTES)
+def _parts(changes: Iterable[Change]) -> Iterator[dict[bytes, Any]]:
+    """Yield the last change of each key, some at once: of what is not in memory yet, no more than it may take."""
+    if not isinstance(changes, Collection):
+        yield from map(dict, chunks(changes, max_bytes=_WRITE_BYTES))
+        return
+    left = iter(changes)
+    while part := dict(islice(left, _WRITE_ROWS)):
+        yield part
 
 
 def _held_bytes(value: bytes | Deleted) -> int:

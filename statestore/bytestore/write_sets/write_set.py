@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.bytestore.engines.scans import ScannedStore
-from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
+from statestore.bytestore.protocol import ByteStore, Change, KeyChanges, Pair, Range
 from statestore.bytestore.record_context import NoRecord, RecordContext
 from statestore.errors import StoreClosedError
 
@@ -83,14 +83,14 @@ class WriteSet(ScannedStore):
         for key, value in changes:
             self.put(key, value)
 
-    def write_for(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+    def write_for(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
         """Do what `write` does, each change being for the record that `written_for` returns for its place."""
-        if None not in [value for _, value in changes]:
-            self.write(changes)
+        if None not in changes.values():
+            self.write(changes.items())
             return
         before = self.deleted_for
         try:
-            for place, (key, value) in enumerate(changes):
+            for place, (key, value) in enumerate(changes.items()):
                 if value is None:
                     self.deleted_for = written_for(place)
                 self.put(key, value)

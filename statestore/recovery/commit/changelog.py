@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Change
+from statestore.bytestore.protocol import ByteStore, Change, KeyChanges
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
 from statestore.bytestore.write_sets.write_set import DELETED_BYTES, Deleted, WriteSet
@@ -82,9 +82,9 @@ class Changelog(Protocol):
         """
         return None
 
-    def extend(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+    def extend(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
         """Note many writes in order, each for the record that `written_for` returns for its place."""
-        for place, (key, stored) in enumerate(changes):
+        for place, (key, stored) in enumerate(changes.items()):
             self.append(key, stored, written_for(place))
 
     def append_all(self, changes: Iterable[Change], context: RecordContext) -> None:
@@ -170,11 +170,10 @@ class LastWrites(Changelog):
         self.writes.update(written)
         self._pending.written_bytes += (len(header_bytes) + _LOGGED_WRITE_BYTES) * len(written)
 
-    def extend(self, changes: Sequence[Change], written_for: Callable[[int], RecordContext]) -> None:
+    def extend(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
         """Note many writes in order, each for the record that `written_for` returns for its place."""
-        written = dict(changes)
-        if self._complete and None not in written.values():
-            self.writes.update(written)  # type: ignore[arg-type]
+        if self._complete and None not in changes.values():
+            self.writes.update(changes)  # type: ignore[arg-type]
         else:
             super().extend(changes, written_for)
 
