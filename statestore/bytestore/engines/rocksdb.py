@@ -207,13 +207,13 @@ class RocksDBDatabase:
 
         def fill(batch: rocksdict.WriteBatch) -> None:
             for name, pairs in held.items():
-                handle = self._db.get_column_family_handle(name)
+                batch.set_default_column_family(self._db.get_column_family_handle(name))
                 put, delete = batch.put, batch.delete
                 for key, value in pairs:
                     if value is None:
-                        delete(key, handle)
+                        delete(key)
                     else:
-                        put(key, value, handle)
+                        put(key, value)
 
         self._write_batch(held, fill)
 

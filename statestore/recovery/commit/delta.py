@@ -18,7 +18,7 @@ Formats 1 and 2 had a column `headers` of list<struct<key, value>>, which is enc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -182,14 +182,18 @@ def _parts(writes: Mapping[bytes, HeldWrite]) -> Iterator[tuple[list[bytes], lis
     keys_left, writes_left = iter(writes), iter(writes.values())
     while keys := list(islice(keys_left, _MAX_BATCH_ROWS)):
         held = list(islice(writes_left, _MAX_BATCH_ROWS))
-        contents: list[Any] = [stored or write[-1] for stored, write in zip(_stored(held), held, strict=True)]
+        contents = _stored(held)
+        if None in contents:
+            contents = [write[-1] if stored is None else stored for stored, write in zip(contents, held, strict=True)]
         sizes = np.fromiter(map(len, keys), np.int64, len(keys)) + np.fromiter(map(len, contents), np.int64, len(keys))
         for rows in slices(sizes):
             yield keys[rows], held[rows]
 
 
-def _stored(writes: Iterable[HeldWrite]) -> list[Any]:
+def _stored(writes: Sequence[HeldWrite]) -> Sequence[Any]:
     """Return the stored bytes of each write, None of a delete."""
+    if set(map(type, writes)) == {bytes}:
+        return writes
     return [write if write.__class__ is bytes else None if write.__class__ is Deleted else write[0] for write in writes]
 
 
