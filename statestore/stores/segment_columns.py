@@ -96,7 +96,9 @@ def put_segmented(
     values = stored.take(pa.array(rows)).to_pylist()
     is_live = ids[rows] >= segments.first_live
     changes = dict(zip(groups.keys.to_pylist(), values, strict=True))
-    stack.retaining.inner.write(dict(compress(changes.items(), is_live.tolist())).items())
+    if not is_live.all():
+        changes = dict(compress(changes.items(), is_live.tolist()))
+    stack.retaining.inner.write(changes.items())
     for segment_id in np.unique(ids[stored.is_valid().to_numpy(zero_copy_only=False)]).tolist():
         segments.note_use(segment_id)
     if stack.logging is not None:

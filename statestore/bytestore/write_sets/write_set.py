@@ -60,13 +60,17 @@ class WriteSet(ScannedStore):
         """Return the value of each key, None for those that have none."""
         if self._closed:
             raise StoreClosedError(self.name)
-        if not self.changes and not self._floor:
+        floor = self._floor
+        if not self.changes and not floor:
             return self.inner.get_many(keys)
         written = [*map(self.changes.get, keys)]
-        missing = [key for key, value in zip(keys, written, strict=True) if value is None and key >= self._floor]
+        missing = [key for key, value in zip(keys, written, strict=True) if value is None and key >= floor]
         committed = iter(self.inner.get_many(missing) if missing else ())
+        # What `_stored` does, without a call for each.
         return [
-            (next(committed) if key >= self._floor else None) if value is None else _stored(value)
+            (next(committed) if key >= floor else None)
+            if value is None
+            else (None if value.__class__ is Deleted else value)  # type: ignore[misc]
             for key, value in zip(keys, written, strict=True)
         ]
 
