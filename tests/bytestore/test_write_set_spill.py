@@ -65,6 +65,14 @@ def test_a_second_spill_goes_over_the_first(layered: SpillingWriteSet) -> None:
     assert (layered.changes, content(layered)) == ({}, CONTENT)
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_many_changes_at_once_spill_on_the_way(space: SpillSpace, committed: ByteStore, held: bool) -> None:
+    store, changes = SpillingWriteSet(committed, space), [(b"%05d" % number, b"put") for number in range(20_000)]
+    store.write(changes if held else iter(changes))
+    assert content(store)[:-4] == changes
+    assert space.pending.spills > 1
+
+
 def test_all_changes_are_applied_and_stay(layered: SpillingWriteSet, committed: ByteStore) -> None:
     layered.apply_to(committed)
     assert content(committed) == CONTENT

@@ -75,7 +75,7 @@ def last_records(
                 elif operation == "write":
                     layer.write(whole)
                 else:
-                    layer.write_for(whole, lambda place, first=timestamp_ms: record(first + place))
+                    layer.write_for(dict(whole), lambda place, first=timestamp_ms: record(first + place))
             finished = delta.finish()
             if finished is None:
                 return {}, space.pending.spills
