@@ -127,8 +127,9 @@ def _session(place: str, cores: int, heap_bytes: int) -> SettingGroup:
             ),
             Setting(
                 f"{place}.extraJavaOptions",
-                collector,
-                "the default collector fills the whole heap before it gives memory back; add your own options to it",
+                f"{collector} -Xms{heap_bytes >> 21}m",
+                "the default collector fills the whole heap before it gives memory back; and before a heap grows, all "
+                "of it is collected, so it begins with half of its bound; add your own options to these",
             ),
             Setting(
                 "spark.python.daemon.module",
