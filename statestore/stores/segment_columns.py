@@ -102,6 +102,8 @@ def put_segmented(
     for segment_id in np.unique(ids[stored.is_valid().to_numpy(zero_copy_only=False)]).tolist():
         segments.note_use(segment_id)
     if stack.logging is not None:
-        logged = dict(zip(keys.take(pa.array(rows)).to_pylist(), values, strict=True))
+        # In the order of first rows: what a session takes in is deleted before it is put, as Kafka Streams logs it.
+        rows = rows[groups.by_first_row]
+        logged = dict(zip(*(column.take(pa.array(rows)).to_pylist() for column in (keys, stored)), strict=True))
         stack.logging.log_for(logged, WrittenRow.of(records, rows))
     return True
