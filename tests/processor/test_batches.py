@@ -295,7 +295,7 @@ def ran(topology: Topology, case: Case, batches: list[list[SourceRecord]], in_co
 
 
 def _logged(store: str, records: list[ChangelogRecord]) -> list[Any]:
-    """Columns are logged in order of keys; when an entry expires once a batch, for no record: what is left is that."""
+    """Return a store's records as columns and rows have them alike: by key, and of expiry what is left in the end."""
     if not store.endswith(EXPIRY_SUFFIX):
         return sorted(records, key=lambda record: record.key)
     return sorted((record.key, record.value) for record in records if record.value is not None)

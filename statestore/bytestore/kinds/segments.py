@@ -36,7 +36,7 @@ segment_prefix: Final[Callable[[int], bytes]] = _ID.pack
 
 
 def with_segments(segment_ids: Integers, keys: pa.BinaryArray) -> pa.BinaryArray:
-    """Return each key behind the prefix of its segment."""
+    """Return each key behind the prefix of its segment, whose id is in the row beside it."""
     prefixes = binary_array(np.arange(len(keys) + 1) * SEGMENT_ID_SIZE, segment_ids.astype(">i8"))
     positions, data = interleave([prefixes, keys], "keys with segments")
     return binary_array(positions[::2], data)
