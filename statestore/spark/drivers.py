@@ -41,7 +41,9 @@ _FRAME_BYTES = 4 << 20
 def through_transform_with_state(packed: DataFrame, call: ShardCall) -> DataFrame:
     """Run the shard call through transformWithStateInPandas."""
     # Without timers Spark does not tell the processor what the time of the batch is. This is the same time.
-    timed = packed.withColumn(_NOW, f.unix_millis(f.current_timestamp()))
+    # Spark writes a time into the code that it generates, which it would compile anew for each batch: of a function
+    # with a lambda it generates none.
+    timed = packed.withColumn(_NOW, f.transform(f.array(f.current_timestamp()), f.unix_millis)[0])
     time_mode = "processingTime" if call.wall_clock else "none"
     grouped, processor = timed.groupBy("route"), light_processor(call)
     with _environment_of_other_functions(packed.sparkSession):

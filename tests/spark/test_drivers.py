@@ -5,14 +5,17 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from statestore.spark import drivers
+from orders import running_total_topology, seeded_orders
+from statestore.spark import drivers, stateful
 from statestore.spark.blobs import BLOB
 from statestore.spark.drivers import CollectedOutput, in_frames
 from statestore.spark.figures import FIGURES, ShardFigures
 from statestore.spark.shard_call import ShardResult
 from tests.support.spark.arrow_output import batches_of_output
+from tests.support.spark.queries import SHARDS, OrderQuery, run_to_the_end
 
 MAX_ROWS = 50
 OUTPUT = StructType([StructField(BLOB, BinaryType()), StructField(FIGURES, StringType())])
@@ -65,3 +68,21 @@ def test_blobs_go_together_as_far_as_a_frame_holds_them_and_figures_with_the_las
     assert [text for frame in made for text in frame[FIGURES]][:-1] == [None] * (max(1, len(sizes)) - 1)
     assert made[-1][FIGURES].iloc[-1] == figures.to_json()
     assert results == [ended]
+
+
+def test_spark_generates_code_in_the_first_batches_only(order_query: OrderQuery, spark: SparkSession) -> None:
+    metrics = getattr(spark._jvm.org.apache.spark.metrics.source, "CodegenMetrics$").__getattr__("MODULE$")
+    generated: list[int] = []
+
+    def put_out(batch: DataFrame, _: int) -> None:
+        batch.write.format("noop").mode("append").save()
+        generated.append(metrics.METRIC_COMPILATION_TIME().getCount())
+
+    orders = seeded_orders(80)
+    order_query.add(*(orders[start : start + 20] for start in range(0, 80, 20)))
+    places = {"state_location": order_query.state_location, "local_dir": str(order_query.home / "local")}
+    rows = stateful(order_query.records(), running_total_topology(), shards=SHARDS, via=order_query.via, **places)
+    run_to_the_end(rows.writeStream.foreachBatch(put_out), order_query.home / "checkpoint")
+    assert len(generated) == 4
+    assert generated[0] > 0
+    assert generated[-1] == generated[1]
