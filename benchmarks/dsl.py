@@ -37,7 +37,7 @@ from benchmarks.peers.page import write_page
 from benchmarks.peers.rounds import measure as measure_peers
 from dsl_in_process import shard_call_us
 from dsl_operators import OPERATORS, SPARK, SPARK_WITH_HEADERS, Operator
-from dsl_queries import Files, Found, Queries, Sizes, Topics, measure
+from dsl_queries import Files, Found, Place, Queries, Sizes, Topics, measure
 from statestore.testing.jars import connector_jars
 from statestore.testing.kafka_broker import KafkaBroker
 from workload import KEYS, PARTITIONS
@@ -65,14 +65,18 @@ def measure_all(home: Path, operators: Sequence[Operator], sizes: Sizes) -> tupl
         "operators", PARTITIONS, memory_bytes=MEMORY_BYTES, batch_bytes_max=batch_bytes_max, jars=connector_jars()
     )
     print("== From files to nothing ...", flush=True)
-    of_files = measure(Queries(Files(spark, home / "files", sizes, topics), home), operators, sizes.rounds)
+    of_files = _measured(Files(spark, home / "files", sizes, topics), home, operators, sizes)
     of_topics: Found = {}
     if over_kafka:
         print("== From Kafka to Kafka ...", flush=True)
         with KafkaBroker(home / "broker") as broker:
-            of_topics = measure(Queries(Topics(spark, broker, sizes), home), over_kafka, sizes.rounds)
+            of_topics = _measured(Topics(spark, broker, sizes), home, over_kafka, sizes)
             spark.stop()  # before the broker goes, which its clients would complain about
     return of_files, of_topics
+
+
+def _measured(place: Place, home: Path, operators: Sequence[Operator], sizes: Sizes) -> Found:
+    return measure(Queries(place, home, sizes.warm_up_batches), operators, sizes.rounds)
 
 
 def rows_of(found: Found, inside: Mapping[str, Mapping[str, float]] | None) -> Iterator[str]:
@@ -149,8 +153,8 @@ def _setting(asked: argparse.Namespace, load_before: float) -> str:
     busy = " **Other work shared the machine.**" if load_before > (os.cpu_count() or 1) / 2 else ""
     return (
         f"{day}, {os.cpu_count()} cores, {load}, PySpark {spark_version}, Python {platform.python_version()}; "
-        f"{asked.batches} batches of {asked.records:,} records after one of warm-up, {asked.keys:,} keys, {PARTITIONS} "
-        f"shards, best of {asked.rounds}.{busy}"
+        f"{asked.batches} batches of {asked.records:,} records after {asked.warm_up} of warm-up, {asked.keys:,} keys, "
+        f"{PARTITIONS} shards, best of {asked.rounds}.{busy}"
     )
 
 
@@ -163,17 +167,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [operator.name for operator in OPERATORS]
     parser.add_argument("--only", nargs="+", choices=names, metavar="OPERATOR", help=f"of {', '.join(names)}")
-    parser.add_argument("--batches", type=int, default=3, help="measured micro-batches, after one of warm-up")
+    parser.add_argument("--batches", type=int, default=3, help="measured micro-batches, after those of warm-up")
+    parser.add_argument("--warm-up", type=int, default=3, help="micro-batches before: Java compiles what it runs often")
     parser.add_argument("--records", type=int, default=250_000, help="records a micro-batch")
     parser.add_argument("--keys", type=int, default=KEYS)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--small", action="store_true", help="20,000 records a batch, one round")
+    parser.add_argument("--small", action="store_true", help="20,000 records a batch, one of warm-up, one round")
     parser.add_argument("--kafka-records", type=int, default=300_000, help="beside Kafka's DSL; 0 leaves it out")
     parser.add_argument("--kafka-rounds", type=int, default=1, help="of these, each in processes of its own")
     parser.add_argument("--write", action="store_true", help="write table and plot into docs")
     asked = parser.parse_args()
     if asked.small:
-        asked.records, asked.rounds, asked.kafka_records = 20_000, 1, min(asked.kafka_records, 100_000)
+        asked.records, asked.warm_up, asked.rounds = 20_000, 1, 1
+        asked.kafka_records = min(asked.kafka_records, 100_000)
     # Workers do not know this directory: what they run travels with the query.
     for module in (workload, dsl_programs):
         cloudpickle.register_pickle_by_value(module)
@@ -183,9 +189,8 @@ def main() -> int:
         home = Path(directory)
         print("== The shard call alone, without Spark ...", flush=True)
         inside = shard_call_us(home / "inside", operators, min(asked.records // 4, 25_000), asked.keys)
-        of_files, of_topics = measure_all(
-            home, operators, Sizes(asked.batches, asked.records, asked.keys, asked.rounds)
-        )
+        sizes = Sizes(asked.batches, asked.warm_up, asked.records, asked.keys, asked.rounds)
+        of_files, of_topics = measure_all(home, operators, sizes)
     results = {"setting": setting, "queries": _figures(of_files), "over_kafka": _figures(of_topics), "inside": inside}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")

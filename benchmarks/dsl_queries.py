@@ -26,7 +26,6 @@ from statestore.testing.kafka_broker import KafkaBroker
 from upgrade_tools.changelogs.cluster import Cluster
 from workload import PARTITIONS
 
-WARM_UP_BATCHES = 1
 _LOOK_S = 0.1
 
 
@@ -51,10 +50,17 @@ class Sizes(NamedTuple):
     """How much is run."""
 
     batches: int
-    """That are measured, after the warm-up."""
+    """That are measured."""
+    warm_up_batches: int
+    """That each query has before."""
     records_per_batch: int
     keys: int
     rounds: int
+
+    @property
+    def all_batches(self) -> int:
+        """Those of the warm-up as well."""
+        return self.warm_up_batches + self.batches
 
 
 class Place(ABC):
@@ -83,7 +89,7 @@ class Files(Place):
         self._home = home
         for topic in topics:
             part = sizes.records_per_batch if topic == dsl_programs.TOPIC else sizes.records_per_batch // 2
-            write_topic(home / topic, topic, sizes.batches + WARM_UP_BATCHES, part, sizes.keys)
+            write_topic(home / topic, topic, sizes.all_batches, part, sizes.keys)
 
     def rows(self, topic: str) -> DataFrame:
         return count_query.rows_of(self.spark, self._home / topic, schema=SCHEMA)
@@ -122,7 +128,7 @@ class Topics(Place):
 
 
 def _sent(sizes: Sizes) -> Iterator[InputRecord]:
-    for number in range(sizes.batches + WARM_UP_BATCHES):
+    for number in range(sizes.all_batches):
         batch = records_of(number, sizes.records_per_batch, sizes.keys)
         for row in batch.select(["key", "value", "timestamp", "headers"]).to_pylist():
             headers = [(each["key"], each["value"]) for each in row["headers"]]
@@ -143,8 +149,8 @@ def kafka_rows(result: DataFrame) -> DataFrame:
 class Queries:
     """Queries of a place, one after the other."""
 
-    def __init__(self, place: Place, home: Path) -> None:
-        self._place, self._home, self._runs = place, home, 0
+    def __init__(self, place: Place, home: Path, warm_up_batches: int) -> None:
+        self._place, self._home, self._warm_up_batches, self._runs = place, home, warm_up_batches, 0
 
     def here(self, operator: Operator, form: str) -> Taken:
         """Run a form of an operator."""
@@ -167,13 +173,16 @@ class Queries:
         while query.isActive:
             time.sleep(_LOOK_S)
             used = figures.cpu_s()
-            if before is None and any(batch.numInputRows for batch in query.recentProgress):
+            if (
+                before is None
+                and sum(batch.numInputRows > 0 for batch in query.recentProgress) >= self._warm_up_batches
+            ):
                 before = used
         query.awaitTermination()
-        after, batches = figures.cpu_s(), count_query.measured(query, WARM_UP_BATCHES)
+        after, batches = figures.cpu_s(), count_query.measured(query, self._warm_up_batches)
         shutil.rmtree(scratch, ignore_errors=True)
         if before is None or not batches:
-            raise SystemExit("all was done in one batch: nothing can be measured")
+            raise SystemExit("all was done in the warm-up: nothing can be measured")
         rows = sum(batch.numInputRows for batch in batches)
         cpu_us = {kind: (after[kind] - before[kind]) / rows * 1e6 for kind in (JAVA, PYTHON)}
         return Taken(1e6 / count_query.rows_per_s(batches), cpu_us[JAVA], cpu_us[PYTHON])

@@ -25,6 +25,7 @@ _ARROW_BATCH_BYTES: Final = 64 << 20
 """What Spark hands to Python at once, by default."""
 _NO_BOUND: Final = (1 << 31) - 1
 """The one number that has Spark not even look."""
+_ARROW_ROWS: Final = 50_000
 _POLLED_RECORDS: Final = 5_000
 _FETCH_WAIT_MS: Final = 10
 _LINGER_MS: Final = 50
@@ -86,8 +87,8 @@ def recommended_settings(
             their `spark.executor.memoryOverhead` has to hold what `memory_bytes` leaves beside the heap, and the state
             and input.
         batch_bytes_max: how large a micro-batch can become, as `maxOffsetsPerTrigger` times the largest keys, values
-            and headers, and 100 bytes for each record. Up to 64 MiB, Spark is told not to add up the bytes of what it
-            hands to Python; of larger batches, and of those that have no bound, which is None, it had better.
+            and headers, and 100 bytes for each record. Up to 64 MiB, Spark is told to hand more rows to Python at once
+            and not to add up their bytes. Larger batches, and those without a bound, which is None, need its bounds.
 
     Raises ValueError if `cores` or `batch_bytes_max` is less than 1 or `memory_bytes` leaves the JVM a heap of less
     than 384 MiB.
@@ -103,16 +104,24 @@ def recommended_settings(
         raise ValueError(f"memory_bytes must be at least {least} with {cores} cores, not {memory_bytes}")
     session = _session("spark.driver" if local else "spark.executor", cores, heap_bytes)
     if batch_bytes_max is not None and batch_bytes_max <= _ARROW_BATCH_BYTES:
-        session = SettingGroup((*session, _unbounded_arrow_batches()))
+        session = SettingGroup((*session, *_large_arrow_batches()))
     return RecommendedSettings(session, _source(), _sink())
 
 
-def _unbounded_arrow_batches() -> Setting:
-    return Setting(
-        "spark.sql.execution.arrow.maxBytesPerBatch",
-        str(_NO_BOUND),
-        "after each row Spark adds up all columns of what it is about to hand to Python, headers above all; a "
-        "micro-batch that is smaller than the bound never reaches it",
+def _large_arrow_batches() -> tuple[Setting, Setting]:
+    return (
+        Setting(
+            "spark.sql.execution.arrow.maxBytesPerBatch",
+            str(_NO_BOUND),
+            "after each row Spark adds up all columns of what it is about to hand to Python, headers above all; a "
+            "micro-batch that is smaller than the bound never reaches it",
+        ),
+        Setting(
+            "spark.sql.execution.arrow.maxRecordsPerBatch",
+            str(_ARROW_ROWS),
+            "what is handed to Python at once costs some milliseconds, whatever is in it, and has 10,000 rows by "
+            "default",
+        ),
     )
 
 

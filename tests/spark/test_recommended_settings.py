@@ -19,6 +19,7 @@ from tests.support.spark.queries import spark_settings
 
 MIB = 1 << 20
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
@@ -101,17 +102,33 @@ def test_the_heap_grows_with_memory_and_shrinks_with_workers() -> None:
     assert heap_mib(1, 4096 * MIB) > heap_mib(2, 4096 * MIB) > heap_mib(4, 4096 * MIB)
 
 
-@pytest.mark.parametrize(("batch_bytes_max", "is_bounded"), [(None, True), (65 * MIB, True), (64 * MIB, False)])
-def test_small_batches_are_handed_to_python_without_a_bound(
+def rows_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch([[batch.num_rows for batch in batches]], names=["rows"])
+
+
+def handed_to_python(spark: SparkSession, batch_bytes_max: int | None, rows: int, value_bytes: int) -> list[int]:
+    """Return how many rows of a task a function of Python got at once, each time."""
+    asked = recommended_settings(cores=2, batch_bytes_max=batch_bytes_max).session.as_options()
+    with spark_settings(spark, {name: asked[name] for name in {ARROW_BYTES, ARROW_ROWS} & asked.keys()}):
+        values = spark.range(rows, numPartitions=1).select(F.expr(f"repeat('v', {value_bytes})"))
+        return [row.rows for row in values.mapInArrow(rows_at_once, "rows long").collect()]
+
+
+@pytest.mark.parametrize(
+    ("batch_bytes_max", "times", "first_rows"), [(None, 6, 10_000), (65 * MIB, 6, 10_000), (64 * MIB, 2, 50_000)]
+)
+def test_small_batches_are_handed_to_python_in_large_parts(
+    spark: SparkSession, batch_bytes_max: int | None, times: int, first_rows: int
+) -> None:
+    found = handed_to_python(spark, batch_bytes_max, rows=60_000, value_bytes=1)
+    assert (len(found), found[0], sum(found)) == (times, first_rows, 60_000)
+
+
+@pytest.mark.parametrize(("batch_bytes_max", "is_bounded"), [(None, True), (64 * MIB, False)])
+def test_small_batches_are_handed_to_python_without_a_bound_in_bytes(
     spark: SparkSession, batch_bytes_max: int | None, is_bounded: bool
 ) -> None:
-    def rows_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([[batch.num_rows for batch in batches]], names=["rows"])
-
-    asked = recommended_settings(cores=2, batch_bytes_max=batch_bytes_max).session.as_options()
-    with spark_settings(spark, {name: asked[name] for name in {ARROW_BYTES} & asked.keys()}):
-        values = spark.range(66, numPartitions=1).select(F.expr(f"repeat('v', {MIB})"))
-        found = [row.rows for row in values.mapInArrow(rows_at_once, "rows long").collect()]
+    found = handed_to_python(spark, batch_bytes_max, rows=66, value_bytes=MIB)
     assert len(found) == 1 + is_bounded
     assert sum(found) == 66
 
