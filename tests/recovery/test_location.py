@@ -3,6 +3,8 @@
 import errno
 import os
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -51,6 +53,29 @@ def test_entries_and_directories(location: DurableLocation) -> None:
     assert location.directories("") == ["deep"]
     assert location.directories("deep") == ["deep/er"]
     assert location.directories("nowhere") == []
+
+
+def test_a_directory_that_is_made_meanwhile_is_listed_or_not_there_yet(
+    location: DurableLocation, tmp_path: Path
+) -> None:
+    """As the first tasks of a new location do, each of which looks who owns it and then writes that it does."""
+    location.write("neighbour", b"")
+    path = tmp_path / "a state location/owners"
+    done = threading.Event()
+
+    def make_and_remove() -> None:
+        while not done.is_set():
+            path.mkdir()
+            path.rmdir()
+
+    with ThreadPoolExecutor(1) as other:
+        making = other.submit(make_and_remove)
+        try:
+            found = [location.entries("owners") for _ in range(30_000)]
+        finally:
+            done.set()
+        making.result()
+    assert not any(found)
 
 
 def test_deleting_what_is_there_and_what_is_not(location: DurableLocation) -> None:

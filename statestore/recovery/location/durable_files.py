@@ -136,9 +136,17 @@ class DurableFiles(ABC):
         except _NOT_THERE:
             return None
 
-    def _list(self, directory: str, *, recursive: bool = False) -> list[Any]:
-        selector = fs.FileSelector(directory, allow_not_found=True, recursive=recursive)
-        return list(self.retrying.call(f"listing {directory}", lambda: self.filesystem.get_file_info(selector)))
+    def _list(self, directory: str) -> list[Any]:
+        # Where pyarrow may take a directory for missing, a listing of HDFS that failed is an empty one, and on a local
+        # disk a listing fails if the directory is made meanwhile: it wasn't there, and then it was.
+        try:
+            return self._listed(fs.FileSelector(directory, allow_not_found=False))
+        except _NOT_THERE:
+            return []
+
+    def _listed(self, selector: fs.FileSelector) -> list[Any]:
+        listing = f"listing {selector.base_dir}"
+        return list(self.retrying.call(listing, lambda: self.filesystem.get_file_info(selector)))
 
     def _chunks(self, path: str, source: Any) -> Iterator[pa.Buffer]:
         size = source.size()
@@ -202,6 +210,10 @@ class ObjectFiles(DurableFiles):
     def __init__(self, filesystem: Any, retrying: Retrying, for_parts: Any) -> None:
         super().__init__(filesystem, retrying)
         self._for_parts = for_parts
+
+    def _list(self, directory: str, *, recursive: bool = False) -> list[Any]:
+        # A store has no directories: of one that must not be missing pyarrow asks it once more.
+        return self._listed(fs.FileSelector(directory, allow_not_found=True, recursive=recursive))
 
     def _write_once(self, path: str, content: Content) -> None:
         filesystem = self.filesystem if content.size_bytes <= _CHUNK_BYTES else self._for_parts
@@ -286,14 +298,6 @@ class RenamedFiles(DurableFiles):
             with suppress(*_NOT_THERE):
                 return self.filesystem.open_input_file(name)
         return self.filesystem.open_input_file(path)
-
-    def _list(self, directory: str, *, recursive: bool = False) -> list[Any]:
-        # Where pyarrow may take a directory for missing, a listing of HDFS that failed is an empty one.
-        selector = fs.FileSelector(directory, allow_not_found=False, recursive=recursive)
-        try:
-            return list(self.retrying.call(f"listing {directory}", lambda: self.filesystem.get_file_info(selector)))
-        except _NOT_THERE:
-            return []
 
     def _delete_once(self, path: str) -> None:
         # The neighbour first: without its file it would be taken for it.
