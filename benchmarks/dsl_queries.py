@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -42,8 +43,8 @@ class Taken(NamedTuple):
         return self.java_us + self.python_us
 
 
-Found = dict[str, dict[str, Taken]]
-"""By operator, and form: what a record took in the best round."""
+Found = dict[str, dict[str, list[Taken]]]
+"""By operator, and form: what a record took in each round."""
 
 
 class Sizes(NamedTuple):
@@ -200,7 +201,7 @@ def _stateful(inputs: Inputs, topology: Topology, scratch: Path) -> DataFrame:
 
 
 def measure(queries: Queries, operators: Sequence[Operator], rounds: int) -> Found:
-    """Run all forms of the operators and of Spark's in turn; return what each took in its best round."""
+    """Run all forms of the operators and of Spark's in turn, several rounds; return what each took."""
     found: Found = {operator.name: {} for operator in operators}
     for number in range(1, rounds + 1):
         for operator in operators:
@@ -209,15 +210,23 @@ def measure(queries: Queries, operators: Sequence[Operator], rounds: int) -> Fou
                 **{form: partial(queries.here, operator, form) for form in operator.here},
             }
             for form, run in runs.items():
-                taken, before = run(), found[operator.name].get(form)
-                found[operator.name][form] = least(before, taken)
+                taken = run()
+                found[operator.name].setdefault(form, []).append(taken)
                 print(f"   round {number}: {operator.name}, {form}: {_said(taken)}", flush=True)
     return found
 
 
-def least(before: Taken | None, taken: Taken) -> Taken:
-    """Return the least of each figure."""
-    return taken if before is None else Taken(*map(min, before, taken))
+def best(rounds: Sequence[Taken]) -> Taken:
+    """Return the least of each figure: other work only ever adds to it."""
+    return Taken(*map(min, zip(*rounds, strict=True)))
+
+
+def rate_by(rounds: Sequence[Taken], other: Sequence[Taken]) -> float:
+    """Return the rate by that of another form: the median of the rounds, as machines are slower for minutes at a time.
+
+    Within a round both have run within a minute or two.
+    """
+    return median(theirs.clock_us / ours.clock_us for ours, theirs in zip(rounds, other, strict=True))
 
 
 def _said(taken: Taken) -> str:
