@@ -88,7 +88,7 @@ def recommended_settings(
             and input.
         batch_bytes_max: how large a micro-batch can become, as `maxOffsetsPerTrigger` times the largest keys, values
             and headers, and 100 bytes for each record. Up to 64 MiB, Spark is told to hand more rows to Python at once
-            and not to add up their bytes. Larger batches, and those without a bound, which is None, need its bounds.
+            and not to add up their bytes. Larger batches, and those without a bound, which is None, need both bounds.
 
     Raises ValueError if `cores` or `batch_bytes_max` is less than 1 or `memory_bytes` leaves the JVM a heap of less
     than 384 MiB.

@@ -124,7 +124,7 @@ def test_small_batches_are_handed_to_python_in_large_parts(
     assert (len(found), found[0], sum(found)) == (times, first_rows, 60_000)
 
 
-@pytest.mark.parametrize(("batch_bytes_max", "is_bounded"), [(None, True), (64 * MIB, False)])
+@pytest.mark.parametrize(("batch_bytes_max", "is_bounded"), [(None, True), (65 * MIB, True), (64 * MIB, False)])
 def test_small_batches_are_handed_to_python_without_a_bound_in_bytes(
     spark: SparkSession, batch_bytes_max: int | None, is_bounded: bool
 ) -> None:
