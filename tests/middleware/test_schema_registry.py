@@ -512,6 +512,36 @@ def broker() -> Iterator[str]:
     owner.flush()
 
 
+def test_a_topic_of_too_many_schemas_says_so_and_hinders_nobody_who_asks_for_those_that_are_known(broker: str) -> None:
+    kafka = {"bootstrap.servers": broker}
+    schemas = [json.dumps({"type": "enum", "name": "E", "symbols": [symbol]}) for symbol in "abc"]
+    ids = [sr.SchemaId("md5", sr.schema_md5(schema)) for schema in schemas]
+    writer = Producer(kafka)
+    for schema, schema_id in zip(schemas, ids, strict=True):
+        writer.produce("many", schema, schema_id.value, partition=0)
+    assert writer.flush(10) == 0
+    whole = sr.TopicRegistry("many", kafka)
+    first = sr.TopicRegistry("many", kafka, max_schemas=2)
+    assert [first.get(each).name for each in ids[:2]] == ["E", "E"]
+    for ask in (lambda: first.get(ids[2]), lambda: first.deposit_if_new("subject", schemas[2])):
+        with pytest.raises(RegistryUnavailableError, match=r"max_schemas=2 schemas, and 1 were not read: .*larger"):
+            ask()
+    assert first.deposit_if_new("subject", schemas[0]).md5 == ids[0].value
+    assert first.fetch(ids[1]) == sr.RegisteredSchema(schemas[1])
+    writer.produce("many", None, ids[0].value, partition=0)
+    assert writer.flush(10) == 0
+    del writer
+    later = sr.TopicRegistry("many", kafka, max_schemas=2)
+    with pytest.raises(RegistryUnavailableError):
+        later.fetch(ids[2])
+    assert later.fetch(ids[1]) is not None
+    assert whole.fetch(ids[2]) is not None
+    for registry in (whole, first, later):
+        registry.close()
+    with pytest.raises(ValueError, match="max_schemas"):
+        sr.TopicRegistry("many", kafka, max_schemas=0)
+
+
 def test_b9_a_topic_is_a_registry_too(broker: str) -> None:
     kafka = {"bootstrap.servers": broker, "sasl.password": "secret"}
     first, second = (sr.TopicRegistry("schemas", kafka) for _ in range(2))

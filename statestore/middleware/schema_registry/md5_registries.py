@@ -15,7 +15,6 @@ from statestore.middleware.extras import extra
 from statestore.middleware.schema_registry.ids import SchemaId, SchemaIds
 from statestore.middleware.schema_registry.registry import RegisteredSchema, SchemaRegistry, schema_md5
 
-_MOST_SCHEMAS: Final = 10_000
 _TIMEOUT_S: Final = 30.0
 
 
@@ -53,39 +52,56 @@ class TopicRegistry(SchemaRegistry):
     A process reads all of the topic when it is asked first, and what is new when it is asked for what it does not know.
     """
 
-    def __init__(self, topic: str, kafka: Mapping[str, Any]) -> None:
-        """Take the topic, and the properties of Kafka's clients that say where it is; they are never shown."""
+    def __init__(self, topic: str, kafka: Mapping[str, Any], *, max_schemas: int = 10_000) -> None:
+        """Take the topic, and the properties of Kafka's clients that say where it is; they are never shown.
+
+        A process holds the topic's first `max_schemas`. If there are more, asking for any other one raises
+        RegistryUnavailableError.
+        """
         super().__init__()
+        if type(max_schemas) is not int or max_schemas < 1:
+            raise ValueError(f"max_schemas must be a whole number, 1 or more, got {max_schemas!r}")
         self.topic = topic
+        self.max_schemas = max_schemas
         self._kafka = dict(kafka)
 
     def connect(self) -> Any:
         """Return what reads and writes the topic. Raises ExtraMissingError for want of confluent-kafka."""
-        return _Log(self.topic, self._kafka)
+        return _Log(self.topic, self._kafka, self.max_schemas)
 
     def deposit(self, subject: str, schema: str) -> SchemaIds:
         """Write a schema to the topic, if it is not there; the subject makes no difference."""
         md5 = schema_md5(schema)
-        log: _Log = self.connection
-        if log.find(md5) is None:
-            log.add(md5, schema.encode())
+        if self._find(md5) is None:
+            self.connection.add(md5, schema.encode())
         return SchemaIds(md5=md5)
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema | None:
         """Return the schema with an MD5, if the topic has it; schemas have no other ids here."""
         if schema_id.form != "md5" or not isinstance(schema_id.value, bytes):
             return None
-        found = self.connection.find(schema_id.value)
+        found = self._find(schema_id.value)
         return None if found is None else RegisteredSchema(found)
+
+    def _find(self, md5: bytes) -> str | None:
+        log: _Log = self.connection
+        found = log.find(md5)
+        if found is None and log.left_out:
+            self.refuse_service(
+                f"the topic has more than max_schemas={self.max_schemas} schemas, and {log.left_out} were not read: "
+                "give TopicRegistry a larger max_schemas, or write null under the MD5s that nobody needs, let Kafka "
+                "compact the topic, and start again"
+            )
+        return found
 
     def __repr__(self) -> str:
         return f"TopicRegistry({self.topic!r})"
 
 
 class _Log:
-    """A topic of schemas, and what was read of it."""
+    """A topic of schemas, and what was read of it; `left_out` counts those that were too many."""
 
-    def __init__(self, topic: str, kafka: Mapping[str, Any]) -> None:
+    def __init__(self, topic: str, kafka: Mapping[str, Any], max_schemas: int) -> None:
         with extra("schema-registry"):
             import confluent_kafka
         self._kafka = confluent_kafka
@@ -97,6 +113,8 @@ class _Log:
         self._consumer.assign([self._partition])
         self._next_offset = 0
         self._schemas: dict[bytes, str] = {}
+        self._max_schemas = max_schemas
+        self.left_out = 0
 
     def find(self, md5: bytes) -> str | None:
         """Return a schema; what is new in the topic is read if it is not known."""
@@ -138,12 +156,21 @@ class _Log:
                 raise self._kafka.KafkaException(error)
 
     def _take(self, md5: bytes | None, schema: bytes | None) -> None:
-        if md5 is None or schema is None or len(schema) > LARGEST_SCHEMA_BYTES or len(self._schemas) >= _MOST_SCHEMAS:
+        if md5 is None:
+            return
+        if schema is None:
+            self._schemas.pop(md5, None)
+            return
+        if md5 in self._schemas or len(schema) > LARGEST_SCHEMA_BYTES:
             return
         try:
             text = schema.decode()
             is_sound = schema_md5(text) == md5
         except (ValueError, RecursionError):
             return
-        if is_sound:
+        if not is_sound:
+            return
+        if len(self._schemas) < self._max_schemas:
             self._schemas[md5] = text
+        else:
+            self.left_out += 1
