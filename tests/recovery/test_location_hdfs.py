@@ -1,7 +1,7 @@
 """The durable location on a filesystem that behaves as HDFS does: killed, observed and failing at each step."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -136,6 +136,49 @@ def test_a_write_whose_answer_was_lost_is_done_again_without_harm(tmp_path: Path
             assert [name for name in location.names("") if not name.endswith(".partial")] == [NAME]
             location.delete(NAME)
             assert content(location) is None
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_writer_that_another_one_overtakes_at_any_step_does_not_fail_and_loses_nothing(
+    tmp_path: Path, when: str
+) -> None:
+    counted = len(steps_of_a_replace(tmp_path / "counted"))
+    for number in range(counted):
+        home = tmp_path / str(number)
+        HdfsLikeLocation(home).write(NAME, b"old")
+        slow = HdfsLikeLocation(home, retrying=QUICK)
+        setattr(slow.filesystem, when, at_step(number, lambda *_, home=home: HdfsLikeLocation(home).write(NAME, b"a")))
+        slow.write(NAME, b"b")
+        after = HdfsLikeLocation(home)
+        assert content(after) in (b"a", b"b")
+        assert [name for name in after.names("") if not name.endswith(".partial")] == [NAME]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_writer_that_is_overtaken_and_killed_later_leaves_what_the_other_one_has_written_or_its_own(
+    tmp_path: Path, when: str
+) -> None:
+    counted = len(steps_of_a_replace(tmp_path / "counted"))
+    for first in range(counted):
+        for last in range(first, counted):
+            home = tmp_path / f"{first}-{last}"
+            HdfsLikeLocation(home).write(NAME, b"old")
+            slow = HdfsLikeLocation(home)
+            steps = iter(range(100))
+
+            def act(
+                *_: str, home: Path = home, steps: Iterator[int] = steps, at: tuple[int, int] = (first, last)
+            ) -> None:
+                number = next(steps)
+                if number == at[0]:
+                    HdfsLikeLocation(home).write(NAME, b"a")
+                if number >= at[1]:
+                    raise Died
+
+            setattr(slow.filesystem, when, act)
+            with suppress(Died):
+                slow.write(NAME, b"b")
+            assert content(HdfsLikeLocation(home)) in (b"a", b"b")
 
 
 def test_a_move_that_fails_for_good_after_its_delete_loses_nothing(tmp_path: Path) -> None:

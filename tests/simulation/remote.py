@@ -167,6 +167,8 @@ class Remote:
             data = self.stored.get(source)
             if data is None:
                 raise FileNotFoundError(source)
+            if self.stored.get(target) is not None:
+                raise OSError(f"HDFS Rename failed, of {target}")
         self.stored.remove(source)
         self.stored.set(target, data)
         self.answer(effect, "location.move")

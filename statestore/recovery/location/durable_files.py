@@ -23,13 +23,15 @@ from pyarrow import fs
 
 from statestore.bytestore.engines.local_disk_errors import local_disk_errors
 from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
-from statestore.recovery.location.retrying import Retrying
+from statestore.recovery.location.retrying import Retrying, is_transient
 
 _LOG = logging.getLogger(__name__)
 _CHUNK_BYTES = 8 << 20
 _CHUNKS_UNDER_WAY = 4
 """Arrow's S3 client sends parts in the background, without bound: at most so many are under way."""
 _NEXT = ".next"
+_MOVES = 3
+"""How often a move is tried that another writer got in the way of."""
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
@@ -252,15 +254,12 @@ class RenamedFiles(DurableFiles):
     """Files of a filesystem with directories and a rename, such as HDFS.
 
     A rename is atomic while there is no file of the new name. Over one, pyarrow deletes that on HDFS, and renames then:
-    who dies between the two leaves neither. So what replaces a file stands beside it as `NAME.next` first:
+    who dies between the two leaves neither. So what replaces a file is brought beside it as `NAME.next` first, whole,
+    and then, once more, to its name. Without NAME, NAME.next counts, to readers and in listings.
 
-        NAME               as it was
-        NAME, NAME.next    brought there in full; counts as not written
-        NAME.next          counts as NAME, to readers and in listings
-        NAME               as it is now
-
-    What is left there the next writer replaces. Two writers must not replace one file at once. A write whose answer was
-    lost may be done again at each of these steps.
+    Each of several writers at once moves files of its own only, and one copy or the other is there at each step of
+    theirs, until two of them have deleted one each: what is there in the end is what one of them has written. A write
+    whose answer was lost may be done again at each step.
     """
 
     def entries(self, directory: str) -> list[Any]:
@@ -279,18 +278,29 @@ class RenamedFiles(DurableFiles):
             # To create is one step, also over another file, and there is nothing that could be half there.
             with self.filesystem.open_output_stream(path):
                 return
+        if self._is_there(path):
+            self._bring(f"{path}{_NEXT}", content)
+        self._bring(path, content)
+
+    def _bring(self, path: str, content: Content) -> None:
         partial = partial_name(path)
         try:
             with self.filesystem.open_output_stream(partial) as stream:
                 _send(stream, content)
-            if self._is_there(path):
-                self.filesystem.move(partial, f"{path}{_NEXT}")
-                partial = f"{path}{_NEXT}"
-            self.filesystem.move(partial, path)
+            self._move(partial, path)
         except BaseException:
-            if is_partial(partial):
-                self._clean_up(partial)
+            self._clean_up(partial)
             raise
+
+    def _move(self, partial: str, path: str) -> None:
+        # Another writer may delete first what both replace, or bring its own there before this one does.
+        for _ in range(_MOVES - 1):
+            try:
+                return self.filesystem.move(partial, path)
+            except OSError as cause:
+                if is_transient(cause):
+                    raise
+        return self.filesystem.move(partial, path)
 
     def _open(self, path: str) -> Any:
         # From the neighbour it may have been renamed meanwhile, so the name is asked for again, last.
