@@ -273,9 +273,9 @@ class KStream(Staged):
 
         Serdes of None are those of the stream; where they are not known, as of a topology's sink.
         """
-        node, parents = self._graph.new_name("KSTREAM-SINK-", name), (self._node,)
+        node = self._graph.new_name("KSTREAM-SINK-", name)
         serdes = {"key_serde": key_serde or self._key_serde, "value_serde": value_serde or self._value_serde}
-        self._graph.add_step(node, lambda topology: topology.add_sink(node, topic, parents, **serdes), parents)
+        self._graph.add_sink(node, topic, self._node, **serdes)
 
     def _join(
         self, kind: JoinKind, other: Any, given: tuple[Any, ...], named: dict[str, Any], options: JoinOptions

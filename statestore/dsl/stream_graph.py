@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 from statestore.errors import TopologyError
 from statestore.format.entry_key import VALUE_KEYS, with_windows
+from statestore.format.serde import Serde
+from statestore.processor.nodes import TopicNameExtractor
 from statestore.processor.processor import ProcessorSupplier
 from statestore.processor.topology import Topology
 from statestore.stores.builder import StoreBuilder
@@ -98,6 +100,8 @@ class StreamGraph:
     """Of each node, in the order in which they were added."""
     _steps: list[Callable[[Topology], object]] = field(default_factory=list)
     _readers: list[GraphNode] = field(default_factory=list)
+    _sinks: dict[str, str | TopicNameExtractor] = field(default_factory=dict)
+    """The topic of each."""
     _windows: dict[str, Windows] = field(default_factory=dict)
     """In the keys of what a node sends on; of those that are not there, there are none."""
     _by_record: frozenset[str] = frozenset()
@@ -126,6 +130,11 @@ class StreamGraph:
         self.claim(name, parents)
         self._steps.append(add_to)
 
+    def add_sink(self, name: str, topic: str | TopicNameExtractor, parent: str, **serdes: Serde[Any] | None) -> None:
+        """Add a sink. Raises TopologyError for a name that is taken."""
+        self.add_step(name, lambda topology: topology.add_sink(name, topic, (parent,), **serdes), (parent,))
+        self._sinks[name] = topic
+
     def children(self, name: str) -> tuple[str, ...]:
         """Return the processors and sinks below a node, in the order in which they were added."""
         return tuple(child for child, parents in self._parents.items() if name in parents)
@@ -141,8 +150,9 @@ class StreamGraph:
     def goes_by_record(self, name: str) -> bool:
         """Return whether a node must take records one by one; to be asked when the topology is made.
 
-        So it is where the records of a source meet themselves, having gone two ways: in a node with several parents, or
-        in a store that several nodes use. There, each must be through before the next; columns go node by node.
+        So it is where the records of a source meet themselves, having gone two ways: in a node with several parents, in
+        a store that several nodes use, or in a topic that several sinks write to, as those may that choose theirs.
+        There, each must be through before the next; columns go node by node.
         """
         return name in self._by_record
 
@@ -182,12 +192,21 @@ class StreamGraph:
             for store in {*(builder.name for builder in node.stores()), *node.reads()}:
                 users.setdefault(store, []).append(node.name)
         met: set[str] = set()
-        for names in (*meetings, *users.values()):
+        for names in (*meetings, *users.values(), *self._sinks_by_topic()):
             seen: set[str] = set()
             for name in names:
                 met |= seen & sources[name]
                 seen |= sources[name]
         return frozenset(name for name, above in sources.items() if above & met)
+
+    def _sinks_by_topic(self) -> list[list[str]]:
+        """Return the sinks that may write to each topic; of a topic that has none of its own, those that choose."""
+        choosing = [name for name, topic in self._sinks.items() if callable(topic)]
+        named = {topic: [*choosing] for topic in self._sinks.values() if isinstance(topic, str)}
+        for name, topic in self._sinks.items():
+            if isinstance(topic, str):
+                named[topic].append(name)
+        return [*named.values(), choosing]
 
     def _take_number(self) -> int:
         self._next += 1
