@@ -39,6 +39,11 @@ class TimeWindows:
             raise ValueError(f"advance ({advance_ms} ms) must not be longer than the windows' size ({self.size_ms} ms)")
         return replace(self, advance_ms=advance_ms)
 
+    @property
+    def closes_after_ms(self) -> int:
+        """How long after its end, which does not belong to it, a window takes records no longer."""
+        return self.grace_ms
+
     def starts(self, timestamp_ms: int) -> range:
         """Return the starts of the windows that a timestamp belongs to, earliest first."""
         first_ms = max(0, timestamp_ms - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
@@ -65,6 +70,11 @@ class SlidingWindows:
         """Return windows that take records for a while after their end. Raises ValueError for negative spans."""
         return cls(milliseconds("time_difference", time_difference), milliseconds("after_window_end", after_window_end))
 
+    @property
+    def closes_after_ms(self) -> int:
+        """How long after its end, which belongs to it, a window takes records no longer."""
+        return self.grace_ms + 1
+
 
 @dataclass(frozen=True)
 class SessionWindows:
@@ -82,6 +92,11 @@ class SessionWindows:
     def of_inactivity_gap_and_grace(cls, inactivity_gap: Duration, after_window_end: Duration) -> SessionWindows:
         """Return sessions that take records for a while longer. Raises ValueError for illegal spans."""
         return cls(milliseconds("inactivity_gap", inactivity_gap), milliseconds("after_window_end", after_window_end))
+
+    @property
+    def closes_after_ms(self) -> int:
+        """How long after its last record a session takes records no longer."""
+        return self.inactivity_gap_ms + self.grace_ms + 1
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,10 @@ class JoinWindows:
     def after(self, time_difference: Duration) -> JoinWindows:
         """Return windows with another span after. Raises ValueError if they would end before they begin."""
         return _with_length(replace(self, after_ms=_span(time_difference)))
+
+    def closes_after_ms(self, *, is_left: bool) -> int:
+        """How long after a record of a side it meets none of the other one any more."""
+        return (self.after_ms if is_left else self.before_ms) + self.grace_ms + 1
 
     @property
     def size_ms(self) -> int:

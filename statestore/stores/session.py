@@ -78,6 +78,11 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
         return self._segments.stream_time_ms
 
     @property
+    def first_visible_ms(self) -> int:
+        """The earliest session end that is shown, in milliseconds since the epoch."""
+        return self._segments.first_visible_ms
+
+    @property
     def retention_ms(self) -> int:
         """For how long a session is shown after its end, in milliseconds of stream time."""
         return self._segments.retention_ms

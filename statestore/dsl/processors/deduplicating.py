@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from statestore.dsl.processors.windows.closing import ShardTime, WindowClosing
 from statestore.errors import InputError
 from statestore.format.serde import Serde, Serdes
 from statestore.headers.record_columns import RecordColumns
@@ -51,10 +52,15 @@ class Deduplicating:
     identity: Identity
 
     @property
+    def closes_after_ms(self) -> int:
+        """How far the shard's stream time must be past a record's for it to come too late."""
+        return self.within_ms + self.grace_ms + 1
+
+    @property
     def lifetime_ms(self) -> int:
         """For how long of the shard's stream time what has passed is kept: as long as the same may still come."""
         # It may be that much later than what passed, and come that much too late.
-        return self.within_ms + (self.within_ms + self.grace_ms) + 1
+        return self.within_ms + self.closes_after_ms
 
     def __call__(self) -> Processor:
         """Return a new processor."""
@@ -67,6 +73,7 @@ class _Deduplicate(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         self._context = context
+        self._closing = WindowClosing(ShardTime(context), self._plan.closes_after_ms)
         self._scope: KeyScope[Any] = KeyScope(self._plan.key_serde, context)
         self._passed: MapState[bytes, bytes] = MapState(
             self._scope, context.state_store(self._plan.store), Serdes.bytes()
@@ -79,7 +86,7 @@ class _Deduplicate(Processor):
             return
         identity = plan.identity(record)
         if identity is not None:
-            if record.timestamp_ms + plan.within_ms + plan.grace_ms < context.current_stream_time_ms:
+            if record.timestamp_ms <= self._closing.advance(record):
                 # What passed then may be forgotten, so nobody knows whether this did.
                 context.count(DROPPED_RECORDS)
                 context.count(LATE_RECORDS)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from statestore.dsl.processors.aggregating_columns import with_keys
 from statestore.dsl.processors.deduplicating import ColumnIdentity, Deduplicating
+from statestore.dsl.processors.windows.closing import ShardTime, WindowClosing
 from statestore.errors import TopologyError
 from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.entry_key import map_entry_keys
@@ -40,10 +41,12 @@ class _ColumnDeduplicate(BatchProcessor):
         self._keys = columns_of(plan.key_serde, "key", TopologyError)
         self._store_name = plan.store
         self._within_ms = min(plan.within_ms, MAX_TIME_MS)
-        self._late_by_ms = min(plan.within_ms + plan.grace_ms, MAX_TIME_MS)
+        self._closes_after_ms = plan.closes_after_ms
 
     def init(self, context: ProcessorContext) -> None:
         self._context = context
+        self._time = ShardTime(context)
+        self._closing = WindowClosing(self._time, self._closes_after_ms)
         self._store = context.state_store(self._store_name)
 
     def process_batch(self, records: RecordColumns) -> None:
@@ -51,9 +54,9 @@ class _ColumnDeduplicate(BatchProcessor):
         if not len(records):
             return
         identities = self._identity.of_columns(records)
-        stream_times = self._stream_times(records)
+        stream_times = self._time.advance_many(records)
         has_identity = is_valid(identities)
-        is_late = has_identity & (stream_times - records.timestamp_ms.to_numpy() > self._late_by_ms)
+        is_late = has_identity & (records.timestamp_ms.to_numpy() <= self._closing.advance_many(records))
         self._count(is_late, DROPPED_RECORDS, LATE_RECORDS)
         goes_on = ~is_late
         known = np.flatnonzero(has_identity & goes_on)
@@ -74,13 +77,6 @@ class _ColumnDeduplicate(BatchProcessor):
         nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(records))
         self._store.put_many(records.with_columns(key=keys, value=nothing).filter(passes))
         return passes
-
-    def _stream_times(self, records: RecordColumns) -> Integers:
-        times = records.stream_time_ms
-        if times is None:
-            return np.full(len(records), self._context.current_stream_time_ms)
-        found: Integers = times.to_numpy()
-        return found
 
     def _count(self, rows: Flags, *as_what: str) -> None:
         number = int(np.count_nonzero(rows))

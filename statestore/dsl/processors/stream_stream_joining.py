@@ -13,6 +13,7 @@ from typing import Any, Final
 from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import WaitingKey
 from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
+from statestore.dsl.processors.windows.closing import SharedTime, latest_closed
 from statestore.dsl.windows import JoinWindows
 from statestore.format.serde import Serde
 from statestore.format.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
@@ -23,7 +24,6 @@ from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 
-_STREAM_TIME: Final = "{}-join-stream-time"
 _LEAST_WAITING: Final = "{}-join-least-waiting"
 
 
@@ -83,32 +83,6 @@ class StreamSideJoining:
         return _StreamSideJoin(self)
 
 
-class JoinClock:
-    """What both sides of a join have seen of time, over batches and restarts. Source: Kafka's TimeTracker."""
-
-    def __init__(self, context: ProcessorContext, store: str) -> None:
-        self._context = context
-        self._stream_time, self._least_waiting = _STREAM_TIME.format(store), _LEAST_WAITING.format(store)
-
-    @property
-    def least_waiting_ms(self) -> int | None:
-        """Where records that wait were last seen to begin; None is not known."""
-        return self._context.processor_metadata(self._least_waiting)
-
-    @least_waiting_ms.setter
-    def least_waiting_ms(self, timestamp_ms: int) -> None:
-        if timestamp_ms != self.least_waiting_ms:
-            self._context.set_processor_metadata(self._least_waiting, timestamp_ms)
-
-    def advance(self, timestamp_ms: int) -> int:
-        """Take a record's timestamp into account, and return the latest of both sides."""
-        latest_ms = self._context.processor_metadata(self._stream_time)
-        if latest_ms is not None and latest_ms >= timestamp_ms:
-            return latest_ms
-        self._context.set_processor_metadata(self._stream_time, timestamp_ms)
-        return timestamp_ms
-
-
 class WaitingRecords:
     """The records of both sides that nothing was found for, and whose windows have not closed yet.
 
@@ -117,10 +91,10 @@ class WaitingRecords:
     last one has closed.
     """
 
-    def __init__(self, join: StreamJoin, store: Any, clock: JoinClock, joined: JoinedRecords) -> None:
-        self._store, self._clock, self._joined = store, clock, joined
-        self._look_back_ms = {True: join.windows.after_ms, False: join.windows.before_ms}
-        self._grace_ms = join.windows.grace_ms
+    def __init__(self, join: StreamJoin, store: Any, context: ProcessorContext, joined: JoinedRecords) -> None:
+        self._store, self._context, self._joined = store, context, joined
+        self._least_waiting = _LEAST_WAITING.format(join.left_store)
+        self._closes_after_ms = {is_left: join.windows.closes_after_ms(is_left=is_left) for is_left in (True, False)}
         keeps = not join.headers.keeps_none
         self._values = {
             is_left: ValueBytes(serde, keeps_headers=keeps)
@@ -129,11 +103,11 @@ class WaitingRecords:
 
     def add(self, record: Record[Any, Any], *, is_left: bool) -> None:
         """Have a record wait."""
-        timestamp_ms, known_ms = record.timestamp_ms, self._clock.least_waiting_ms
+        timestamp_ms, known_ms = record.timestamp_ms, self._known_least_ms
         place = WaitingKey(timestamp_ms, is_left, record.key)
         waiting = WaitingValue(is_left, *self._values[is_left].write(record))
         if known_ms is None or timestamp_ms < known_ms:
-            self._clock.least_waiting_ms = min(self._least_ms(), timestamp_ms)
+            self._set_least(min(self._least_ms(), timestamp_ms))
         before = self._store.get(place)
         values = [waiting] if before is None else [*decode_waiting_values(before), waiting]
         self._store.put(place, encode_waiting_values(values))
@@ -145,7 +119,10 @@ class WaitingRecords:
 
     def send_closed(self, stream_time_ms: int, *, by_left: bool) -> None:
         """Send on the records whose windows have closed, earliest first, right before left; a side's record asks."""
-        if self._least_ms() + self._look_back_ms[by_left] + self._grace_ms >= stream_time_ms:
+        closed_ms = {
+            is_left: latest_closed(stream_time_ms, after_ms) for is_left, after_ms in self._closes_after_ms.items()
+        }
+        if self._least_ms() > closed_ms[by_left]:
             return
         least_ms = MAX_TIME_MS
         open_sides: set[bool] = set()
@@ -154,14 +131,14 @@ class WaitingRecords:
                 least_ms = place.timestamp_ms
                 if len(open_sides) == 2:
                     break
-                if least_ms + self._look_back_ms[place.is_left] + self._grace_ms < stream_time_ms:
+                if least_ms <= closed_ms[place.is_left]:
                     self._send(place, decode_waiting_values(held))
                     self._store.put(place, None)
                     continue
                 open_sides.add(place.is_left)
                 if len(open_sides) == 2 and len(decode_waiting_values(held)) > 1:
                     break  # Kafka goes on to the next record of the place, and sees there that it is done
-        self._clock.least_waiting_ms = least_ms
+        self._set_least(least_ms)
 
     def _send(self, place: WaitingKey, values: list[WaitingValue]) -> None:
         for is_left, value, header_bytes in values:
@@ -169,8 +146,17 @@ class WaitingRecords:
             left, right = (held, None) if is_left else (None, held)
             self._joined.send(place.key, left, right, place.timestamp_ms, left_came_last=is_left)
 
+    @property
+    def _known_least_ms(self) -> int | None:
+        """Where records that wait were last seen to begin, by either side; None is not known."""
+        return self._context.processor_metadata(self._least_waiting)
+
+    def _set_least(self, timestamp_ms: int) -> None:
+        if timestamp_ms != self._known_least_ms:
+            self._context.set_processor_metadata(self._least_waiting, timestamp_ms)
+
     def _least_ms(self) -> int:
-        known_ms = self._clock.least_waiting_ms
+        known_ms = self._known_least_ms
         if known_ms is not None:
             return known_ms
         with self._store.all() as waiting:
@@ -189,15 +175,15 @@ class _StreamSideJoin(Processor):
         self._context = context
         self._other = context.state_store(join.right_store if plan.is_left else join.left_store)
         self._joined = JoinedRecords(join.joiner, join.headers, context)
-        self._clock = JoinClock(context, join.left_store)
+        self._time = SharedTime(context, join.left_store)
         self._waiting = None
         if join.waiting_store is not None:
             store = context.state_store(join.waiting_store)
-            self._waiting = WaitingRecords(join, store, self._clock, self._joined)
+            self._waiting = WaitingRecords(join, store, context, self._joined)
 
     def process(self, record: Record[Any, Any]) -> None:
         plan, timestamp_ms = self._plan, record.timestamp_ms
-        stream_time_ms = self._clock.advance(timestamp_ms)
+        stream_time_ms = self._time.advance(record)
         if record.value is None or (record.key is None and not plan.sends_unmatched):
             self._context.count(DROPPED_RECORDS)
             return

@@ -13,7 +13,7 @@ from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import BufferedKey
 from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
 from statestore.dsl.processors.table_views import TableView
-from statestore.dsl.processors.windowed_aggregating import ObservedTime
+from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.format.buffered_record import BufferedRecord
 from statestore.format.serde import Serde
 from statestore.format.window_key import MAX_SEQUENCE, MAX_TIME_MS
@@ -100,6 +100,7 @@ class _BufferedStreamTableJoin(_StreamTableJoin):
         self._store = context.state_store(self._buffer.store)
         self._values = ValueBytes(self._buffer.value_serde)
         self._observed = ObservedTime(context, self._buffer.store)
+        self._closing = WindowClosing(self._observed, self._buffer.grace_ms)
         self._sequence_name = _SEQUENCE.format(self._buffer.store)
         self._sequence = context.processor_metadata(self._sequence_name) or 0
         self._earliest_ms = 0
@@ -108,12 +109,13 @@ class _BufferedStreamTableJoin(_StreamTableJoin):
     def process(self, record: Record[Any, Any]) -> None:
         if not self._is_joinable(record):
             self._context.count(DROPPED_RECORDS)
-        elif record.key is None or record.timestamp_ms < self._observed.time_ms - self._buffer.grace_ms:
-            self._join(record)  # Kafka fails for a key of null, which has nothing to wait for
+        elif record.key is None:
+            self._join(record)  # Kafka fails for it; it has nothing to wait for
+        elif record.timestamp_ms < (due_ms := self._closing.advance(record)):
+            self._join(record)
         else:
-            self._observed.advance(record.timestamp_ms)
             self._wait(record)
-            self._join_due(self._observed.time_ms - self._buffer.grace_ms)
+            self._join_due(due_ms)
 
     def finish_batch(self) -> None:
         self._observed.record()

@@ -13,7 +13,7 @@ from typing import Any
 from statestore.dsl.change import Change
 from statestore.dsl.processors.suppression_buffer import BufferPlan, SuppressionBuffer
 from statestore.dsl.processors.table_views import Getter, Held, TableView
-from statestore.dsl.processors.windowed_aggregating import ObservedTime
+from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
 from statestore.dsl.suppressed import BufferConfig
 from statestore.errors import SuppressionBufferFullError
 from statestore.format.buffered_record import decode_buffered_record
@@ -49,11 +49,12 @@ class _Suppress(Processor):
         self._context = context
         self._buffer = SuppressionBuffer(self._asked.buffer, context)
         self._observed = ObservedTime(context, self._asked.buffer.store)
+        self._closing = WindowClosing(self._observed, self._asked.wait_ms)
 
     def process(self, record: Record[Any, Change]) -> None:
         asked, buffer = self._asked, self._buffer
         buffer.put(record.key.end_ms if asked.is_final else record.timestamp_ms, record)
-        due_ms = self._observed.advance(record.timestamp_ms) - asked.wait_ms
+        due_ms = self._closing.advance(record)
         self._emit(lambda time_ms: time_ms <= due_ms)
         if self._is_full():
             if asked.config.is_strict:

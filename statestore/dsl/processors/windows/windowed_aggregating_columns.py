@@ -14,8 +14,9 @@ from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating_columns import with_keys
 from statestore.dsl.processors.column_changes import ColumnChanges
 from statestore.dsl.processors.column_updates import ColumnUpdate
-from statestore.dsl.processors.final_window_columns import Closing, FinalWindowColumns
-from statestore.dsl.processors.windowed_aggregating import ObservedTime, WindowedAggregating
+from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
+from statestore.dsl.processors.windows.final_window_columns import Closing, FinalWindowColumns
+from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregating
 from statestore.dsl.windows import TimeWindows
 from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.key_groups import KeyGroups
@@ -76,6 +77,7 @@ class _WindowedColumnAggregate(BatchProcessor):
         self._changes = ColumnChanges(plan.changes, context)
         self._update = ColumnUpdate(self._aggregation, plan, context)
         self._observed = ObservedTime(context, plan.store)
+        self._closing = WindowClosing(self._observed, self._asked.windows.closes_after_ms)
         self._final = None
         if self._asked.is_final:
             self._final = FinalWindowColumns(
@@ -90,12 +92,9 @@ class _WindowedColumnAggregate(BatchProcessor):
         records = with_keys(records, self._context, needs_value=self._asked.plan.aggregation.needs_value)
         if not len(records):
             return
-        times_ms = records.timestamp_ms.to_numpy()
-        observed = np.maximum(np.maximum.accumulate(times_ms), self._observed.time_ms)
-        self._observed.advance(int(observed[-1]))
-        closing = Closing(records, observed - self._asked.windows.grace_ms)
-        assigned = self._assign(times_ms)
-        is_late = assigned.ends_ms <= closing.close_ms[assigned.rows]
+        closing = Closing(records, self._closing.advance_many(records))
+        assigned = self._assign(records.timestamp_ms.to_numpy())
+        is_late = assigned.ends_ms <= closing.closed_ms[assigned.rows]
         self._tell_late(records, assigned.rows[is_late])
         kept = assigned.where(~is_late)
         if self._final is not None:
@@ -140,7 +139,7 @@ class _WindowedColumnAggregate(BatchProcessor):
         lasts, firsts = updated.groups.last_rows, updated.groups.first_rows
         windows, starts_ms, ends_ms = updated.made.take(lasts), assigned.starts_ms[lasts], assigned.ends_ms[lasts]
         places = final.places(windows.key, starts_ms, ends_ms)
-        is_closed = ends_ms <= closing.close_ms[-1]
+        is_closed = ends_ms <= closing.closed_ms[-1]
         is_shown = starts_ms >= self._store.first_visible_ms
         final.put_out(closing, windows.with_columns(key=places).filter(is_closed & is_shown))
         self._store.put_many(windows, starts_ms)

@@ -67,9 +67,9 @@ class FinalWindows:
         """Take down that a window is gone."""
         self._queue.remove(window.end_ms, started_key(window.start_ms, self._key_bytes(window.key)))
 
-    def put_out(self, close_ms: int, changes: ChangesOut) -> None:
-        """Send on the windows that end before `close_ms`, in order of end, start and serialized key."""
-        for end_ms, place in self._queue.take(lambda time_ms: time_ms < close_ms):
+    def put_out(self, closed_ms: int, changes: ChangesOut) -> None:
+        """Send on the windows that end by `closed_ms`, in order of end, start and serialized key."""
+        for end_ms, place in self._queue.take(lambda time_ms: time_ms <= closed_ms):
             start_ms, key_bytes = start_and_key(place)
             window = Windowed(self._key(key_bytes), start_ms, end_ms)
             held = self._read(window)

@@ -15,10 +15,10 @@ from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import Update
 from statestore.dsl.processors.aggregating_columns import with_keys
 from statestore.dsl.processors.column_changes import ColumnChanges, groups_of
-from statestore.dsl.processors.final_window_columns import Closing, FinalWindowColumns
-from statestore.dsl.processors.session_aggregating import SessionAggregating
-from statestore.dsl.processors.session_merging import MergedRecords, Session, SessionMerging
-from statestore.dsl.processors.windowed_aggregating import ObservedTime
+from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
+from statestore.dsl.processors.windows.final_window_columns import Closing, FinalWindowColumns
+from statestore.dsl.processors.windows.session_aggregating import SessionAggregating
+from statestore.dsl.processors.windows.session_merging import MergedRecords, Session, SessionMerging
 from statestore.format.binary_columns import Integers, is_valid
 from statestore.format.key_groups import KeyGroups, are_last
 from statestore.format.window_key import MAX_TIME_MS
@@ -70,13 +70,16 @@ class _SessionColumnAggregate(BatchProcessor):
         self._changes = ColumnChanges(plan.changes, context)
         self._headers, self._update = plan.headers, Update(plan, context)
         self._observed = ObservedTime(context, plan.store)
-        self._gap_ms, self._grace_ms = windows.inactivity_gap_ms, windows.grace_ms
+        self._closing = WindowClosing(self._observed, windows.closes_after_ms)
+        self._gap_ms = windows.inactivity_gap_ms
         is_final = self._asked.is_final
+        tells_each = not plan.changes.is_cached and not is_final
         self._merging = SessionMerging(
             windows,
             plan.aggregation,
             retention_ms=self._store.retention_ms,
-            tells_each=not plan.changes.is_cached and not is_final,
+            tells_each=tells_each,
+            removes_kept=tells_each,
         )
         self._final = None
         if is_final:
@@ -94,22 +97,21 @@ class _SessionColumnAggregate(BatchProcessor):
         held = found.rows.tolist(), found.end_ms.tolist(), found.start_ms.tolist(), values.held, headers.held
         for key, *session in zip(*held, strict=True):
             sessions[key].append(tuple(session))
-        times_ms = records.timestamp_ms.to_numpy()
+        closing = Closing(records, self._closing.advance_many(records))
+        times_ms = records.timestamp_ms.to_pylist()
+        rows = records.by_key.codes.tolist(), times_ms, values.coming, headers.coming, closing.closed_ms.tolist()
         merged = self._merging.merge(
-            zip(records.by_key.codes.tolist(), times_ms.tolist(), values.coming, headers.coming, strict=True),
+            zip(*rows, strict=True),
             records.by_key.keys.to_pylist(),
             sessions,
             merge_headers,
-            self._observed.time_ms,
             self._store.stream_time_ms,
         )
-        observed = np.maximum(np.maximum.accumulate(times_ms), self._observed.time_ms)
-        self._observed.advance(int(observed[-1]))
         if merged.late:
             self._tell_late(records, merged.late)
         changed = self._changed(records, merged, values, headers)
         if self._final is not None:
-            self._put_out(self._final, Closing(records, observed - self._gap_ms - self._grace_ms - 1), changed)
+            self._put_out(self._final, closing, changed)
         if merged.changes:
             self._keep(records, changed)
         if self._final is None:
@@ -182,11 +184,11 @@ class _SessionColumnAggregate(BatchProcessor):
         is_there = is_valid(made.value)
         is_new = np.zeros(len(groups), np.bool_)
         is_new[groups.codes[is_there & ~is_valid(changed.old)]] = True
-        closed_by = np.searchsorted(closing.close_ms, ends_ms)
+        closed_by = np.searchsorted(closing.closed_ms, ends_ms)
         # A session that closed and is still seen can be merged: it was put out before as it was then.
         before = np.flatnonzero((changed.rows < closed_by) & (closed_by < len(closing.records)))
         lasts = before[are_last(pa.array(groups.codes[before]))]
-        lasts = lasts[ends_ms[lasts] > self._store.stream_time_ms - self._store.retention_ms]
+        lasts = lasts[ends_ms[lasts] >= self._store.first_visible_ms]
         ready = made.take(lasts).with_columns(key=self._places(final, changed, lasts))
         final.put_out(closing, ready.filter(is_new[groups.codes[lasts]] | final.are_noted(ready.key)))
         lasts = groups.last_rows

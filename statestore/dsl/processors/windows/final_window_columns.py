@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from statestore.dsl.column_types import windowed_column
 from statestore.dsl.processors.aggregating import AggregatePlan
 from statestore.dsl.processors.column_changes import ColumnChanges, concat
-from statestore.dsl.processors.final_windows import open_ends
+from statestore.dsl.processors.windows.final_windows import open_ends
 from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.due_key_columns import WindowEnds, decode_window_ends, encode_window_ends
 from statestore.format.serde_columns import ColumnSerde
@@ -31,12 +31,12 @@ class Closing(NamedTuple):
     """Records, and which windows are closed by them."""
 
     records: RecordColumns
-    close_ms: Integers
+    closed_ms: Integers
     """The latest end of a window that has closed by each record."""
 
     def rows(self, ends_ms: Integers) -> pa.Int64Array:
         """Return which record closes each window; all are closed by the last one."""
-        return pa.array(np.searchsorted(self.close_ms, ends_ms))
+        return pa.array(np.searchsorted(self.closed_ms, ends_ms))
 
 
 class FinalWindowColumns:
@@ -78,7 +78,7 @@ class FinalWindowColumns:
         before it is stored, which may take the store to a time in which it shows others no longer.
         """
         made = made.take(pc.sort_indices(made.key))
-        for due in self._queue.due(int(closing.close_ms[-1])):
+        for due in self._queue.due(int(closing.closed_ms[-1])):
             places = pa.array(due, pa.binary())
             count = int(np.count_nonzero(pc.less_equal(made.key, places[-1])))
             among, made = made.slice(0, count), made.slice(count)

@@ -1,19 +1,15 @@
-"""Aggregates of keys and windows of time. Source: Kafka's KStreamWindowAggregate.
-
-A window takes records until the latest timestamp that the node has seen is its grace past its end. That time is
-committed with the state as processor metadata: Kafka forgets it at a restart, and takes records again that were late
-before.
-"""
+"""Aggregates of keys and windows of time. Source: Kafka's KStreamWindowAggregate."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from statestore.dsl.processors.aggregating import AggregatePlan, Update
-from statestore.dsl.processors.final_windows import FinalWindows
+from statestore.dsl.processors.windows.closing import ObservedTime, WindowClosing
+from statestore.dsl.processors.windows.final_windows import FinalWindows
 from statestore.dsl.windows import SessionWindows, SlidingWindows, TimeWindows
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.processor.context import ProcessorContext
@@ -22,8 +18,6 @@ from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import ValueTimestampHeaders
 from statestore.stores.iterator import Windowed
-
-_OBSERVED: Final = "{}-observed-stream-time"
 
 
 @dataclass(frozen=True)
@@ -49,34 +43,11 @@ class WindowedAggregating(WindowedPlan):
         return _WindowedAggregate(self)
 
 
-class ObservedTime:
-    """The latest timestamp that a node has seen, over batches and restarts."""
-
-    def __init__(self, context: ProcessorContext, store: str) -> None:
-        self._context = context
-        self._name = _OBSERVED.format(store)
-        recorded = context.processor_metadata(self._name)
-        self.time_ms = self._recorded_ms = -1 if recorded is None else recorded
-
-    def advance(self, timestamp_ms: int) -> int:
-        """Take a record's timestamp into account, and return the latest of all."""
-        if timestamp_ms > self.time_ms:
-            self.time_ms = timestamp_ms
-        return self.time_ms
-
-    def record(self) -> None:
-        """Have it committed with the batch."""
-        if self.time_ms != self._recorded_ms:
-            self._context.set_processor_metadata(self._name, self.time_ms)
-            self._recorded_ms = self.time_ms
-
-
 class WindowedAggregate(Processor):
     """What all aggregates by windows have in common: what is late, and what is final."""
 
     def __init__(self, asked: WindowedPlan) -> None:
         self._asked = asked
-        self._grace_ms = asked.windows.grace_ms
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store, and what is remembered of the batches before."""
@@ -88,6 +59,7 @@ class WindowedAggregate(Processor):
         self._changes = changes.open(context, plan.key_serde)
         self._update = Update(plan, context)
         self._observed = ObservedTime(context, plan.store)
+        self._closing = WindowClosing(self._observed, self._asked.windows.closes_after_ms)
         self._final = None
         if self._asked.is_final:
             self._final = FinalWindows(context, plan.store, plan.key_serde, self._held, self._windows)
@@ -107,13 +79,15 @@ class WindowedAggregate(Processor):
     def _windows(self) -> Iterable[Windowed]:
         """Yield all windows that there are."""
 
-    def _put_out(self, close_ms: int) -> None:
-        """Put out what ends before `close_ms`, if that is what is asked for.
+    def _close(self, record: Record[Any, Any]) -> int:
+        """Return the latest end that has closed by a record; what has is put out, if that is what is asked for.
 
-        It is called before a record is stored, which may take the store to a time in which it shows them no longer.
+        To be called before the record is stored, which may take the store to a time in which it shows them no longer.
         """
+        closed_ms = self._closing.advance(record)
         if self._final is not None:
-            self._final.put_out(close_ms, self._changes)
+            self._final.put_out(closed_ms, self._changes)
+        return closed_ms
 
     def _lacks_value(self, record: Record[Any, Any]) -> bool:
         return record.value is None and self._asked.plan.aggregation.needs_value
@@ -175,11 +149,9 @@ class _WindowedAggregate(AggregateByStart):
         if key is None or self._lacks_value(record):
             self._drop()
             return
-        close_ms = self._observed.advance(record.timestamp_ms) - self._grace_ms
-        self._put_out(close_ms + 1)
-        is_late = False
+        closed_ms, is_late = self._close(record), False
         for start_ms in self._time_windows.starts(record.timestamp_ms):
-            if self._end_ms(start_ms) <= close_ms:
+            if self._end_ms(start_ms) <= closed_ms:
                 is_late = True
                 self._drop()
             else:

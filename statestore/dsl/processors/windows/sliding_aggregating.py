@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from statestore.dsl.processors.windowed_aggregating import AggregateByStart, WindowedPlan
+from statestore.dsl.processors.windows.windowed_aggregating import AggregateByStart, WindowedPlan
 from statestore.dsl.windows import SlidingWindows
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
@@ -36,7 +36,7 @@ class _SlidingAggregate(AggregateByStart):
     def __init__(self, asked: SlidingAggregating) -> None:
         super().__init__(asked)
         self._length_ms = asked.windows.time_difference_ms
-        self._close_ms = 0
+        self._closed_ms = 0
         self._is_late = False
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -44,10 +44,8 @@ class _SlidingAggregate(AggregateByStart):
             self._drop()
             return
         time_ms = record.timestamp_ms
-        self._close_ms = self._observed.advance(time_ms) - self._grace_ms
-        self._put_out(self._close_ms)
-        self._is_late = False
-        if time_ms + self._length_ms < self._close_ms:
+        self._closed_ms, self._is_late = self._close(record), False
+        if time_ms + self._length_ms <= self._closed_ms:
             self._drop()
             self._is_late = True
         elif time_ms < self._length_ms:
@@ -128,7 +126,7 @@ class _SlidingAggregate(AggregateByStart):
         self, start_ms: int, held: ValueTimestampHeaders[Any] | None, record: Record[Any, Any], *, is_new: bool = False
     ) -> None:
         """Add a record to a window that holds so much, unless that has closed."""
-        if self._end_ms(start_ms) < self._close_ms:
+        if self._end_ms(start_ms) <= self._closed_ms:
             self._drop()
             self._is_late = True
         else:

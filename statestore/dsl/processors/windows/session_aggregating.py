@@ -15,9 +15,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from statestore.dsl.processors.windowed_aggregating import WindowedAggregate, WindowedPlan
+from statestore.dsl.processors.windows.session_merging import Session, SessionMerging
+from statestore.dsl.processors.windows.windowed_aggregating import WindowedAggregate, WindowedPlan
 from statestore.dsl.windows import SessionWindows
 from statestore.format.window_key import MAX_TIME_MS
+from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import Processor
 from statestore.processor.record import Record
 from statestore.stores.holders import AggregationWithHeaders, ValueTimestampHeaders
@@ -40,52 +42,56 @@ class _SessionAggregate(WindowedAggregate):
 
     def __init__(self, asked: SessionAggregating) -> None:
         super().__init__(asked)
-        aggregation, changes = asked.plan.aggregation, asked.plan.changes
-        self._gap_ms = asked.windows.inactivity_gap_ms
-        self._initializer, self._aggregator = aggregation.initializer, aggregation.aggregator
-        assert aggregation.merger is not None  # a stream by session asks for one
-        self._merger = aggregation.merger
-        self._is_cached = changes.is_cached
+        self._session_windows, self._gap_ms = asked.windows, asked.windows.inactivity_gap_ms
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open the store, and what merges sessions: one that is kept is removed before, as Kafka logs it."""
+        super().init(context)
+        asked, changes = self._asked, self._asked.plan.changes
         self._keeps_old = changes.send_old or changes.is_cached
+        self._merging = SessionMerging(
+            self._session_windows,
+            asked.plan.aggregation,
+            retention_ms=self._store.retention_ms,
+            tells_each=not changes.is_cached and not asked.is_final,
+            removes_kept=True,
+        )
 
     def process(self, record: Record[Any, Any]) -> None:
         key, time_ms = record.key, record.timestamp_ms
         if key is None or self._lacks_value(record):
             self._drop()
             return
-        close_ms = self._observed.advance(time_ms) - self._grace_ms - self._gap_ms
-        self._put_out(close_ms)
-        found = self._sessions_near(key, time_ms)
-        merged = Windowed(
-            key,
-            min([time_ms, *(each.start_ms for each, _ in found)]),
-            max([time_ms, *(each.end_ms for each, _ in found)]),
+        closed_ms = self._close(record)
+        near = self._sessions_near(key, time_ms)
+        # Functions may change what they are given.
+        olds = {session[:2]: deepcopy(session[2]) if self._keeps_old else None for session in near}
+        merged = self._merging.merge(
+            [(0, time_ms, record.value, record.headers.to_bytes(), closed_ms)],
+            [key],
+            [near],
+            self._update.merged,
+            self._store.stream_time_ms,
         )
-        if merged.end_ms < close_ms:
+        if merged.late:
             self._drop()
             self._tell_late(record)
             return
-        aggregate, header_bytes = self._initializer(), None
-        olds = [deepcopy(held.aggregation) if self._keeps_old else None for _, held in found]
-        for _, held in found:
-            aggregate = self._merger(key, aggregate, held.aggregation)
-            is_first = header_bytes is None
-            header_bytes = held.header_bytes if is_first else self._update.merged(header_bytes, held.header_bytes)
-        aggregate = self._aggregator(key, record.value, aggregate)
-        headers = self._update.merged(header_bytes, record.headers.to_bytes())
-        told = None
-        if (merged.start_ms, merged.end_ms) != (time_ms, time_ms):
-            for (session, _), old in zip(found, olds, strict=True):
-                self._remove(session, old, headers, is_kept=session == merged)
-        elif found and self._is_cached:
-            told = olds[0]  # a session of one moment is not removed before: what it was comes out of the cache
-        self._keep(merged, aggregate, headers, told, is_new=all(session != merged for session, _ in found))
+        (headers,) = merged.headers
+        *gone, (_, start_ms, end_ms, aggregate, told) = merged.changes
+        kept = end_ms, start_ms
+        for _, gone_start_ms, gone_end_ms, _, _ in gone:
+            place = gone_end_ms, gone_start_ms
+            session = Windowed(key, gone_start_ms, gone_end_ms)
+            self._remove(session, olds[place], headers, is_kept=place == kept)
+        old = None if told is None else olds[kept]
+        self._keep(Windowed(key, start_ms, end_ms), aggregate, headers, old, is_new=kept not in olds)
 
-    def _sessions_near(self, key: Any, time_ms: int) -> list[tuple[Windowed, AggregationWithHeaders[Any]]]:
+    def _sessions_near(self, key: Any, time_ms: int) -> list[Session]:
         """Return the sessions that a record belongs to, in order of their ends."""
         from_ms, to_ms = max(0, time_ms - self._gap_ms), min(time_ms + self._gap_ms, MAX_TIME_MS)
         with self._store.find_sessions(key, from_ms, to_ms) as sessions:
-            return list(sessions)
+            return [(each.end_ms, each.start_ms, held.aggregation, held.header_bytes) for each, held in sessions]
 
     def _remove(self, session: Windowed, old: Any, header_bytes: bytes, *, is_kept: bool) -> None:
         self._store.remove(session)
