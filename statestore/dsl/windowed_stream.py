@@ -70,12 +70,12 @@ class TimeWindowedKStream(_WindowedStream[Stream], AggregableStream[Stream]):
 
     def _builder(self, kept: Materialized) -> StoreBuilder[Any]:
         windows, size_ms = self._windows, self._size_ms
-        if isinstance(windows, TimeWindows):
-            return kept.window_builder(size_ms, size_ms + windows.grace_ms)
-        # The earliest window that a record makes another one of starts two time differences before it. The last
-        # millisecond of a retention is lost: where windows are put out when they close, or have no length, it matters.
+        # The earliest sliding window that a record makes another one of starts two time differences before it.
+        lengths = 1 if isinstance(windows, TimeWindows) else 2
+        # The last millisecond of a retention is lost: where windows are put out when they close, or have no length, it
+        # matters, as who joins them looks for them then.
         more_ms = int(self._strategy.is_final or not size_ms)
-        return kept.window_builder(size_ms, 2 * size_ms + windows.grace_ms, more_ms=more_ms)
+        return kept.window_builder(size_ms, lengths * size_ms + windows.grace_ms, more_ms=more_ms)
 
     @property
     def _size_ms(self) -> int:

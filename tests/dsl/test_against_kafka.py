@@ -52,6 +52,7 @@ FAMILIES = {
     "table joins": ("matched", "tombstones"),
     "left table joins": ("matched", "unmatched", "tombstones"),
     "outer table joins": ("matched", "unmatched", "tombstones"),
+    "windowed table joins": ("matched", "unmatched", "late"),
     "chains": ("matched", "unmatched", "tombstones"),
 }
 """Of each family what a few of its scenarios come to, at least."""
@@ -167,6 +168,11 @@ def outputs(result: dict[str, Any]) -> list[Any]:
     return [record for step in result["emitted"] for record in step.get("out", step.get("error", ()))]
 
 
+def session(key: bytes, start_ms: int, end_ms: int) -> bytes:
+    """The key of a session in a topic."""
+    return key + end_ms.to_bytes(8, "big") + start_ms.to_bytes(8, "big")
+
+
 def test_windows_that_a_record_jumps_past_are_put_out_here_and_lost_there(kafka_streams: Results) -> None:
     name = "a jump past the retention"
     assert outputs(kafka_streams[name][0]) == []
@@ -184,6 +190,18 @@ def test_windows_end_with_time_here_and_fail_there(kafka_streams: Results) -> No
     assert "Window endMs time cannot be smaller than window startMs time" in outputs(kafka_streams[name][0])[-1]
     window = "61" + (LAST_MS - 7).to_bytes(8, "big").hex()
     assert outputs(run_dsl_here(DIFFERING[name])) == [[window, "00" * 7 + "01", LAST_MS - 3, []]]
+
+
+def test_a_session_that_is_put_out_on_close_is_found_up_to_its_gap_here_and_a_millisecond_less_there(
+    kafka_streams: Results,
+) -> None:
+    name = "the last millisecond of a session"
+    there, here = (
+        [(bytes.fromhex(key), int(value, 16)) for key, value, _, _ in outputs(result)]
+        for result in (kafka_streams[name][0], run_dsl_here(DIFFERING[name]))
+    )
+    assert there == [(session(b"a", 0, 0), 1), (session(b"a", 5, 5), 1), (session(b"b", 5, 5), 1)]
+    assert here == [(session(b"a", 0, 5), 2), (session(b"b", 5, 5), 1)]
 
 
 def test_a_session_keeps_headers_here_and_has_none_there(kafka_streams: Results) -> None:

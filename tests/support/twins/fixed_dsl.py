@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.support.java.driver import Step, pipe
 from tests.support.java.dsl import DslScenario
 from tests.support.twins.dsl_programs import Node, Program
@@ -99,6 +101,16 @@ DIFFERING = {
         pipe("left", None, "x", 5),
     ),
     "the end of time": ended(grouped().windowed_by_time(10, grace_ms=5).count(), pipe("in", "a", "x", LAST_MS - 3)),
+    "the last millisecond of a session": replace(
+        ended(
+            grouped().windowed_by_session(5, grace_ms=0).emit_strategy("window_close").count(),
+            pipe("in", "a", "x", 0),
+            pipe("in", "b", "x", 5),
+            pipe("in", "a", "x", 5),
+            pipe("in", "b", "x", 20),
+        ),
+        persistent=True,
+    ),
     "headers of a session": ended(
         grouped().windowed_by_session(10, grace_ms=5).count(), pipe("in", "a", "x", 5, [("trace", "1")])
     ),

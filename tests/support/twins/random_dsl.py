@@ -19,6 +19,7 @@ KEYS = (("a", "a", "a", "a", "b", None), ("a", "b", "c"), ("a", "a", "b", "b", "
 VALUES = {"string": ("x", "y", "zz", "www", "", None), "long": (0, 1, 2, 7, -3, None)}
 HEADERS = (("trace", "1"), ("trace", "2"), ("source", None), ("", ""), ("ü", "€"))
 LONG_RETENTION_MS = 100_000
+MAX_TIME_MS = 2**63 - 1
 
 
 @dataclass
@@ -37,6 +38,11 @@ class Draft:
     pace_ms: int = 5
     """How far time goes on at once, mostly."""
     caching: bool = False
+    longest_step_ms: int | None = None
+    """How far time may go on at once in each topic, at most, once its first record is there; None is any time.
+
+    Then all records have keys and values, so that none is left out before it has taken time on.
+    """
     needs_disk: bool = False
     """Whether stores in memory do otherwise there: they forget at once what expires."""
     between: float = 0.12
@@ -127,14 +133,20 @@ def finish(draft: Draft, table: Node) -> None:
 def time_windows(draft: Draft, of: Node) -> Node:
     size_ms = draft.random.choice((1, 4, 5, 10, 17))
     advance_ms = draft.random.choice((None, None, max(1, size_ms // 2), draft.random.randint(1, size_ms)))
-    grace_ms = draft.grace_ms()
+    return windows_of_time(draft, of, size_ms, draft.grace_ms(), advance_ms)
+
+
+def windows_of_time(draft: Draft, of: Node, size_ms: int, grace_ms: int, advance_ms: int | None) -> Node:
     draft.add_corners(size_ms, grace_ms, size_ms + grace_ms, advance_ms or 0)
     draft.pace_ms = size_ms
     return of.windowed_by_time(size_ms, grace_ms=grace_ms, advance_ms=advance_ms)
 
 
 def sliding_windows(draft: Draft, of: Node) -> Node:
-    difference_ms, grace_ms = draft.random.choice((1, 4, 5, 10)), draft.grace_ms()
+    return windows_of_difference(draft, of, draft.random.choice((1, 4, 5, 10)), draft.grace_ms())
+
+
+def windows_of_difference(draft: Draft, of: Node, difference_ms: int, grace_ms: int) -> Node:
     draft.add_corners(difference_ms, grace_ms, difference_ms + grace_ms, 2 * difference_ms + 1)
     draft.pace_ms = difference_ms
     return of.windowed_by_difference(difference_ms, grace_ms=grace_ms)
@@ -238,14 +250,63 @@ def windowed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
 
 
 def closed(windows: Callable[[Draft, Node], Node]) -> Callable[[Draft], None]:
-    """Emission on close: what a jump of time closes is lost there if it is past the retention, so that is long."""
+    """Emission on close: what a jump of time closes is lost there if it is past the retention.
+
+    So that is long, or the default one, and time makes no such jump. Sessions that a default retention is about to
+    forget are not found again there: see fixed_dsl.DIFFERING.
+    """
 
     def draw(draft: Draft) -> None:
+        if windows is not session_windows and draft.chance(0.5):
+            by_steps = windows_by_steps(draft, is_sliding=windows is sliding_windows)
+            finish(draft, aggregated(draft, by_steps(stream(draft).group_by_key()).emit_strategy("window_close")))
+            return
         of = windows(draft, grouped(draft)).emit_strategy("window_close")
         draft.needs_disk = of.key == "session"  # in memory, sessions that end together are in another order
         finish(draft, aggregated(draft, of, retention_ms=LONG_RETENTION_MS))
 
     return draw
+
+
+def windows_by_steps(draft: Draft, *, is_sliding: bool) -> Callable[[Node], Node]:
+    """Windows whose default retention loses none there on close, as time goes on in steps that are short for them."""
+    random = draft.random
+    draft.needs_disk = True  # in memory, closed windows are forgotten a millisecond earlier
+    if is_sliding:
+        length_ms, grace_ms = random.choice((1, 4, 5, 10)), draft.grace_ms()
+        draft.longest_step_ms = 2 * length_ms
+        return lambda of: windows_of_difference(draft, of, length_ms, grace_ms)
+    advance_ms, times = random.choice((1, 4, 5, 10)), random.choice((1, 1, 2, 3))
+    draft.longest_step_ms, grace_ms = advance_ms, advance_ms * random.choice((0, 0, 1, 2))
+    return lambda of: windows_of_time(draft, of, times * advance_ms, grace_ms, advance_ms)
+
+
+def sessions_on_disk(draft: Draft) -> Callable[[Node], Node]:
+    """Sessions of one gap and grace, wherever they are asked for."""
+    gap_ms, grace_ms = draft.random.choice((1, 3, 5, 10)), draft.grace_ms()
+    draft.needs_disk = True
+    draft.add_corners(gap_ms, 2 * gap_ms, grace_ms, gap_ms + grace_ms)
+    return lambda of: of.windowed_by_session(gap_ms, grace_ms=grace_ms)
+
+
+def windowed_table_joins(draft: Draft) -> None:
+    """Tables of the same windows, each put out at each change or on close, kept for as short as can be, or for long."""
+    random = draft.random
+    strategies = [random.choice(("window_close", "window_update")) for _ in range(2)]
+    is_closed, is_kept_long = "window_close" in strategies, draft.chance(0.3)
+    if draft.chance(0.25):
+        windows, is_kept_long = sessions_on_disk(draft), is_kept_long or is_closed
+    else:
+        windows = windows_by_steps(draft, is_sliding=draft.chance(0.4))
+        if is_kept_long or not is_closed:
+            draft.longest_step_ms = None
+    stored = {"retention_ms": LONG_RETENTION_MS} if is_kept_long else {}
+    left, right = (
+        aggregated(draft, windows(stream(draft, topic).group_by_key()).emit_strategy(strategy), **stored)
+        for topic, strategy in zip(("left", "right"), strategies, strict=True)
+    )
+    op = random.choice(("join", "left_join", "outer_join"))
+    finish(draft, left.join_table(op, right, joiner(draft), **draft.named()))
 
 
 def suppressed_windows(draft: Draft) -> None:
@@ -410,6 +471,7 @@ FAMILIES: dict[str, Callable[[Draft], None]] = {
     "table joins": table_joins("join"),
     "left table joins": table_joins("left_join"),
     "outer table joins": table_joins("outer_join"),
+    "windowed table joins": windowed_table_joins,
     "chains": chains,
 }
 
@@ -435,17 +497,27 @@ def draw_dsl_scenario(family: str, seed: int) -> DslScenario:
 
 def _steps(draft: Draft) -> Iterable[Step]:
     random, now_ms = draft.random, draft.random.choice((0, 0, 3, 100, 60_000))
-    keys = random.choice(KEYS)
+    keys, longest_ms = random.choice(KEYS), draft.longest_step_ms
+    keys = keys if longest_ms is None else keys[:-1]
     corners_ms, topics = sorted(draft.corners_ms), sorted(draft.topics)
-    recent_ms = [now_ms]
+    recent_ms, latest_ms = [now_ms], dict.fromkeys(topics, MAX_TIME_MS)
+
+    def in_step(topic: str, time_ms: int) -> int:
+        if longest_ms is None:
+            return time_ms
+        time_ms = min(time_ms, latest_ms[topic] + longest_ms)
+        latest_ms[topic] = time_ms if latest_ms[topic] == MAX_TIME_MS else max(latest_ms[topic], time_ms)
+        return time_ms
+
     for _ in range(random.randint(8, 30)):
+        topic = random.choice(topics)
         if random.random() < draft.between:
             time_ms = sum(random.choices(recent_ms[-4:], k=2)) // 2
         else:
             time_ms = _drawn_time_ms(draft, now_ms, corners_ms)
+        time_ms = in_step(topic, time_ms)
         recent_ms.append(time_ms)
-        topic = random.choice(topics)
-        value = random.choice(VALUES[draft.topics[topic]])
+        value = random.choice(_values(draft, topic))
         headers = random.choices(HEADERS, k=random.choice((0, 0, 1, 2)))
         yield pipe(topic, random.choice(keys), _encoded(value), time_ms, headers)
         now_ms = max(now_ms, time_ms)
@@ -454,7 +526,13 @@ def _steps(draft: Draft) -> Iterable[Step]:
     if random.random() < 0.7:
         for topic in topics:
             last = random.choice(VALUES[draft.topics[topic]][:4])
-            yield pipe(topic, "last", _encoded(last), now_ms + random.choice((0, corners_ms[-1], 1000)), ())
+            last_ms = in_step(topic, now_ms + random.choice((0, corners_ms[-1], 1000)))
+            yield pipe(topic, "last", _encoded(last), last_ms, ())
+
+
+def _values(draft: Draft, topic: str) -> tuple[str | int | None, ...]:
+    values = VALUES[draft.topics[topic]]
+    return values if draft.longest_step_ms is None else values[:-1]
 
 
 def _drawn_time_ms(draft: Draft, now_ms: int, corners_ms: list[int]) -> int:
