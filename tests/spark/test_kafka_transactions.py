@@ -25,9 +25,10 @@ from statestore.errors import (
 )
 from statestore.format.partitioner import partition_column
 from statestore.spark.kafka_sink.cluster import KafkaCluster
-from statestore.spark.kafka_sink.markers import Marker, MarkerKey, MarkerTopic
+from statestore.spark.kafka_sink.markers import Marker, MarkerKey, MarkerTopic, RunMarker
+from statestore.spark.kafka_sink.partition import BatchPlan, PartitionWritten, Writer, write_partition
 from statestore.spark.kafka_sink.tasks import SayEnd, parts_of
-from statestore.spark.kafka_sink.transaction import BatchPlan, PartitionWritten, Transaction, write_partition
+from statestore.spark.kafka_sink.transaction import Transaction
 from statestore.testing.faults import FaultJournal
 from statestore.testing.kafka_broker import KafkaBroker, free_ports
 from tests.support.kafka.transactions import (
@@ -58,21 +59,26 @@ def query(broker: KafkaBroker, topic: str) -> Query:
     return Query(KafkaCluster(broker.bootstrap_servers, timeout_s=20), f"query-of-{topic}", "sink-markers")
 
 
+def begun(writer: Writer, partition: int = 0) -> Transaction:
+    transaction = writer.take_over(writer.transactional_id(partition))
+    transaction.begin()
+    return transaction
+
+
 def test_a_partition_is_written_with_its_marker_and_not_again(query: Query, topic: str) -> None:
     batch = rows(topic, b"1", b"2", b"3")
     written = write_partition(query.plan(0), 1, whole(batch, batch.slice(1)))
     assert (written.records, written.was_there) == (5, False)
     again = iter(whole(batch, batch.slice(1)))
-    assert write_partition(query.plan(0), 1, again) == PartitionWritten(1, 5, True, -1)
+    assert write_partition(query.plan(0), 1, again) == PartitionWritten(1, 5, "plan:0", True, -1)
     assert next(again, "taken") == "taken"
     assert values(query.cluster.servers, topic) == [b"1", b"2", b"3", b"2", b"3"]
-    markers, _ = query.plan(0).topic.read_all(query.name, "")
-    assert markers == {1: Marker(0, 2, 5)}
+    assert query.found().markers == {1: Marker(0, 2, 5, "plan:0")}
 
 
 def test_the_next_batch_need_not_read_the_log_of_markers(query: Query, topic: str) -> None:
     first = write_partition(query.plan(0), 0, whole(rows(topic, b"1")))
-    known = query.plan(1, markers={0: Marker(0, 2, 1)}, read_to={0: first.read_to})
+    known = query.plan(1, markers={0: Marker(0, 2, 1, "plan:0")}, read_to={0: first.read_to})
     write_partition(known, 0, whole(rows(topic, b"2")))
     assert write_partition(known, 0, whole(rows(topic, b"2"))).was_there
     assert values(query.cluster.servers, topic) == [b"1", b"2"]
@@ -98,8 +104,8 @@ def test_records_are_written_as_they_are(query: Query, broker: KafkaBroker) -> N
 
 
 def test_partitions_that_have_no_rows_write_nothing(query: Query, topic: str) -> None:
-    assert write_partition(query.plan(0), 0, whole(rows(topic))) == PartitionWritten(0, 0, False, -1)
-    assert query.plan(0).topic.read_all(query.name, "")[0] == {}
+    assert write_partition(query.plan(0), 0, whole(rows(topic))) == PartitionWritten(0, 0, "plan:0", False, -1)
+    assert query.found().markers == {}
 
 
 def test_rows_without_an_end_are_not_committed(query: Query, topic: str) -> None:
@@ -126,25 +132,23 @@ def test_what_spark_collects_is_bounded() -> None:
 
 
 def test_an_attempt_that_is_late_is_fenced(query: Query, topic: str) -> None:
-    late = Transaction(query.plan(0), 0)
-    late.begin()
+    late = begun(query.writer())
     late.add(rows(topic, b"late"))
     write_partition(query.plan(0), 0, whole(rows(topic, b"1")))
-    with pytest.raises(TransactionFencedError, match=r"query-of-.*-0.*Nothing of it counts"):
-        late.commit(1)
+    with pytest.raises(TransactionFencedError, match=r"query-of-.*//0.*Nothing of it counts"):
+        late.commit(b"", b"", [0])
     late.close()
     assert values(query.cluster.servers, topic) == [b"1"]
 
 
 def test_a_fatal_error_that_the_client_loses_is_found(query: Query, topic: str) -> None:
-    late = Transaction(query.plan(0), 0)
-    late.begin()
+    late = begun(query.writer())
     late.add(rows(topic, b"late"))
     with pytest.raises(SystemError, match="nothing fatal"), late._errors("trying"):
         raise SystemError("nothing fatal")
     write_partition(query.plan(0), 0, whole(rows(topic, b"1")))
     with pytest.raises(TransactionFencedError):
-        late.commit(1)
+        late.commit(b"", b"", [0])
     with pytest.raises(TransactionFencedError), late._errors("trying"):
         raise SystemError("returned NULL without setting an exception")
     late.close()
@@ -166,11 +170,10 @@ def test_an_attempt_that_comes_when_another_one_is_half_way_takes_over(query: Qu
 def test_a_marker_behind_an_open_transaction_is_waited_for(query: Query, topic: str) -> None:
     shared = replace(query, markers="sink-markers-shared")
     MarkerTopic.of(query.cluster, shared.markers, 1)
-    held = Transaction(shared.plan(0), 2)
-    held.begin()
+    held = begun(shared.writer(), 2)
     write_partition(shared.plan(0), 3, whole(rows(topic, b"1")))
     # As a task that has sent its marker and dies, before another one has.
-    held.add(rows(shared.markers, b"held"))
+    held._send(shared.markers, b"held", b"k")
     held._producer.flush(30)
     waiting = replace(shared, cluster=replace(query.cluster, timeout_s=2))
     plan = waiting.plan(0)
@@ -200,6 +203,10 @@ def test_a_batch_that_changed_or_is_older_than_what_is_there_is_refused(query: Q
         write_partition(query.plan(3, partitions=4), 0, whole(rows(topic, b"1", b"2")))
     with pytest.raises(SinkAheadError, match=r"batch 2 of query .* batch 3 is in Kafka already"):
         write_partition(query.plan(2), 0, whole(rows(topic, b"1", b"2")))
+    with pytest.raises(SinkAheadError, match=r"batch 3 is in Kafka already, by another plan"):
+        write_partition(query.plan(3, digest="plan:another"), 0, whole(rows(topic, b"1", b"2")))
+    with pytest.raises(BatchChangedError, match="has 0 records, and had 2"):
+        write_partition(query.plan(3), 0, whole(rows(topic)))
     assert values(query.cluster.servers, topic) == [b"1", b"2"]
 
 
@@ -207,15 +214,17 @@ def test_a_batch_that_changed_or_is_older_than_what_is_there_is_refused(query: Q
     ("batch", "error", "words"),
     [
         (rows("sink-that-is-missing", b"1"), TransactionAbortedError, "nknown"),
-        (rows("sink-markers", (b"k", bytes(2_000_000))), TransactionAbortedError, "too large"),
-        (rows("sink-markers", (b"k", b"v", -1)), InputError, "before 1970"),
+        (rows("sink-large", (b"k", bytes(2_000_000))), TransactionAbortedError, "too large"),
+        (rows("sink-large", (b"k", b"v", -1)), InputError, "before 1970"),
+        (rows("sink-markers", (b"k", b"v")), InputError, "holds the sink's markers"),
         (rows(None, b"1"), InputError, "has no topic"),  # type: ignore[arg-type]
     ],
-    ids=["topic", "size", "timestamp", "no topic"],
+    ids=["topic", "size", "timestamp", "markers", "no topic"],
 )
 def test_what_kafka_does_not_take_aborts_the_whole_partition(
     query: Query, topic: str, batch: pa.RecordBatch, error: type[Exception], words: str
 ) -> None:
+    query.cluster.create_topic("sink-large", 1, {})
     hasty = replace(query.cluster, options={"topic.metadata.propagation.max.ms": "1000"})
     with pytest.raises(error, match=words):
         write_partition(replace(query, cluster=hasty).plan(0), 0, whole(rows(topic, b"1"), batch))
@@ -225,14 +234,13 @@ def test_what_kafka_does_not_take_aborts_the_whole_partition(
 
 
 def test_a_transaction_that_takes_too_long_says_so(query: Query, topic: str) -> None:
-    slow = Transaction(query.plan(0, transaction_timeout_ms=1_000), 0)
-    slow.begin()
+    slow = begun(query.writer(transaction_timeout_ms=1_000))
     slow.add(rows(topic, b"1"))
     slow._producer.flush(30)
     # The broker looks for such transactions every few seconds; an attempt that takes over does the same to this one.
-    Transaction(query.plan(0), 0)
+    begun(query.writer()).close()
     with pytest.raises(TransactionFencedError, match="transaction_timeout_ms"):
-        slow.commit(1)
+        slow.commit(b"", b"", [0])
 
 
 def test_a_broker_that_does_not_answer_is_an_error_in_time() -> None:
@@ -240,8 +248,9 @@ def test_a_broker_that_does_not_answer_is_an_error_in_time() -> None:
     cluster = KafkaCluster(f"127.0.0.1:{port}", timeout_s=1)
     with pytest.raises(KafkaTimeoutError, match="not answered within 1 s"):
         MarkerTopic.of(cluster, "markers", 1)
-    plan = BatchPlan("q", "", 0, 1, MarkerTopic(cluster, "markers", 1), "statestore", 60_000, {}, {}, {0: 0})
-    with pytest.raises(KafkaTimeoutError, match="statestore-q-0"):
+    writer = Writer(MarkerTopic(cluster, "markers", 1), "q", "", "statestore", 60_000)
+    plan = BatchPlan(writer, "run", 0, 1, "", {}, {}, {0: 0})
+    with pytest.raises(KafkaTimeoutError, match="statestore/q//0"):
         write_partition(plan, 0, whole(rows("t", b"1")))
 
 
@@ -282,23 +291,32 @@ def test_a_process_that_is_killed_at_any_step_leaves_each_record_once(
 def test_markers_are_those_of_the_golden_file() -> None:
     golden = json.loads((GOLDEN / "markers.json").read_text(encoding="utf-8"))
     keys = [MarkerKey("5f1c58ab-5dd5-4b0c-9bd4-6a9a2f6a4c3e", "", 0), MarkerKey("größe", "alerts", 7)]
-    markers = [Marker(12, 8, 250_000), Marker(0, 8, 1)]
+    markers = [Marker(12, 8, 250_000, f"plan:{'0f' * 32}"), Marker(0, 8, 1, f"records:{'a0' * 16}")]
     written = [(key.to_bytes(), marker.to_bytes()) for key, marker in zip(keys, markers, strict=True)]
-    assert written == [(entry["key"].encode(), entry["value"].encode()) for entry in golden]
-    assert [MarkerKey.from_bytes(key) for key, _ in written] == keys
-    assert [Marker.from_bytes(value) for _, value in written] == markers
+    run_key, run = MarkerKey("größe", "alerts"), RunMarker("d2" * 16, 8)
+    written.append((run_key.to_bytes(), run.to_bytes()))
+    assert written == [(entry["key"].encode(), entry["value"].encode()) for entry in golden["version 2"]]
+    assert [MarkerKey.from_bytes(key) for key, _ in written] == [*keys, run_key]
+    assert [Marker.from_bytes(value) for _, value in written[:2]] == markers
+    assert RunMarker.from_bytes(written[2][1]) == run
+    earlier = [(MarkerKey.from_bytes(entry["key"].encode()), entry["value"].encode()) for entry in golden["version 1"]]
+    assert [key for key, _ in earlier] == keys
+    assert [Marker.from_bytes(value) for _, value in earlier] == [replace(marker, digest="") for marker in markers]
 
 
 @pytest.mark.parametrize(
     "data",
     [
         *(None, b"", b"{", b"[]", b"7", b"\xff", b'{"version":2,"batch":1,"partitions":1,"records":1}'),
+        *(b'{"version":3,"batch":1,"partitions":1,"records":1,"digest":""}', b'{"version":2,"partitions":1,"run":1}'),
+        *(b'{"version":1,"batch":true,"partitions":1,"records":1}', b'{"version":2,"partitions":-1,"run":"r"}'),
         *(b'{"version":1}', b'{"version":1,"batch":-1,"partitions":1,"records":1}', b"[" * 100_000),
         *(b'{"version":1,"batch":"1","partitions":1,"records":1}', b'{"version":1,"batch":1.5,"partitions":1}'),
     ],
 )
 def test_what_is_no_marker_is_told(data: bytes | None) -> None:
     assert MarkerKey.from_bytes(data) is None
-    with pytest.raises(ValueError, match="marker"):
-        Marker.from_bytes(data)
+    for kind in (Marker, RunMarker):
+        with pytest.raises(ValueError, match="marker"):
+            kind.from_bytes(data)
     assert MarkerKey.from_bytes(b'{"query": "q", "writer": "", "partition": 1}') is None

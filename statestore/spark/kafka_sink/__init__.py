@@ -1,12 +1,15 @@
 """A sink for foreachBatch that writes to Kafka exactly once: needs the extra `kafka`.
 
 writer          KafkaTransactions, what users give to foreachBatch; runs on the driver
-tasks           what runs in each task: rows with an end that can be told, then write_partition
-transaction     one partition in one transaction with its marker
-markers         the records that say what was written, and their topic
+running_batch   what Spark tells of the batch that it is called for
+run             a run of a writer on the driver: what is in Kafka, and what tasks are told
+tasks           what runs in each task: rows with an end that can be told, then what is done with a partition
+partition       one partition: written in one transaction with its marker, or found to be there
+transaction     a transaction of Kafka
+markers         the records that say what was written, and who may write; their topic
 cluster         what is asked of Kafka beside
 
-Imports `spark.blobs`, `spark.schema` and layers below; nothing imports it. Start at `transaction`.
+Imports `spark.blobs`, `spark.schema` and layers below; nothing imports it. Start at `partition`.
 """
 
 from statestore.spark.kafka_sink.cluster import KafkaCluster

@@ -17,7 +17,6 @@ with extra("kafka"):
     from confluent_kafka import (
         OFFSET_BEGINNING,
         Consumer,
-        IsolationLevel,
         KafkaError,
         KafkaException,
         Message,
@@ -158,17 +157,13 @@ class KafkaCluster:
                 if cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
-    def end_offsets(self, topic: str, partitions: Iterable[int], *, committed: bool) -> dict[int, int]:
-        """Return where the logs of these partitions end; `committed`: before what belongs to open transactions.
-
-        Raises as `errors`.
-        """
+    def end_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Return where the logs of these partitions end, open transactions included. Raises as `errors`."""
         asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
-        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         give_up_s = time.monotonic() + self.timeout_s
         with self.errors(f"asking for the end of {topic}"):
             while True:
-                answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self.timeout_s)
+                answers = self._admin.list_offsets(asked, request_timeout=self.timeout_s)
                 try:
                     return {place.partition: answer.result().offset for place, answer in answers.items()}
                 except KafkaException as cause:

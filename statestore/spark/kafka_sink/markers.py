@@ -6,14 +6,21 @@ Layout: docs/formats/markers.md. A marker lies in the transaction of what it mar
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from statestore.errors import BatchChangedError, MarkerTopicError, SinkAheadError
 from statestore.spark.kafka_sink.cluster import KafkaCluster, KeptRecord
 
-_VERSION: Final = 1
+OF_PLAN: Final = "plan:"
+"""Begins the digest of what Spark has planned for a batch, which all its partitions have in common."""
+OF_RECORDS: Final = "records:"
+"""Begins the digest of a partition's records."""
+_VERSION: Final = 2
+_WITHOUT_DIGEST: Final = 1
+_RUN: Final = -1
+"""Stands in a key in place of a partition."""
 _COMPACT: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": "3600000"}
 _MOST_BYTES: Final = 4 << 10
 """No marker is larger."""
@@ -21,11 +28,11 @@ _MOST_BYTES: Final = 4 << 10
 
 @dataclass(frozen=True)
 class MarkerKey:
-    """What a marker is of: a partition of what a writer of a query puts out."""
+    """What a marker is of: a partition of what a writer of a query puts out, or its run."""
 
     query: str
     writer: str
-    partition: int
+    partition: int = _RUN
 
     def to_bytes(self) -> bytes:
         """Return the key of the record."""
@@ -51,6 +58,8 @@ class Marker:
     """Into how many the batch was divided."""
     records: int
     """How many the partition had, without the marker."""
+    digest: str
+    """Of what the batch was made of, OF_PLAN or OF_RECORDS; empty in a marker of version 1."""
 
     def to_bytes(self) -> bytes:
         """Return the value of the record."""
@@ -58,24 +67,77 @@ class Marker:
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> Marker:
-        """Return what `to_bytes` gave. Raises ValueError for anything else."""
-        fields = _fields(data)
-        if fields.get("version") != _VERSION:
-            raise ValueError(f"a marker of version {fields.get('version')!r}, and this release knows {_VERSION}")
-        counts = [fields.get(name) for name in ("batch", "partitions", "records")]
-        known = [count for count in counts if isinstance(count, int) and count >= 0]
-        if len(known) != len(counts):
+        """Return what `to_bytes` gave, or an earlier release's. Raises ValueError for anything else."""
+        fields = _fields_of_marker(data)
+        counts = _counts(fields, "batch", "partitions", "records")
+        digest = fields.get("digest") if fields["version"] != _WITHOUT_DIGEST else ""
+        if counts is None or not isinstance(digest, str):
             raise ValueError(f"no marker: {data!r}")
-        return cls(*known)
+        return cls(*counts, digest)
 
-    def covers(self, query: str, batch_id: int, partitions: int) -> bool:
-        """Return whether the batch is written. Raises SinkAheadError and BatchChangedError if that can't be."""
-        if self.batch > batch_id:
+    def covers(self, query: str, batch_id: int, partitions: int, digest: str) -> bool:
+        """Return whether the batch is written, as far as can be told without its records.
+
+        `digest` is of its plan, empty if that is not known. Raises SinkAheadError and BatchChangedError if that can't
+        be.
+        """
+        if self.batch < batch_id:
+            return False
+        if self.batch > batch_id or (self.is_of_plan and digest and self.digest != digest):
             raise SinkAheadError(query, batch_id=batch_id, written=self.batch)
-        if self.batch == batch_id and self.partitions != partitions:
+        if self.partitions != partitions:
             problem = f"it has {partitions} partitions, and had {self.partitions}"
             raise BatchChangedError(batch_id, problem=problem)
-        return self.batch == batch_id
+        if self.is_of_plan and not digest:
+            problem = "it was written by a run that could ask Spark what it is made of, and this one can't"
+            raise BatchChangedError(batch_id, problem=problem)
+        return True
+
+    @property
+    def is_of_plan(self) -> bool:
+        """Whether the digest is that of the plan, which says nothing of single records."""
+        return self.digest.startswith(OF_PLAN)
+
+    @property
+    def is_of_records(self) -> bool:
+        """Whether the digest is that of the partition's records."""
+        return self.digest.startswith(OF_RECORDS)
+
+
+@dataclass(frozen=True)
+class RunMarker:
+    """The run of a writer that may write; tasks of an earlier one stop where they find it."""
+
+    run: str
+    partitions: int
+    """The most into which a batch was divided, in any run."""
+
+    def to_bytes(self) -> bytes:
+        """Return the value of the record."""
+        return json.dumps({"version": _VERSION, **asdict(self)}, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | None) -> RunMarker:
+        """Return what `to_bytes` gave. Raises ValueError for anything else."""
+        fields = _fields_of_marker(data)
+        counts = _counts(fields, "partitions")
+        if counts is None or not isinstance(fields.get("run"), str):
+            raise ValueError(f"no marker of a run: {data!r}")
+        return cls(fields["run"], *counts)
+
+
+def _fields_of_marker(data: bytes | None) -> dict[str, Any]:
+    fields = _fields(data)
+    if fields.get("version") not in (_WITHOUT_DIGEST, _VERSION):
+        raise ValueError(f"a marker of version {fields.get('version')!r}, and this release knows up to {_VERSION}")
+    return fields
+
+
+def _counts(fields: Mapping[str, Any], *names: str) -> list[int] | None:
+    """Return these fields, None if one of them is no count."""
+    found = [fields.get(name) for name in names]
+    counts = [count for count in found if type(count) is int and count >= 0]
+    return counts if len(counts) == len(found) else None
 
 
 def _fields(data: bytes | None) -> dict[str, Any]:
@@ -87,6 +149,23 @@ def _fields(data: bytes | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}
+
+
+@dataclass
+class WriterMarkers:
+    """What the marker topic holds of a writer."""
+
+    markers: dict[int, Marker] = field(default_factory=dict)
+    """The last one, by partition of the query."""
+    run: RunMarker | None = None
+    read_to: dict[int, int] = field(default_factory=dict)
+    """By partition of the topic, before which offset there is nothing else."""
+
+    @property
+    def most_partitions(self) -> int:
+        """The most into which a batch was divided, as far as it is known; 0 if nothing is."""
+        counts = [max(marker.partitions, partition + 1) for partition, marker in self.markers.items()]
+        return max([0 if self.run is None else self.run.partitions, *counts])
 
 
 @dataclass(frozen=True)
@@ -117,32 +196,47 @@ class MarkerTopic:
         """Return the partition that holds a marker: one of its own, if there are as many as the query has."""
         return key.partition % self.partitions
 
-    def read_all(self, query: str, writer: str) -> tuple[dict[int, Marker], dict[int, int]]:
-        """Return the markers of a writer by its partitions, and up to which offsets the topic's logs were read."""
-        ends = self.cluster.end_offsets(self.name, range(self.partitions), committed=True)
-        found: dict[int, Marker] = {}
-        for record, key in self._records(dict.fromkeys(ends, 0), ends):
-            if (key.query, key.writer) == (query, writer):
-                marker = self._marker(record)
-                # The latest, wherever it stands: a topic may have been given more partitions.
-                if key.partition not in found or found[key.partition].batch < marker.batch:
-                    found[key.partition] = marker
-        return found, ends
+    def read(self, query: str, writer: str, into: WriterMarkers) -> None:
+        """Add what the topic holds of a writer after what is in `into`.
 
-    def last_after(self, key: MarkerKey, offset: int) -> Marker | None:
-        """Return the last marker of a key from an offset on, None if there is none.
+        Waits until each transaction has ended that had written to the topic when this was called.
+        """
+        starts = {partition: into.read_to.get(partition, 0) for partition in range(self.partitions)}
+        ends = self._ends(starts)
+        for record, key in self._records(starts, ends):
+            if (key.query, key.writer) != (query, writer):
+                continue
+            if key.partition == _RUN:
+                into.run = self._decoded(RunMarker, record)
+                continue
+            marker = self._decoded(Marker, record)
+            known = into.markers.get(key.partition)
+            # The latest, wherever it stands: a topic may have been given more partitions.
+            if known is None or known.batch <= marker.batch:
+                into.markers[key.partition] = marker
+        into.read_to = ends
+
+    def last_after(self, key: MarkerKey, offset: int) -> tuple[Marker | None, RunMarker | None]:
+        """Return the last marker of a key from an offset on, and that of a run of its writer; None if there is none.
 
         Waits until each transaction has ended that had written to the log when this was called.
         """
         partition = self.partition_of(key)
-        ends = self.cluster.end_offsets(self.name, [partition], committed=False)
-        if ends[partition] < offset:
-            raise MarkerTopicError(self.name, problem=f"what was before offset {offset} is gone. Restore the topic")
-        found = None
-        for record, other in self._records({partition: offset}, ends):
+        starts = {partition: offset}
+        marker, run = None, None
+        for record, other in self._records(starts, self._ends(starts)):
             if other == key:
-                found = self._marker(record)
-        return found
+                marker = self._decoded(Marker, record)
+            elif other == MarkerKey(key.query, key.writer):
+                run = self._decoded(RunMarker, record)
+        return marker, run
+
+    def _ends(self, starts: Mapping[int, int]) -> dict[int, int]:
+        ends = self.cluster.end_offsets(self.name, starts)
+        for partition, start in starts.items():
+            if ends[partition] < start:
+                raise MarkerTopicError(self.name, problem=f"what was before offset {start} is gone. Restore the topic")
+        return ends
 
     def _records(self, starts: dict[int, int], ends: dict[int, int]) -> Iterator[tuple[KeptRecord, MarkerKey]]:
         for record in self.cluster.read(self.name, starts, ends):
@@ -150,9 +244,9 @@ class MarkerTopic:
             if key is not None:
                 yield record, key
 
-    def _marker(self, record: KeptRecord) -> Marker:
+    def _decoded(self, kind: Any, record: KeptRecord) -> Any:
         try:
-            return Marker.from_bytes(record.value)
+            return kind.from_bytes(record.value)
         except ValueError as cause:
             problem = f"partition {record.partition}, offset {record.offset}: {cause}"
             raise MarkerTopicError(self.name, problem=problem) from cause

@@ -1,6 +1,6 @@
 """The sink's two steps in each task of Spark: rows to blobs with an end that can be told, and blobs to Kafka.
 
-    rows ── say_end ──> blobs, end, end ── WriteBatch ──> one transaction
+    rows ── SayEnd ──> blobs, end, end ── ForPartition(plan, write_partition) ──> one transaction
 
 A function on Arrow can't tell the end of its rows from the end of the process that feeds it: both end the stream. To
 commit then would lose what did not come. So a step of its own says the end, and twice: before each batch that Spark
@@ -10,7 +10,7 @@ way by then, the second is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,10 +18,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from statestore.spark.blobs import BLOB, decode_blob, encode_blob
-from statestore.spark.kafka_sink.transaction import BatchPlan, PartitionWritten, write_partition
+from statestore.spark.kafka_sink.partition import BatchPlan, PartitionWritten
 
 BLOB_SCHEMA: Final = f"{BLOB} binary"
-WRITTEN_SCHEMA: Final = "partition int, records bigint, was_there boolean, read_to bigint"
+WRITTEN_SCHEMA: Final = "partition int, records bigint, digest string, was_there boolean, read_to bigint"
 _END: Final = b""
 _COLLECTED_BYTES: Final = 16 << 20
 
@@ -55,17 +55,18 @@ def _row(blob: bytes) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True)
-class WriteBatch:
-    """Writes the rows of a task's blobs to Kafka. Runs as a mapInArrow function."""
+class ForPartition:
+    """Does something with the rows of a task's blobs. Runs as a mapInArrow function."""
 
     plan: BatchPlan
+    step: Callable[[BatchPlan, int, Iterator[pa.RecordBatch | None]], PartitionWritten]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row of WRITTEN_SCHEMA, after all is committed."""
+        """Yield one row of WRITTEN_SCHEMA, after it is done."""
         context = TaskContext.get()
         assert context is not None
-        written = write_partition(self.plan, context.partitionId(), parts_of(batches))
-        types = (pa.int32(), pa.int64(), pa.bool_(), pa.int64())
+        written = self.step(self.plan, context.partitionId(), parts_of(batches))
+        types = (pa.int32(), pa.int64(), pa.string(), pa.bool_(), pa.int64())
         columns = [pa.array([value], kind) for value, kind in zip(written, types, strict=True)]
         yield pa.record_batch(columns, names=[*PartitionWritten._fields])
 

@@ -1,28 +1,20 @@
-"""One partition of a batch in one Kafka transaction, together with its marker: what a task of the sink does."""
+"""A Kafka transaction of the sink: rows, and a record to the topic of markers, of which both count or neither."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
-from statestore.errors import (
-    BatchChangedError,
-    InputCutOffError,
-    InputError,
-    KafkaRefusedError,
-    TransactionAbortedError,
-    TransactionFencedError,
-)
+from statestore.errors import InputError, KafkaRefusedError, TransactionAbortedError, TransactionFencedError
 from statestore.middleware.extras import extra
 from statestore.spark.kafka_sink.cluster import is_fenced
-from statestore.spark.kafka_sink.markers import Marker, MarkerKey, MarkerTopic
+from statestore.spark.kafka_sink.markers import MarkerTopic
 
 with extra("kafka"):
     from confluent_kafka import KafkaError, KafkaException, Producer
@@ -33,105 +25,21 @@ _POLL_S: Final = 0.1
 _ABORT_S: Final = 5.0
 
 
-@dataclass(frozen=True)
-class BatchPlan:
-    """What all tasks of a batch know of it. Picklable."""
-
-    query: str
-    writer: str
-    batch_id: int
-    partitions: int
-    topic: MarkerTopic
-    prefix: str
-    transaction_timeout_ms: int
-    markers: dict[int, Marker]
-    """Of partitions, as far as the driver knows."""
-    read_to: dict[int, int]
-    """By partition, or if there it is missing by the marker topic's partition: where later markers would begin."""
-    log_read_to: dict[int, int]
-
-    def key(self, partition: int) -> MarkerKey:
-        """Return the key of a partition's marker."""
-        return MarkerKey(self.query, self.writer, partition)
-
-    def transactional_id(self, partition: int) -> str:
-        """Return the id that all attempts at this partition have in common: the latest one fences the others."""
-        return "-".join(filter(None, [self.prefix, self.query, self.writer, str(partition)]))
-
-    def last_marker(self, partition: int) -> Marker | None:
-        """Return the latest marker of a partition, whose transaction nobody else may have by now."""
-        key = self.key(partition)
-        known_to = self.read_to.get(partition, self.log_read_to[self.topic.partition_of(key)])
-        return self.topic.last_after(key, known_to) or self.markers.get(partition)
-
-
-class PartitionWritten(NamedTuple):
-    """What a task leaves to the driver."""
-
-    partition: int
-    records: int
-    was_there: bool
-    """Whether an earlier attempt had written it."""
-    read_to: int
-    """Before which offset of the log of markers later ones need not be looked for; -1 if this attempt wrote none."""
-
-
-def write_partition(plan: BatchPlan, partition: int, parts: Iterator[pa.RecordBatch | None]) -> PartitionWritten:
-    """Write the rows of a partition, unless its marker says that they are there; `None` in `parts` is their end.
-
-    All rows are taken in any case: what is above commits its state when the last one is taken. Raises InputCutOffError
-    if there is no end, InputError and other KafkaSinkErrors; nothing counts then, unless
-    KafkaTimeoutError says otherwise.
-    """
-    records, whole, was_there, transaction = 0, False, False, None
-    try:
-        for part in parts:
-            if part is None:
-                whole = True
-                break
-            records += part.num_rows
-            if part.num_rows and transaction is None and not was_there:
-                transaction = Transaction(plan, partition)
-                marker = plan.last_marker(partition)
-                was_there = marker is not None and marker.covers(plan.query, plan.batch_id, plan.partitions)
-                if was_there:
-                    expected = marker.records if marker else 0
-                    transaction.close()
-                    transaction = None
-                else:
-                    transaction.begin()
-            if transaction is not None:
-                transaction.add(part)
-        if not whole:
-            raise InputCutOffError(partition)
-        if was_there and records != expected:
-            problem = f"partition {partition} has {records} records, and had {expected}"
-            raise BatchChangedError(plan.batch_id, problem=problem)
-        offset = transaction.commit(records) if transaction is not None else -1
-    finally:
-        if transaction is not None:
-            transaction.close()
-    return PartitionWritten(partition, records, was_there, offset)
-
-
 class Transaction:
-    """The transaction of a partition. Once it is made, no earlier attempt can commit any more."""
+    """The transaction of an id. Once it is made, nobody who had the id before can commit any more."""
 
-    def __init__(self, plan: BatchPlan, partition: int) -> None:
-        self._plan = plan
-        self._partition = partition
-        self._id = plan.transactional_id(partition)
-        self._timeout_s = plan.topic.cluster.timeout_s
-        self._producer: Producer = plan.topic.cluster.producer(
-            self._id, plan.transaction_timeout_ms, self._note_failure
-        )
+    def __init__(self, topic: MarkerTopic, transactional_id: str, timeout_ms: int) -> None:
+        self._topic = topic
+        self._id = transactional_id
+        self._timeout_s = topic.cluster.timeout_s
+        self._producer: Producer = topic.cluster.producer(transactional_id, timeout_ms, self._note_failure)
         self._failure: KafkaError | None = None
         self._is_open = False
         with self._errors("taking over"):
             # Asked for the coordinator while it is connected to no broker, the client waits for half a second. The
             # first answer comes from an address that it was given, which it leaves then; the second from a broker.
             for _ in range(2):
-                self._producer.list_topics(plan.topic.name, self._timeout_s)
+                self._producer.list_topics(topic.name, self._timeout_s)
             self._until_done(self._producer.init_transactions)
 
     def begin(self) -> None:
@@ -141,29 +49,25 @@ class Transaction:
         self._is_open = True
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Write rows, in their order, as the client has room for them."""
+        """Write rows, in their order, as the client has room for them. Raises InputError for a row without a place."""
         with self._errors("writing to"):
             for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
                 self._add(rows.slice(start, _ROWS_AT_ONCE))
 
-    def commit(self, records: int) -> int:
-        """Write the marker of so many records and commit; return before which offset no later marker can be."""
-        plan, key = self._plan, self._plan.key(self._partition)
-        marker = Marker(plan.batch_id, plan.partitions, records)
-        partition = plan.topic.partition_of(key)
+    def commit(self, key: bytes, value: bytes, partitions: Sequence[int]) -> dict[int, int]:
+        """Write a record to these partitions of the topic of markers, and commit.
+
+        Returns by partition before which offset no later one of the key can be.
+        """
         with self._errors("committing"):
-            self._send(
-                plan.topic.name,
-                marker.to_bytes(),
-                key.to_bytes(),
-                partition=partition,
-            )
+            for partition in partitions:
+                self._send(self._topic.name, value, key, partition=partition)
             self._producer.flush(self._timeout_s)
-            # The marker is in the log. The end of its transaction comes next, and before any other of its key.
-            end = plan.topic.cluster.end_offsets(plan.topic.name, [partition], committed=False)[partition]
+            # They are in the logs. The end of the transaction comes next, and before any other of its key.
+            ends = self._topic.cluster.end_offsets(self._topic.name, partitions)
             self._until_done(self._producer.commit_transaction)
         self._is_open = False
-        return end + 1
+        return {partition: end + 1 for partition, end in ends.items()}
 
     def close(self) -> None:
         """Give the client back; a transaction that was not committed is aborted, by Kafka if nobody answers."""
@@ -181,6 +85,11 @@ class Transaction:
         if None in columns["topic"]:
             raise InputError(
                 "a row for Kafka has no topic: fill the column, or name one with KafkaTransactions(topic=)"
+            )
+        if self._topic.name in columns["topic"]:
+            raise InputError(
+                f"a row for Kafka has the topic {self._topic.name}, which holds the sink's markers: a record there "
+                "could be taken for one. Give it another topic"
             )
         names = ("topic", "value", "key", "timestamp_ms", "headers", "partition")
         produce, poll = self._producer.produce, self._producer.poll
@@ -236,7 +145,7 @@ class Transaction:
     def _errors(self, doing: str) -> Iterator[None]:
         """Raise what the client's errors mean for the transaction."""
         try:
-            with self._plan.topic.cluster.errors(f"{doing} the transaction of {self._id!r}"):
+            with self._topic.cluster.errors(f"{doing} the transaction of {self._id!r}"):
                 try:
                     yield
                 except KafkaException as cause:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,14 +14,21 @@ from pyspark.sql.types import StructType
 
 from statestore.errors import InputError, InputSchemaError
 from statestore.spark.kafka_sink.cluster import KafkaCluster
-from statestore.spark.kafka_sink.markers import Marker, MarkerTopic
-from statestore.spark.kafka_sink.tasks import BLOB_SCHEMA, WRITTEN_SCHEMA, SayEnd, WriteBatch
-from statestore.spark.kafka_sink.transaction import BatchPlan
+from statestore.spark.kafka_sink.markers import MarkerTopic
+from statestore.spark.kafka_sink.partition import (
+    BatchPlan,
+    PartitionWritten,
+    Writer,
+    look_at_partition,
+    write_partition,
+)
+from statestore.spark.kafka_sink.run import WriterRun
+from statestore.spark.kafka_sink.running_batch import RunningBatch
+from statestore.spark.kafka_sink.tasks import BLOB_SCHEMA, WRITTEN_SCHEMA, ForPartition, SayEnd
 from statestore.spark.schema import HEADERS, check_column_type
 from statestore.spark.sessions import is_connect
 
 _LOG: Final = logging.getLogger(__name__)
-_QUERY_ID: Final = "sql.streaming.queryId"
 _ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES: Final = ("binary", "string")
 _COLUMNS: Final = {
@@ -33,13 +42,9 @@ _COLUMNS: Final = {
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 300_000
 
 
-@dataclass
-class _Progress:
-    """What the driver knows of a query's markers, so that tasks need not read it again."""
-
-    markers: dict[int, Marker]
-    log_read_to: dict[int, int]
-    read_to: dict[int, int] = field(default_factory=dict)
+_given: Final[dict[tuple[str, ...], tuple[str, int]]] = {}
+"""By sink, whatever objects stand for it: the run and the batch that it was given last."""
+_giving: Final = Lock()
 
 
 class KafkaTransactions:
@@ -78,12 +83,14 @@ class KafkaTransactions:
             query_id: names the query, where Spark does not tell its id. It must be new if the checkpoint is. A query of
                 Spark Connect needs it, and `partitions`.
 
-        Raises ValueError for numbers below 1.
+        Raises ValueError for numbers below 1, and if both topics are one.
         """
         self._cluster = cluster if isinstance(cluster, KafkaCluster) else KafkaCluster(cluster)
         for name, number in (("partitions", partitions), ("transaction_timeout_ms", transaction_timeout_ms)):
             if number is not None and number < 1:
                 raise ValueError(f"{name} must be at least 1, not {number}")
+        if topic == markers:
+            raise ValueError(f"{topic} holds markers: no rows can go there. Give topic= another one")
         self._markers = markers
         self._topic = topic
         self._partitions = partitions
@@ -91,68 +98,88 @@ class KafkaTransactions:
         self._prefix = prefix
         self._transaction_timeout_ms = transaction_timeout_ms
         self._query_id = query_id
-        self._topics: dict[str, MarkerTopic] = {}
-        self._progress: dict[str, _Progress] = {}
+        self._runs: dict[str, tuple[str | None, WriterRun]] = {}
+        """By query, the last run of it that this object has seen."""
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write a batch, of which what is there already is left out. Evaluates `rows` once.
 
-        Raises InputSchemaError, InputError where Spark does not tell the query's id, and KafkaSinkErrors; what is
-        raised in tasks comes in the text of Spark's error.
+        Raises InputSchemaError, InputError where Spark does not tell the query's id or the batch was given before, and
+        KafkaSinkErrors; what is raised in tasks comes in the text of Spark's error.
         """
-        query = self._query(rows.sparkSession)
+        running = None if is_connect(rows.sparkSession) else RunningBatch.of(rows.sparkSession)
+        query = self._query(rows.sparkSession, running)
         columns = rows.select(*self._columns(rows.schema))
         if self._partitions is not None:
             columns = columns.repartition(self._partitions, "key")
         partitions = self._partitions or rows.rdd.getNumPartitions()
-        topic, progress = self._known(query, partitions)
-        for marker in progress.markers.values():
-            marker.covers(query, batch_id, partitions)
-        plan = BatchPlan(
-            query,
-            self._writer,
-            batch_id,
-            partitions,
-            topic,
-            self._prefix,
-            self._transaction_timeout_ms,
-            progress.markers,
-            progress.read_to,
-            progress.log_read_to,
-        )
-        max_rows = int(rows.sparkSession.conf.get(_ARROW_ROWS) or 0)
-        # Both functions in one job: all rows are taken once, and in the tasks that make them.
-        ended = columns.mapInArrow(SayEnd(max_rows).__call__, BLOB_SCHEMA)
-        written = ended.mapInArrow(WriteBatch(plan).__call__, WRITTEN_SCHEMA).collect()
-        there = [row.partition for row in written if row.was_there]
-        if there:
-            _LOG.info("batch %d of query %s: partitions %s were written before", batch_id, query, there)
-        for row in written:
-            if row.read_to >= 0:
-                progress.markers[row.partition] = Marker(batch_id, partitions, row.records)
-                progress.read_to[row.partition] = row.read_to
+        with self._given_once(query, running, batch_id):
+            run = self._run(query, running, partitions)
+            plan = run.plan(batch_id, partitions, "" if running is None else running.digest)
+            written = self._write(plan, columns)
+            there = [each.partition for each in written if each.was_there]
+            if there:
+                _LOG.info("batch %d of query %s: partitions %s were written before", batch_id, query, there)
+            run.note(plan, written)
 
-    def _query(self, spark: SparkSession) -> str:
+    def _write(self, plan: BatchPlan, columns: DataFrame) -> list[PartitionWritten]:
+        max_rows = int(columns.sparkSession.conf.get(_ARROW_ROWS) or 0)
+        ended = columns.mapInArrow(SayEnd(max_rows).__call__, BLOB_SCHEMA)
+        if not plan.is_repeat:
+            # All functions in one job: rows are taken once, and in the tasks that make them.
+            return _collected(ended, ForPartition(plan, write_partition))
+        # Rows that come in other partitions than before must be seen before one of these is committed.
+        ended = ended.persist()
+        try:
+            _collected(ended, ForPartition(plan, look_at_partition))
+            return _collected(ended, ForPartition(plan, write_partition))
+        finally:
+            ended.unpersist()
+
+    def _query(self, spark: SparkSession, running: RunningBatch | None) -> str:
         """Return what names the query in markers. Raises InputError if nothing does."""
-        if is_connect(spark):
-            if self._query_id is None or self._partitions is None:
-                raise InputError(
-                    "Spark Connect tells a foreachBatch neither the query's id nor how its rows are divided: give both "
-                    "with KafkaTransactions(query_id=, partitions=)"
-                )
-            return self._query_id
-        query = self._query_id or spark.sparkContext.getLocalProperty(_QUERY_ID)
+        if is_connect(spark) and (self._query_id is None or self._partitions is None):
+            raise InputError(
+                "Spark Connect tells a foreachBatch neither the query's id nor how its rows are divided: give both "
+                "with KafkaTransactions(query_id=, partitions=)"
+            )
+        query = self._query_id or (running and running.query_id)
         if query is None:
             raise InputError("Spark does not tell the query's id here: give one with KafkaTransactions(query_id=)")
         return query
 
-    def _known(self, query: str, partitions: int) -> tuple[MarkerTopic, _Progress]:
-        """Return the marker topic, and what is known of a query, which is read in its first batch here."""
-        if query not in self._progress:
+    @contextmanager
+    def _given_once(self, query: str, running: RunningBatch | None, batch_id: int) -> Iterator[None]:
+        """Raise InputError if the running query has given the batch before, to this object or to another one."""
+        if running is None:
+            yield
+            return
+        sink = self._cluster.servers, self._markers, query, self._writer
+        batch = running.run_id, batch_id
+        with _giving:
+            if _given.get(sink) == batch:
+                raise InputError(
+                    f"batch {batch_id} of query {query} was given to the sink {self._writer!r} before, so these rows "
+                    "would be taken for those. Call a KafkaTransactions once for a batch; where a foreachBatch writes "
+                    "several DataFrames, each needs a sink with a name of its own, writer="
+                )
+            _given[sink] = batch
+        try:
+            yield
+        except BaseException:
+            with _giving:
+                _given.pop(sink, None)
+            raise
+
+    def _run(self, query: str, running: RunningBatch | None, partitions: int) -> WriterRun:
+        """Return the sink's run for a run of a query, which begins with its first batch here."""
+        run_id = None if running is None else running.run_id
+        known_id, run = self._runs.get(query, (None, None))
+        if run is None or known_id != run_id:
             topic = MarkerTopic.of(self._cluster, self._markers, partitions)
-            self._topics[query] = topic
-            self._progress[query] = _Progress(*topic.read_all(query, self._writer))
-        return self._topics[query], self._progress[query]
+            run = WriterRun(Writer(topic, query, self._writer, self._prefix, self._transaction_timeout_ms), partitions)
+            self._runs[query] = run_id, run
+        return run
 
     def _columns(self, schema: StructType) -> list[Any]:
         """Return the columns to write: keys and values as bytes, times as numbers."""
@@ -175,3 +202,7 @@ class KafkaTransactions:
             # As a number: what Python makes of a timestamp depends on the time zone of the machine.
             columns.append(f.unix_millis(found.pop("timestamp")).alias("timestamp_ms"))
         return columns + [column.alias(name) for name, column in found.items()]
+
+
+def _collected(ended: DataFrame, step: ForPartition) -> list[PartitionWritten]:
+    return [PartitionWritten(*row) for row in ended.mapInArrow(step.__call__, WRITTEN_SCHEMA).collect()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark.kafka_sink.cluster import KafkaCluster
-from statestore.spark.kafka_sink.markers import Marker, MarkerTopic
-from statestore.spark.kafka_sink.transaction import BatchPlan, write_partition
+from statestore.spark.kafka_sink.markers import WriterMarkers, MarkerTopic
+from statestore.spark.kafka_sink.partition import BatchPlan, Writer, write_partition
 from statestore.testing.faults import FaultJournal
 
 STEPS = ("init", "begin", "produce", "commit")
@@ -112,23 +112,32 @@ class Query:
     name: str
     markers: str
     partitions: int = 2
-    known: dict[int, Marker] = field(default_factory=dict)
+
+    @property
+    def topic(self) -> MarkerTopic:
+        return MarkerTopic.of(self.cluster, self.markers, self.partitions)
+
+    def writer(self, **changes: Any) -> Writer:
+        return replace(Writer(self.topic, self.name, "", "statestore", 60_000), **changes)
 
     def plan(self, batch_id: int, **changes: Any) -> BatchPlan:
-        topic = MarkerTopic.of(self.cluster, self.markers, self.partitions)
+        """A plan of a run that never began, and so knows nothing."""
         fields: dict[str, Any] = {
-            "query": self.name,
-            "writer": "",
+            "writer": self.writer(),
+            "run": "none",
             "batch_id": batch_id,
             "partitions": self.partitions,
-            "topic": topic,
-            "prefix": "statestore",
-            "transaction_timeout_ms": 60_000,
-            "markers": dict(self.known),
+            "digest": f"plan:{batch_id}",
+            "markers": {},
             "read_to": {},
-            "log_read_to": dict.fromkeys(range(topic.partitions), 0),
+            "log_read_to": dict.fromkeys(range(self.topic.partitions), 0),
         }
         return BatchPlan(**{**fields, **changes})
+
+    def found(self) -> WriterMarkers:
+        found = WriterMarkers()
+        self.topic.read(self.name, "", found)
+        return found
 
 
 def rows(topic: str, *records: tuple[Any, ...] | bytes) -> pa.RecordBatch:
@@ -162,7 +171,7 @@ def seen(servers: str, topic: str, partitions: int = 1) -> list[list[Any]]:
 
     Kafka ends a transaction in its logs a little after it has told the producer.
     """
-    ends = KafkaCluster(servers).end_offsets(topic, range(partitions), committed=False)
+    ends = KafkaCluster(servers).end_offsets(topic, range(partitions))
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

@@ -1,0 +1,86 @@
+"""A run of a writer, on the driver: what of its batches is in Kafka, and what the tasks of the next one are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+from uuid import uuid4
+
+from statestore.errors import TransactionFencedError
+from statestore.spark.kafka_sink.markers import WriterMarkers, Marker, RunMarker
+from statestore.spark.kafka_sink.partition import LATER_RUN, BatchPlan, PartitionWritten, Writer
+
+_TAKEN_OVER_AT_ONCE: Final = 8
+
+
+class WriterRun:
+    """The run of a writer that writes, from when it was made until a later one is."""
+
+    def __init__(self, writer: Writer, partitions: int) -> None:
+        """Begin it, with batches of so many partitions; more may come. Raises KafkaSinkErrors.
+
+        It says in the topic of markers that it has begun, and takes over the ids of all partitions that a batch ever
+        had. So nothing of an earlier run can be committed after this: an attempt of it that has begun is fenced, and
+        one that begins later finds what this run has said. Then the markers are final, until this run's tasks write.
+        """
+        self._writer = writer
+        self._name = uuid4().hex
+        self._found = WriterMarkers()
+        self._read_to: dict[int, int] = {}
+        self._begin(partitions)
+
+    def plan(self, batch_id: int, partitions: int, digest: str) -> BatchPlan:
+        """Return what tasks need to know of a batch.
+
+        Raises SinkAheadError and BatchChangedError if what is in Kafka is not of it or of one before it, and
+        TransactionFencedError if a later run has begun, as far as that is to be seen here.
+        """
+        if partitions > self._found.most_partitions:
+            self._begin(partitions)
+        plan = BatchPlan(
+            self._writer,
+            self._name,
+            batch_id,
+            partitions,
+            digest,
+            dict(self._found.markers),
+            dict(self._read_to),
+            dict(self._found.read_to),
+        )
+        for marker in plan.markers.values():
+            plan.covered(marker)
+        return plan
+
+    def note(self, plan: BatchPlan, written: Iterable[PartitionWritten]) -> None:
+        """Keep what tasks have written, so that later ones need not read it again."""
+        for each in written:
+            if each.read_to >= 0:
+                marker = Marker(plan.batch_id, plan.partitions, each.records, each.digest)
+                self._found.markers[each.partition] = marker
+                self._read_to[each.partition] = each.read_to
+
+    def _begin(self, partitions: int) -> None:
+        """Say that this run may write, and batches of so many partitions; end what earlier ones have begun."""
+        writer, found, known = self._writer, self._found, self._found.run
+        transaction = writer.take_over(writer.transactional_id(None))
+        try:
+            writer.topic.read(writer.query, writer.name, found)
+            before = found.run
+            if known is not None and (before is None or before.run != self._name):
+                raise TransactionFencedError(writer.transactional_id(None), cause=LATER_RUN)
+            most = max(partitions, found.most_partitions)
+            transaction.begin()
+            said = RunMarker(self._name, most)
+            transaction.commit(writer.run_key.to_bytes(), said.to_bytes(), range(writer.topic.partitions))
+        finally:
+            transaction.close()
+        if known is None:
+            ids = [writer.transactional_id(partition) for partition in range(most)]
+            if before is None:
+                # What runs were there before they said so: their tasks have other ids.
+                ids += [writer.transactional_id_of_version_1(partition) for partition in range(most)]
+            with ThreadPoolExecutor(_TAKEN_OVER_AT_ONCE) as pool:
+                for taken in pool.map(writer.take_over, ids):
+                    taken.close()
+        writer.topic.read(writer.query, writer.name, found)
