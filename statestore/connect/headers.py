@@ -17,6 +17,7 @@ from statestore.connect.instant import Instant
 from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int64
 from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, is_of_type
 from statestore.errors import DataException, NullValueException
+from statestore.errors.readable import shape_of
 
 HeaderTransform = Callable[[ConnectHeader], ConnectHeader | None]
 """Returns what is to stand in a header's place: another one, itself, or None for nothing."""
@@ -30,10 +31,6 @@ _LOGICAL_TYPES: dict[tuple[Type, str | None], type] = {
     (Type.INT64, LogicalName.TIMESTAMP): Instant,
 }
 """What a header of such a schema may hold beside what its type says."""
-
-
-_SHOWN_LENGTH = 200
-"""Characters of a value that a message shows."""
 
 
 class ConnectHeaders:
@@ -130,7 +127,7 @@ class ConnectHeaders:
         with header_in_errors(key):
             if not isinstance(value, Decimal):
                 raise DataException(
-                    f"The value {value!r} is not compatible with the schema {schemas.decimal_schema(0)}"
+                    f"The value, {shape_of(value)}, is not compatible with the schema {schemas.decimal_schema(0)}"
                 )
             return self._append(ConnectHeader(_text(key), value, schemas.decimal_schema(schemas.scale_of(value))))
 
@@ -218,7 +215,7 @@ class ConnectHeaders:
         if header is None:
             raise NullValueException("Unable to add a null header.")
         if not isinstance(header, ConnectHeader):
-            raise TypeError(f"a typed header is a ConnectHeader, not {header!r}")
+            raise TypeError(f"a typed header is a ConnectHeader, not {shape_of(header)}")
         self._headers.append(header)
         self._changes += 1
         return self
@@ -315,9 +312,4 @@ def check_type(key: Any, schema: Schema | None, value: Any) -> None:
         return
     logical = _LOGICAL_TYPES.get((schema.type, schema.name), ())
     if not (is_of_type(value, schema.type) or isinstance(value, logical)):
-        raise DataException(f"The value {_shown(value)} is not compatible with the schema {schema}", header=key)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
+        raise DataException(f"The value, {shape_of(value)}, is not compatible with the schema {schema}", header=key)

@@ -8,6 +8,7 @@ from typing import Final
 
 from statestore.connect.numbers import in_range
 from statestore.errors import DataException
+from statestore.errors.readable import shape_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -25,7 +26,7 @@ class Instant:
 
     def __post_init__(self) -> None:
         if not in_range(self.epoch_ms, 64):
-            raise DataException(f"{self.epoch_ms} is out of the range of a timestamp")
+            raise DataException(f"{shape_of(self.epoch_ms)} is out of the range of a timestamp")
         object.__setattr__(self, "epoch_ms", int(self.epoch_ms))  # of any width, as which it would not compare
 
     @classmethod
@@ -50,7 +51,7 @@ class Instant:
         try:
             return _EPOCH + timedelta(milliseconds=self.epoch_ms)
         except OverflowError as cause:
-            raise DataException(f"{self.epoch_ms} ms since 1970 are no date of the years 1 to 9999") from cause
+            raise DataException("the milliseconds since 1970 are no date of the years 1 to 9999") from cause
 
     def to_date(self) -> date:
         """Return the day in UTC. Raises as `to_datetime` does."""

@@ -10,6 +10,7 @@ import struct
 from typing import ClassVar, Final, TypeVar
 
 from statestore.errors import DataException
+from statestore.errors.readable import shape_of
 
 _Integer = TypeVar("_Integer", bound="_SizedInt")
 _FLOAT32: Final = struct.Struct(">f")
@@ -22,7 +23,7 @@ class _SizedInt(int):
 
     def __new__(cls: type[_Integer], value: int) -> _Integer:
         if not in_range(value, cls.bits):
-            raise DataException(f"{value} is out of the range of {cls.__name__.upper()}")
+            raise DataException(f"{shape_of(value)} is out of the range of {cls.__name__.upper()}")
         return super().__new__(cls, value)
 
     @classmethod

@@ -14,6 +14,7 @@ from statestore.connect.instant import DAY_MS, Instant
 from statestore.connect.numbers import in_range
 from statestore.connect.schema import Field, LogicalName, Schema, Type
 from statestore.errors import DataException, NullValueException
+from statestore.errors.readable import shape_of
 
 INT8_SCHEMA: Final = Schema(Type.INT8)
 """Of integers of 8 bits."""
@@ -76,7 +77,7 @@ def scale_of(value: Decimal) -> int:
     """Return how many digits a decimal has behind the point. Raises DataException if it is infinite, or no number."""
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
-        raise DataException(f"{value} is no decimal")
+        raise DataException("An infinite number, or none, is no decimal")
     return -exponent
 
 
@@ -124,10 +125,11 @@ def scale_of_schema(schema: Schema) -> int:
         raise DataException("Invalid Decimal schema: scale parameter not found.")
     try:
         scale = int(text)
-    except ValueError as cause:
-        raise DataException(f"Invalid scale parameter found in Decimal schema: {text}") from cause
+    except ValueError:
+        # Its words quote the text.
+        raise DataException(f"Invalid scale parameter found in Decimal schema: {shape_of(text)}") from None
     if not in_range(scale, 32):
-        raise DataException(f"Invalid scale parameter found in Decimal schema: {text}")
+        raise DataException(f"Invalid scale parameter found in Decimal schema: {shape_of(text)}")
     return scale
 
 

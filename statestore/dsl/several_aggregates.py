@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from reprlib import repr as short_repr
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from statestore.dsl.aggregate import Aggregate, ColumnOrFunction
 from statestore.dsl.aggregations import Aggregation
 from statestore.dsl.row_serde import RowSerde, is_json, row_serde
 from statestore.errors import AggregatesError, InputError, SerializationError
+from statestore.errors.readable import shape_of
 from statestore.format.serde import STANDARD_SERDES, Serde, Serdes
 
 
@@ -36,7 +36,7 @@ class _Part:
             given = self._given(value)
             return held if given is None else self.aggregation.aggregator(key, given, held)
         except (TypeError, InputError, SerializationError) as cause:
-            raise InputError(f"aggregate {self.name!r}: {cause}; it came to {short_repr(given)}") from cause
+            raise InputError(f"aggregate {self.name!r}: {cause}; it came to {shape_of(given)}") from cause
 
     def merge(self, key: Any, one: Any, other: Any) -> Any:
         """Return what is kept of two sessions, the earlier one first."""

@@ -6,14 +6,6 @@ StateStoreError
 │   ├── VarintError             a varint is longer than five bytes, or than ten where it holds 64 bits
 │   ├── NegativeLengthError     a length field is negative where the layout has no meaning for it
 │   └── ChecksumError           they were changed after they were written
-├── SerdeError                  a serde could not do its work
-│   ├── SerializationError
-│   │   └── SchemaRejectedError  a schema registry does not take the schema of what is written
-│   └── DeserializationError
-│       ├── SchemaNotFoundError  a schema registry has no schema of the record's id
-│       ├── SchemaIdError       a record names no schema, or by what is no id
-│       ├── IncompatibleSchemaError  what a record holds can't be read with the reader's schema
-│       └── UnknownContentTypeError  there is no format for a record's content type
 ├── StoreError                  a store can't do what it was asked
 │   ├── StoreClosedError
 │   ├── StoreFormatError        the recorded format is not the one asked for
@@ -103,26 +95,35 @@ StateStoreError
 │   └── HeaderRangeError        ranges of header ids overlap, or an id lies outside of its owner's
 ├── ServiceUnavailableError     what a serde or an interceptor asks does not answer: nothing is wrong with the data
 │   └── RegistryUnavailableError  a schema registry does not
-├── RecordRefusedError          an interceptor refuses a record
-│   ├── TrailRefusedError       its routing trail is malformed
-│   ├── CompressedValueError    a compressed value can't be read
-│   │   └── DecompressionLimitError  it would be larger than values may be
-│   ├── CompactHeadersError     the header that should hold all others does not
-│   ├── ExpiryHeaderError       the header that says when it expires does not say it
-│   ├── HeaderLimitError        it has more headers, or larger ones, than are allowed
-│   ├── RecordExpiredError      it came after its time
-│   ├── CloudEventRefusedError  it should be a CloudEvent, and is none
-│   ├── SliceError              it can't be sliced, or is no slice of its message
-│   │   └── SlicesIncompleteError  slices of a message were given up: some never came
-│   ├── ClaimError              a claim is malformed, or stands for something else than was checked in
-│   │   └── ClaimMissingError   there is nothing under a claim
-│   ├── UnknownKeyIdError       it names a key that the keyring does not have
-│   ├── SignatureRefusedError   its signature is missing, or not that of this record
-│   ├── CiphertextRefusedError  what was to be decrypted is malformed, or was changed
-│   ├── TokenRefusedError       its token is missing, malformed, expired, or not for us
-│   ├── AccessDeniedError       the policy denies it
-│   └── SchemaRefusedError      its value has no schema that can be read with
-├── ProcessorError              user code raised: names node and record, the cause is chained
+├── RecordError                 a record can't be read, processed or written; fields say which, none says what it holds
+│   ├── SerdeError                  a serde could not do its work
+│   │   ├── SerializationError
+│   │   │   └── SchemaRejectedError  a schema registry does not take the schema of what is written
+│   │   └── DeserializationError
+│   │       ├── SchemaNotFoundError  a schema registry has no schema of the record's id
+│   │       ├── SchemaIdError       a record names no schema, or by what is no id
+│   │       ├── IncompatibleSchemaError  what a record holds can't be read with the reader's schema
+│   │       └── UnknownContentTypeError  there is no format for a record's content type
+│   ├── RecordRefusedError          an interceptor refuses a record
+│   │   ├── TrailRefusedError       its routing trail is malformed
+│   │   ├── CompressedValueError    a compressed value can't be read
+│   │   │   └── DecompressionLimitError  it would be larger than values may be
+│   │   ├── CompactHeadersError     the header that should hold all others does not
+│   │   ├── ExpiryHeaderError       the header that says when it expires does not say it
+│   │   ├── HeaderLimitError        it has more headers, or larger ones, than are allowed
+│   │   ├── RecordExpiredError      it came after its time
+│   │   ├── CloudEventRefusedError  it should be a CloudEvent, and is none
+│   │   ├── SliceError              it can't be sliced, or is no slice of its message
+│   │   │   └── SlicesIncompleteError  slices of a message were given up: some never came
+│   │   ├── ClaimError              a claim is malformed, or stands for something else than was checked in
+│   │   │   └── ClaimMissingError   there is nothing under a claim
+│   │   ├── UnknownKeyIdError       it names a key that the keyring does not have
+│   │   ├── SignatureRefusedError   its signature is missing, or not that of this record
+│   │   ├── CiphertextRefusedError  what was to be decrypted is malformed, or was changed
+│   │   ├── TokenRefusedError       its token is missing, malformed, expired, or not for us
+│   │   ├── AccessDeniedError       the policy denies it
+│   │   └── SchemaRefusedError      its value has no schema that can be read with
+│   └── ProcessorError          user code raised: names node and record, the cause is chained
 ├── StateHandleError            a stateful processor asked its handle for what it can't have there
 ├── OutputFrameError            a stateful processor handed out something else than frames of output rows
 ├── KafkaSinkError              a batch can't be written to Kafka
@@ -178,6 +179,7 @@ from statestore.errors.data import (
     HeadersFrozenError,
     LossyHeadersError,
     NegativeLengthError,
+    RecordError,
     RecordSentError,
     SerdeError,
     SerializationError,
@@ -422,6 +424,7 @@ __all__ = [
     "ProcessorMetadataError",
     "QueryHungError",
     "RecordColumnsError",
+    "RecordError",
     "RecordExpiredError",
     "RecordRefusedError",
     "RecordSentError",

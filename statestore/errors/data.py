@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Any
 
+from statestore.errors.readable import facts_in_words
 from statestore.errors.root import StateStoreError, text
 
 
@@ -45,7 +47,41 @@ class ChecksumError(FormatError):
     problem: str = text("holds the checksum {recorded:08x}, but its bytes have {computed:08x}")
 
 
-class SerdeError(StateStoreError):
+class RecordError(StateStoreError):
+    """A record can't be read, processed or written. Fields say which, as far as it is known; none says what it holds.
+
+    `key_digest` is the first 16 hex digits of the key's SHA-256, "null" of a null one, "" if it is not known. Sizes in
+    bytes are None of what is null, and that of headers if only the key is known. `at` is the file and line of the
+    innermost of the user's code that raised, "" if none did.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    key_digest: str = ""
+    key_bytes: int | None = None
+    value_bytes: int | None = None
+    header_bytes: int | None = None
+    at: str = ""
+
+    def name_record(self, **fields: Any) -> None:
+        """Say which record it is, unless that is said already: `fields` are some of those above."""
+        if not self.key_digest:
+            vars(self).update(fields)
+            self.message = f"{self.message} ({', '.join(filter(None, (self._place, self._facts)))})"
+            self.args = (self.message,)
+
+    @property
+    def _place(self) -> str:
+        return f"record {self.topic}-{self.partition} at offset {self.offset}" if self.topic else ""
+
+    @property
+    def _facts(self) -> str:
+        return facts_in_words(vars(self))
+
+
+class SerdeError(RecordError):
     """A serde could not do its work."""
 
 
@@ -54,18 +90,7 @@ class SerializationError(SerdeError):
 
 
 class DeserializationError(SerdeError):
-    """Bytes could not be turned into an object; the cause is chained.
-
-    If they are those of a record that a source could not read, it is said which: `key` as text, and `at`, file and line
-    of the innermost of the user's code that raised, if it is a serde of the user's.
-    """
-
-    topic: str | None = None
-    partition: int | None = None
-    offset: int | None = None
-    timestamp_ms: int | None = None
-    key: str = ""
-    at: str = ""
+    """Bytes could not be turned into an object; the cause is chained."""
 
 
 class HeadersFrozenError(StateStoreError):

@@ -51,14 +51,16 @@ class ShardOverlapError(NewStateError):
 
 
 class StateRowError(InputError):
-    """A row can't be an entry of the store that it is meant for; `key` is its key as hex, None if that is null."""
+    """A row can't be an entry of the store that it is meant for; `key_digest` is as in RecordError."""
 
     store: str = field(kw_only=False)
     column: str
-    key: str | None
+    key_digest: str
     problem: str
     message: str = text("store {store!r}: {_row} {problem} (column {column!r}). No state was made")
 
     @property
     def _row(self) -> str:
-        return "a row without a key" if self.key is None else f"the row with key 0x{self.key}"
+        return (
+            "a row without a key" if self.key_digest == "null" else f"the row with the key of digest {self.key_digest}"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from statestore.errors.data import RecordError
 from statestore.errors.root import StateStoreError, text
 
 
@@ -59,7 +60,7 @@ class ServiceUnavailableError(StateStoreError):
     )
 
 
-class RecordRefusedError(StateStoreError):
+class RecordRefusedError(RecordError):
     """An interceptor refuses a record: the reason is what dead letters say. Never holds a secret.
 
     `audit_topic` is where the record goes instead of the query's dead letters; None leaves it to the query.

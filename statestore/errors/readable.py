@@ -1,13 +1,17 @@
-"""What errors say of times, places and problems, in words."""
+"""What errors say of times, places, problems and records, in words.
+
+What a record holds is in no error and no log: they say where it is, its key's digest and how large it is.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from traceback import walk_tb
-from typing import Final
+from typing import Any, Final
 
 _OURS: Final = f"{Path(__file__).resolve().parent.parent}/"
 _INSTALLED: Final = tuple(f"{sysconfig.get_path(kind)}/" for kind in ("purelib", "platlib"))
@@ -15,6 +19,7 @@ _LIBRARY: Final = tuple(f"{sysconfig.get_path(kind)}/" for kind in ("stdlib", "p
 _LAST_YEAR: Final = 9999
 _DAYS_OF_400_YEARS: Final = 146_097
 _MS_A_DAY: Final = 86_400_000
+_DIGEST_HEX: Final = 16
 
 
 def utc_text(timestamp_ms: int) -> str:
@@ -33,14 +38,58 @@ def listed(problems: list[str]) -> str:
     return "; ".join(f"({number}) {problem}" for number, problem in enumerate(problems, 1))
 
 
-def record_facts(key: str, timestamp_ms: int | None, at: str) -> str:
-    """Return what tells a record from others, and where code failed on it: as far as it is known, else empty."""
-    facts = (
-        f"key {key}" if key else "",
+def record_facts(
+    topic: str, partition: int, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: bytes
+) -> dict[str, Any]:
+    """Return what errors say of a record as it came, as the fields of a RecordError; a negative offset is none."""
+    place = {"topic": topic, "partition": partition, "offset": offset, "timestamp_ms": timestamp_ms}
+    return {**(place if offset >= 0 else {}), **content_facts(key, value, headers)}
+
+
+def content_facts(key: bytes | None, value: bytes | None, headers: bytes) -> dict[str, Any]:
+    """Return what errors say of what a record holds: a digest and sizes."""
+    return {
+        "key_digest": key_digest(key),
+        "key_bytes": None if key is None else len(key),
+        "value_bytes": None if value is None else len(value),
+        "header_bytes": len(headers),
+    }
+
+
+def key_digest(key: bytes | None) -> str:
+    """Return the first 16 hex digits of a key's SHA-256, in Spark `left(sha2(key, 256), 16)`; of None "null"."""
+    return "null" if key is None else hashlib.sha256(key).hexdigest()[:_DIGEST_HEX]
+
+
+def facts_in_words(facts: Mapping[str, Any]) -> str:
+    """Return the fields of a RecordError but its place, as far as they are known, else ""."""
+    digest, timestamp_ms, at = facts.get("key_digest"), facts.get("timestamp_ms"), facts.get("at")
+    sizes = {"value": facts.get("value_bytes"), "headers": facts.get("header_bytes")}
+    known = [
+        *([f"key {_sized(digest, facts.get('key_bytes'))}"] if digest else ()),
+        *(f"{part} {_sized('', size)}" for part, size in sizes.items() if sizes["headers"] is not None),
         "" if timestamp_ms is None else utc_text(timestamp_ms),
         f"at {at}" if at else "",
-    )
-    return ", ".join(filter(None, facts))
+    ]
+    return ", ".join(filter(None, known))
+
+
+def _sized(name: str, size_bytes: int | None) -> str:
+    return name or "null" if size_bytes is None else f"{name} of {size_bytes} bytes".strip()
+
+
+def shape_of(content: object) -> str:
+    """Return what errors say of content: its type, and how large it is."""
+    kind = type(content).__name__
+    if content is None or isinstance(content, bool):
+        return kind
+    if isinstance(content, int):
+        return f"{kind} of {content.bit_length()} bits"
+    if isinstance(content, str):
+        return f"{kind} of {len(content)} characters"
+    if isinstance(content, bytes):
+        return f"{len(content)} bytes"
+    return f"{kind} of {len(content)}" if isinstance(content, bytearray | list | tuple | set | frozenset | dict) else kind
 
 
 def user_line(error: BaseException) -> str:

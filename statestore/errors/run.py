@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import InitVar, field
 
-from statestore.errors.readable import listed, record_facts, user_line, utc_text
+from statestore.errors.data import RecordError
+from statestore.errors.readable import listed, user_line, utc_text
 from statestore.errors.root import StateStoreError, text
 
 
@@ -248,26 +249,20 @@ class UnknownTopicError(InputError):
         return ", ".join(self.sources)
 
 
-class ProcessorError(StateStoreError):
+class ProcessorError(RecordError):
     """User code in node `node` raised; the cause is chained, and `raised` is its type and text.
 
     Topic, partition and offset are None if it was not called for a record. `doing` says what it was called for, and is
-    empty where that is a record alone; `key` is the key of that, or of the record, as text, empty if there is none or
-    it is not known. `timestamp_ms` is the record's, or what time it is for what was called; `at` is the file and line
-    of the innermost of the user's code that raised.
+    empty where that is a record alone; the key is the one of that, or of the record. `timestamp_ms` is the record's, or
+    what time it is for what was called.
     """
 
     node: str
     cause: InitVar[BaseException]
-    topic: str | None = None
-    partition: int | None = None
-    offset: int | None = None
     doing: str = ""
-    key: str = ""
-    timestamp_ms: int | None = None
     at: str = field(init=False)
     raised: str = field(init=False)
-    message: str = text("node {node!r} failed {_where}: {raised}{_facts}. Nothing of the batch was committed")
+    message: str = text("node {node!r} failed {_where}: {raised}{_in_brackets}. Nothing of the batch was committed")
 
     def __post_init__(self, cause: BaseException) -> None:
         self.at = user_line(cause)
@@ -275,15 +270,12 @@ class ProcessorError(StateStoreError):
         super().__post_init__()
 
     @property
-    def _facts(self) -> str:
-        facts = record_facts("" if self.doing else self.key, self.timestamp_ms, self.at)
-        return f" ({facts})" if facts else ""
+    def _in_brackets(self) -> str:
+        return f" ({self._facts})" if self._facts else ""
 
     @property
     def _where(self) -> str:
-        of_key = f"of key {self.key}" if self.key and self.doing else ""
-        on_record = f"on record {self.topic}-{self.partition} at offset {self.offset}" if self.topic else ""
-        return " ".join(part for part in (self.doing, of_key, on_record) if part)
+        return " ".join(filter(None, (self.doing, f"on {self._place}" if self.topic else "")))
 
 
 class StateHandleError(StateStoreError):

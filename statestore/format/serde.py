@@ -18,11 +18,11 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from reprlib import repr as short_repr
 from types import MappingProxyType
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from statestore.errors import DeserializationError, SerdeError, SerializationError, ServiceUnavailableError
+from statestore.errors.readable import shape_of
 from statestore.format.serde_columns import (
     BOOLEAN_COLUMNS,
     BYTES_COLUMNS,
@@ -227,7 +227,7 @@ class _CheckedSerialize:
         except Exception as cause:
             _refuse_value(self.name, str(cause) or type(cause).__name__, value, cause)
         if not isinstance(data, bytes):
-            raise SerializationError(f"{self.name}: serialize must return bytes, returned {short_repr(data)}")
+            raise SerializationError(f"{self.name}: serialize must return bytes, returned {shape_of(data)}")
         return data
 
 
@@ -246,11 +246,11 @@ class _CheckedDeserialize(Generic[T]):
 
 
 def _refuse_value(name: str, problem: str, value: object, cause: Exception | None = None) -> NoReturn:
-    raise SerializationError(f"{name}: {problem}; got {short_repr(value)} ({type(value).__name__})") from cause
+    raise SerializationError(f"{name}: {problem}; got {shape_of(value)}") from cause
 
 
 def _refuse_bytes(name: str, problem: str, data: bytes, cause: Exception | None = None) -> NoReturn:
-    raise DeserializationError(f"{name}: {problem}; got {short_repr(data)}") from cause
+    raise DeserializationError(f"{name}: {problem}; got {shape_of(data)}") from cause
 
 
 def _refuse_size(name: str, wanted: int, data: bytes, cause: Exception | None = None) -> NoReturn:

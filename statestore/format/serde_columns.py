@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from reprlib import repr as short_repr
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.errors import DeserializationError, SerializationError
+from statestore.errors.readable import shape_of
 from statestore.format.binary_columns import (
     as_binary_array,
     as_one_array,
@@ -54,8 +54,9 @@ def cast_column(name: str, type_: pa.DataType, column: pa.Array | pa.ChunkedArra
     if related or pa.types.is_null(column.type):
         try:
             return column.cast(type_)
-        except pa.ArrowInvalid as cause:
-            raise SerializationError(f"{name}: {cause}") from cause
+        except pa.ArrowInvalid:
+            # Arrow's words quote the value.
+            raise SerializationError(f"{name}: a column of {column.type} has what does not fit {type_}") from None
     raise SerializationError(f"{name} needs a column of type {type_}, got {column.type}")
 
 
@@ -136,7 +137,7 @@ def _deserialize_string(column: pa.BinaryArray) -> pa.StringArray:
                 _ = None if data is None else data.decode()
             except UnicodeDecodeError as cause:
                 problem = f"not UTF-8 ({cause.reason} at byte {cause.start})"
-                raise DeserializationError(f"row {row}: string: {problem}; got {short_repr(data)}") from cause
+                raise DeserializationError(f"row {row}: string: {problem}; got {shape_of(data)}") from cause
         raise
 
 
@@ -154,7 +155,7 @@ def _deserialize_boolean(column: pa.BinaryArray) -> pa.BooleanArray:
     if unsound.any():
         row = int(np.argmax(unsound))
         data = column[row].as_py()
-        problem = f" needs 1 bytes, got {len(data)}" if len(data) != 1 else f": needs 00 or 01; got {short_repr(data)}"
+        problem = f" needs 1 bytes, got {len(data)}" if len(data) != 1 else f": needs 00 or 01; got {shape_of(data)}"
         raise DeserializationError(f"row {row}: boolean{problem}")
     return pa.array(np.asarray(is_true), pa.bool_(), mask=~is_valid(column))
 

@@ -77,18 +77,18 @@ def from_url(text: str) -> Headers:
     for pair in text.split("&") if text else ():
         key, equals, value = pair.partition("=")
         if not equals:
-            raise FormatError("&= headers", f"{pair!r} has no =")
+            raise FormatError("&= headers", f"a pair of {len(pair)} characters has no =")
         _put_once(texts, _unquote(key), _unquote(value), "&= headers")
     return from_text_map(texts)
 
 
 def _unquote(quoted: str) -> str:
     if not _QUOTED.fullmatch(quoted):
-        raise FormatError("&= headers", f"{quoted!r} is not percent-encoded")
+        raise FormatError("&= headers", f"a text of {len(quoted)} characters is not percent-encoded")
     try:
         return unquote_to_bytes(quoted).decode()
     except UnicodeDecodeError as cause:
-        raise FormatError("&= headers", f"{quoted!r} is not UTF-8") from cause
+        raise FormatError("&= headers", f"a text of {len(quoted)} characters is not UTF-8") from cause
 
 
 def to_json(headers: Headers) -> str:
@@ -110,7 +110,7 @@ def from_json(text: str) -> Headers:
     try:
         return from_text_map(texts)
     except UnicodeEncodeError as cause:
-        raise FormatError("JSON headers", f"hold a lone surrogate ({cause.object!r})") from cause
+        raise FormatError("JSON headers", "hold a lone surrogate") from cause
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from statestore.errors import DeserializationError, SerdeError, SerializationError
+from statestore.errors.readable import shape_of
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord, ProducerRecord
 
@@ -47,7 +48,7 @@ class HeaderMapper(Generic[_H]):
         except SerdeError:
             raise
         except Exception as cause:
-            raise SerializationError(f"header object {header!r}: {cause or type(cause).__name__}") from cause
+            raise SerializationError(f"header object ({shape_of(header)}): {cause or type(cause).__name__}") from cause
 
     def object_of(self, headers: Headers) -> _H:
         """Return the object of headers. Raises DeserializationError, with what `from_headers` raised as the cause."""
@@ -56,7 +57,9 @@ class HeaderMapper(Generic[_H]):
         except SerdeError:
             raise
         except Exception as cause:
-            raise DeserializationError(f"header object of {headers!r}: {cause or type(cause).__name__}") from cause
+            raise DeserializationError(
+                f"header object of {len(headers)} headers: {cause or type(cause).__name__}"
+            ) from cause
 
     def to_producer_record(self, record: TypedRecord[_K, _H, _V]) -> ProducerRecord[_K, _V]:
         """Return the record with headers for its object. Raises SerializationError and what ProducerRecord raises."""

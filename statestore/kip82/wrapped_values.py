@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from reprlib import repr as short_repr
 from typing import TypeAlias, TypeVar
 
 from statestore.errors import DeserializationError
+from statestore.errors.readable import shape_of
 from statestore.headers.record_headers import Headers
 from statestore.headers.records import ConsumerRecord
 
@@ -43,9 +43,9 @@ class WrappedValueImporter:
             pairs, payload = self.split(value)
             found = Headers(pairs)
         except Exception as cause:
-            raise DeserializationError(f"wrapped value {short_repr(value)}: {cause or type(cause).__name__}") from cause
+            raise DeserializationError(f"wrapped value {shape_of(value)}: {cause or type(cause).__name__}") from cause
         if payload is not None and not isinstance(payload, bytes):
-            raise DeserializationError(f"the payload of a wrapped value must be bytes, got {short_repr(payload)}")
+            raise DeserializationError(f"the payload of a wrapped value must be bytes, got {shape_of(payload)}")
         for header in found:
             headers.add(header)
         return payload

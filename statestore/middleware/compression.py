@@ -266,7 +266,7 @@ class Compression(Interceptor):
     def _decompressed(self, mark: bytes, data: bytes) -> bytes:
         found = _MARK.fullmatch(mark)
         if found is None:
-            raise CompressedValueError(f"can't be read: only {_GZIP} and {_ZSTD} are known", codec=repr(mark[:32]))
+            raise CompressedValueError(f"can't be read: only {_GZIP} and {_ZSTD} are known", codec="an unknown codec")
         codec, number = found[1].decode(), found[2]
         if codec == _GZIP:
             if number is not None:

@@ -46,13 +46,13 @@ def _parsed(value: bytes) -> ContentType:
     text = value.decode("latin-1").strip(" \t")
     found = _TYPE.match(text)
     if found is None or not text.isascii():
-        raise DeserializationError(f"malformed content type {text[:80]!r}")
+        raise DeserializationError(f"malformed content type of {len(text)} characters")
     parameters: dict[str, str] = {}
     at = found.end()
     while at < len(text):
         parameter = _PARAMETER.match(text, at)
         if parameter is None:
-            raise DeserializationError(f"malformed content type {text[:80]!r}")
+            raise DeserializationError(f"malformed content type of {len(text)} characters")
         name, token, quoted = parameter.groups()
         if name is not None:
             parameters[name.lower()] = re.sub(r"\\(.)", r"\1", quoted) if token is None else token

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from statestore.errors import RecordRefusedError
+from statestore.errors.readable import content_facts, facts_in_words
 from statestore.headers import Headers
 
 
@@ -54,3 +55,9 @@ class FailedRecord:
         if self.offset is None:
             return f"a record to topic {self.topic}"
         return f"record {self.topic}-{self.partition} at offset {self.offset}"
+
+    @property
+    def facts(self) -> str:
+        """What else tells it from others, in words: its key's digest, sizes and time. Never what it holds."""
+        content = content_facts(self.key, self.value, self.headers.to_bytes())
+        return facts_in_words({**content, "timestamp_ms": self.timestamp_ms})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
+from statestore.errors.readable import shape_of
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord
 from statestore.middleware.interceptor import IngestedRecord, Interceptor
@@ -58,7 +59,7 @@ class IngestFunction(Interceptor):
         if made is None:
             return ()
         if not isinstance(made, ConsumerRecord):
-            raise TypeError(f"it must return a ConsumerRecord or None, not {made!r}")
+            raise TypeError(f"it must return a ConsumerRecord or None, not {shape_of(made)}")
         return (made,)
 
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 
 from statestore.errors import ProcessorError, RecordRefusedError
+from statestore.errors.readable import content_facts, record_facts, shape_of
 from statestore.format.binary_columns import row_objects
-from statestore.format.byte_text import text_of
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord, ProducerRecord
@@ -183,7 +183,7 @@ class Passage(ABC, Generic[PassedRecord]):
     def _check_columns(self, columns: RecordColumns, made: Any) -> None:
         """Raise TypeError or ValueError unless a hook may make this of records in columns."""
         if not isinstance(made, RecordColumns):
-            raise TypeError(f"it must return RecordColumns, not {made!r}")
+            raise TypeError(f"it must return RecordColumns, not {shape_of(made)}")
         for name in ("key", "value"):
             type_ = getattr(made, name).type
             if not pa.types.is_binary(type_):
@@ -214,12 +214,12 @@ class IngestPassage(Passage[IngestedRecord]):
         return pa.record_batch(columns, names=["topic", "partition", "offset"])
 
     def _place(self, record: IngestedRecord) -> dict[str, Any]:
-        place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-        return {**place, "key": text_of(record.key), "timestamp_ms": record.timestamp_ms}
+        place = record.topic, record.partition, record.offset, record.timestamp_ms
+        return record_facts(*place, record.key, record.value, record.headers.to_bytes())
 
     def _check(self, record: IngestedRecord, made: Any) -> None:
         if not isinstance(made, ConsumerRecord):
-            raise TypeError(f"it must return ConsumerRecords, not {made!r}")
+            raise TypeError(f"it must return ConsumerRecords, not {shape_of(made)}")
         if (made.topic, made.partition, made.offset, made.key) != (
             record.topic,
             record.partition,
@@ -263,15 +263,16 @@ class EmitPassage(Passage[EmittedRecord]):
         return super()._columns(records, origin.set_column(place, "topic", _topics(topics)))
 
     def _place(self, record: EmittedRecord) -> dict[str, Any]:
-        return {"doing": f"on a record to topic {record.topic!r}"}
+        content = content_facts(record.key, record.value, record.headers.to_bytes())
+        return {"doing": f"on a record to topic {record.topic!r}", **content}
 
     def _check(self, record: EmittedRecord, made: Any) -> None:
         if not isinstance(made, ProducerRecord):
-            raise TypeError(f"it must return ProducerRecords, not {made!r}")
+            raise TypeError(f"it must return ProducerRecords, not {shape_of(made)}")
         if not made.topic:
             raise ValueError("it must not give an empty topic")
         if made.key is not None and not isinstance(made.key, bytes):
-            raise TypeError(f"it must give a key of bytes or None, not {made.key!r}")
+            raise TypeError(f"it must give a key of bytes or None, not {shape_of(made.key)}")
         _check_value(made.value)
         if made.timestamp_ms != record.timestamp_ms and (made.timestamp_ms is None or made.timestamp_ms < 0):
             raise ValueError(f"it must not give a negative timestamp, or none, got {made.timestamp_ms}")
@@ -300,7 +301,7 @@ def _fields(columns: RecordColumns, *place: pa.Array) -> Iterator[tuple[Any, ...
 
 def _check_value(value: object) -> None:
     if value is not None and not isinstance(value, bytes):
-        raise TypeError(f"it must give a value of bytes or None, not {value!r}")
+        raise TypeError(f"it must give a value of bytes or None, not {shape_of(value)}")
 
 
 def _topics(topics: Iterable[str]) -> pa.DictionaryArray:

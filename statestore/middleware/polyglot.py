@@ -219,7 +219,7 @@ def _codec_of(content_type: ContentType, chosen: Format) -> str | None:
         return None
     codec = _CODECS.get(charset.lower())
     if codec is None:
-        raise DeserializationError(f"charset {charset[:80]!r} is none of {', '.join(_CODECS)}")
+        raise DeserializationError(f"its charset is none of {', '.join(_CODECS)}")
     return codec
 
 
@@ -310,8 +310,9 @@ class _Csv:
         for (name, kind), text in zip(self.columns.items(), rows[0], strict=True):
             try:
                 made[name] = _CSV_TYPES[kind][0](text)
-            except ValueError as cause:
-                raise DeserializationError(f"column {name!r} is no {kind.__name__}") from cause
+            except ValueError:
+                # Its words quote the text.
+                raise DeserializationError(f"column {name!r} is no {kind.__name__}") from None
         return made
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from statestore.errors import InputError, ProcessorError
+from statestore.errors.readable import key_digest
 from statestore.format.due_key import TIMER_KEYS
 from statestore.format.serde import Serde
 from statestore.headers import Headers
@@ -228,6 +229,7 @@ class PerKeyProcessor(Processor):
             pieces = (rows[start : start + ROWS_HANDED_OVER] for start in range(0, len(rows), ROWS_HANDED_OVER))
             self._run(
                 "handle_input_rows()",
+                key_bytes,
                 current,
                 metadata,
                 lambda key=key, pieces=pieces: self._logic.input_rows(key, pieces, self._key_context),  # type: ignore[misc]
@@ -244,6 +246,7 @@ class PerKeyProcessor(Processor):
             timer = ExpiredTimer(time_ms)
             self._run(
                 f"handle_expired_timer() at {time_ms} ms",
+                key_bytes,
                 Record.adopt(key, None, time_ms, Headers()),
                 None,
                 lambda key=key, timer=timer: self._logic.expired_timer(key, self._key_context, timer),  # type: ignore[misc]
@@ -252,6 +255,7 @@ class PerKeyProcessor(Processor):
     def _run(
         self,
         doing: str,
+        key_bytes: bytes,
         current: Record[Any, Any],
         metadata: RecordMetadata | None,
         call: Callable[[], Iterator[Output]],
@@ -272,7 +276,8 @@ class PerKeyProcessor(Processor):
                     partition=partition,
                     offset=offset,
                     doing=f"in {doing}",
-                    key=repr(key),
+                    key_digest=key_digest(key_bytes),
+                    key_bytes=len(key_bytes),
                     timestamp_ms=current.timestamp_ms,
                     cause=cause,
                 ) from cause

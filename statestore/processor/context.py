@@ -16,8 +16,8 @@ from statestore.errors import (
     SuppressionBufferFullError,
     TopologyError,
 )
+from statestore.errors.readable import content_facts, shape_of
 from statestore.format.binary_columns import row_objects
-from statestore.format.byte_text import text_of
 from statestore.headers import Headers
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.processor.processor_metadata import ProcessorMetadata
@@ -145,15 +145,9 @@ def processor_error(node: str, context: TaskRecordContext, cause: BaseException)
     """Return the error that says where user code raised `cause`: on which record, or in what else."""
     if not context.topic:
         return ProcessorError(node=node, doing=context.doing, cause=cause)
-    return ProcessorError(
-        node=node,
-        topic=context.topic,
-        partition=context.partition,
-        offset=context.offset,
-        key="" if context.source is None else text_of(context.source[4]),
-        timestamp_ms=context.timestamp_ms,
-        cause=cause,
-    )
+    place = {"topic": context.topic, "partition": context.partition, "offset": context.offset}
+    content = {} if context.source is None else content_facts(*context.source[4:])
+    return ProcessorError(node=node, cause=cause, timestamp_ms=context.timestamp_ms, **place, **content)
 
 
 class ShardClock:
@@ -223,7 +217,7 @@ class ProcessorContext(ShardClock):
         Raises TopologyError if there is no such child, and in `init` and `close`, which belong to no record.
         """
         if record.__class__ is not Record and not isinstance(record, Record):
-            raise TypeError(f"node {self.node!r} can only forward a Record, not {record!r}")
+            raise TypeError(f"node {self.node!r} can only forward a Record, not {shape_of(record)}")
         context = self._record_context
         timestamp_ms, headers = context.timestamp_ms, context.headers
         if record.timestamp_ms < 0:

@@ -58,7 +58,8 @@ class TaskFailures:
         self.by_stage[stage] += 1
         self.by_error[type(error).__name__] += 1
         if self.by_stage.total() <= _FAILURES_LOGGED:
-            _LOG.warning("left out: %s, which failed at %r: %s: %s", failed.place, node, type(error).__name__, error)
+            words = "left out: %s (%s), which failed at %r: %s: %s"
+            _LOG.warning(words, failed.place, failed.facts, node, type(error).__name__, error)
         if decision is OnFailure.DEAD_LETTER:
             self._put_out(failed)
         return True

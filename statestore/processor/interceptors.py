@@ -15,6 +15,7 @@ from statestore.errors import (
     StateStoreError,
     TopologyError,
 )
+from statestore.errors.readable import shape_of
 from statestore.middleware.interceptor import IngestedRecord, Interceptor, defines
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
 from statestore.processor.failures import OnRefusal
@@ -208,7 +209,7 @@ class TaskInterceptors:
                     made = list(hook(each))
                     for one in made:
                         if not isinstance(one, Record):
-                            raise TypeError(f"it must return Records, not {one!r}")
+                            raise TypeError(f"it must return Records, not {shape_of(one)}")
                     records += made
                 except RecordRefusedError as error:
                     self._refuse(None, name, error)

@@ -20,9 +20,8 @@ from statestore.errors import (
     TopologyError,
     UnknownTopicError,
 )
-from statestore.errors.readable import record_facts, user_line
+from statestore.errors.readable import facts_in_words, record_facts, shape_of, user_line
 from statestore.format.binary_columns import Integers
-from statestore.format.byte_text import text_of
 from statestore.middleware.failed_record import FailureStage
 from statestore.middleware.failures import FAIL_ALWAYS, FailureHandling
 from statestore.middleware.ingest_function import header_converter_of
@@ -502,24 +501,21 @@ class Task:
         topic, partition, offset = source[:3]
         came = self._ingest.original(topic, partition, offset) or source
         if not self._goes_on(FailureStage.DESERIALIZATION, node.name, cause, came):
-            key, at = text_of(source[4]), user_line(cause.__cause__ or cause)
+            facts = {**record_facts(*came), "at": user_line(cause.__cause__ or cause)}
             raise DeserializationError(
                 f"source {node.name!r} can't read record {topic}-{partition} at offset {offset} "
-                f"({record_facts(key, source[3], at)}): {cause}. Nothing was "
+                f"({facts_in_words(facts)}): {cause}. Nothing was "
                 'committed. Mend the record or the serde, or start with on_deserialization_error="skip" to leave such '
                 'records out, or "dead_letter" to put them out to a topic of their own',
-                topic=topic,
-                partition=partition,
-                offset=offset,
-                timestamp_ms=source[3],
-                key=key,
-                at=at,
+                **facts,
             ) from cause
 
     def _unwritable(self, node: SinkNode, record: Record[Any, Any], cause: SerializationError) -> None:
         source, time_ms = self._original(), record.timestamp_ms
         if not self._goes_on(FailureStage.PRODUCTION, node.name, cause, source, time_ms):
-            raise SerializationError(f"sink {node.name!r} can't write {record!r}: {cause}") from cause
+            what = f"a record whose key is {shape_of(record.key)}, and its value {shape_of(record.value)}"
+            facts = {} if source is None else record_facts(*source)
+            raise SerializationError(f"sink {node.name!r} can't write {what}: {cause}", **facts) from cause
 
     def _refused(self, source: SourceRecord | None, interceptor: str, error: RecordRefusedError) -> None:
         source = source or self._original()

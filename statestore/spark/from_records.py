@@ -32,7 +32,6 @@ _HEADER_TYPES: Final[Mapping[str, Callable[..., Column]]] = {
 }
 _ENCODINGS: Final = ", ".join(STANDARD_SERDES)
 _ERROR: Final = "error"
-_NAMED_BYTES: Final = 32
 
 
 def from_records(
@@ -228,9 +227,8 @@ class _Reading:
 
 
 def _problem(what: str, data: Column, is_wrong: Column, expected: str) -> Column:
-    shown = F.hex(F.substring(data, 1, _NAMED_BYTES))
     size = F.octet_length(data).cast("string")
-    words = F.concat(F.lit(f"{what} is no {expected}: "), size, F.lit(" bytes, 0x"), shown)
+    words = F.concat(F.lit(f"{what} is no {expected}: "), size, F.lit(" bytes"))
     return F.when(is_wrong, words)
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Iterator
-from reprlib import repr as short_repr
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from statestore.bytestore.protocol import Change, Pair
 from statestore.errors import DeserializationError, FormatError, StoreError
+from statestore.errors.readable import shape_of
 from statestore.format.serde import Serde
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import split_stored
@@ -282,7 +282,7 @@ def _no_key(headers: Headers) -> bytes:
 def _require_holder(kind: type[H], holder: H) -> H:
     """Return what a store is to hold of a key. Raises TypeError if it is not of the store's kind."""
     if not isinstance(holder, kind):
-        raise TypeError(f"the store holds a {kind.__name__} or None of a key, not {short_repr(holder)}")
+        raise TypeError(f"the store holds a {kind.__name__} or None of a key, not {shape_of(holder)}")
     return holder
 
 

@@ -64,17 +64,17 @@ def test_bytes_are_those_of_kafka(serde: Serde[Any], value: object, encoded: str
 @pytest.mark.parametrize(
     ("serde", "value", "message"),
     [
-        (Serdes.string(), b"text", r"^string: needs text that UTF-8 can hold; got b'text' \(bytes\)$"),
+        (Serdes.string(), b"text", r"^string: needs text that UTF-8 can hold; got 4 bytes$"),
         (Serdes.string(), "\ud800", "^string: needs text that UTF-8 can hold"),
-        (Serdes.bytes(), "text", r"^bytes: needs bytes; got 'text' \(str\)$"),
-        (Serdes.bytes(), bytearray(b"text"), r"^bytes: needs bytes; .* \(bytearray\)$"),
-        (Serdes.int32(), 2**31, "^int32: needs a signed integer of 32 bits; got 2147483648"),
+        (Serdes.bytes(), "text", r"^bytes: needs bytes; got str of 4 characters$"),
+        (Serdes.bytes(), bytearray(b"text"), r"^bytes: needs bytes; got bytearray of 4$"),
+        (Serdes.int32(), 2**31, "^int32: needs a signed integer of 32 bits; got int of 32 bits"),
         (Serdes.int64(), 2**63, "^int64: needs a signed integer of 64 bits"),
-        (Serdes.int64(), "5", r"^int64: needs a signed integer of 64 bits; got '5' \(str\)$"),
-        (Serdes.int64(), 5.0, r"^int64: .* got 5.0 \(float\)$"),
+        (Serdes.int64(), "5", r"^int64: needs a signed integer of 64 bits; got str of 1 characters$"),
+        (Serdes.int64(), 5.0, r"^int64: .* got float$"),
         (Serdes.double(), "5", "^double: needs a float"),
         (Serdes.double(), 10**400, "^double: needs a float"),
-        (Serdes.boolean(), 1, "^boolean: needs True or False; got 1"),
+        (Serdes.boolean(), 1, "^boolean: needs True or False; got int of 1 bits"),
         (Serdes.json(), math.nan, "^json: "),
         (Serdes.json(), [-math.inf], "^json: "),
         (Serdes.json(), {"a": b"bytes"}, "^json: .*bytes"),
@@ -89,7 +89,7 @@ def test_wrong_values(serde: Serde[Any], value: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("serde", "data", "message"),
     [
-        (Serdes.string(), b"ab\xff", r"^string: not UTF-8 \(invalid start byte at byte 2\); got b'ab\\xff'$"),
+        (Serdes.string(), b"ab\xff", r"^string: not UTF-8 \(invalid start byte at byte 2\); got 3 bytes$"),
         (Serdes.int32(), b"12345", "^int32 needs 4 bytes, got 5$"),
         (Serdes.int64(), b"123", "^int64 needs 8 bytes, got 3$"),
         (Serdes.int64(), b"", "^int64 needs 8 bytes, got 0$"),
@@ -146,10 +146,10 @@ def test_custom_serde() -> None:
 
 def test_errors_of_a_custom_serde_are_chained() -> None:
     serde: Serde[Any] = Serdes.of("reversed", reverse_text, text_of_reversed)
-    with pytest.raises(SerializationError, match=r"^reversed: .*; got 5 \(int\)$") as serialize:
+    with pytest.raises(SerializationError, match=r"^reversed: .*; got int of 3 bits$") as serialize:
         serde.serialize(5)
     assert isinstance(serialize.value.__cause__, TypeError)
-    with pytest.raises(DeserializationError, match=r"^reversed: .*; got b'\\xff'$") as deserialize:
+    with pytest.raises(DeserializationError, match=r"^reversed: .*; got 1 bytes$") as deserialize:
         serde.deserialize(b"\xff")
     assert isinstance(deserialize.value.__cause__, UnicodeDecodeError)
 

@@ -51,10 +51,10 @@ def test_other_clients_see_ordinary_headers() -> None:
 
 
 def test_errors_of_the_functions_are_chained() -> None:
-    with pytest.raises(SerializationError, match=r"header object Origin\(cluster='eu', hops=-1\): ") as written:
+    with pytest.raises(SerializationError, match=r"header object \(Origin\): ") as written:
         MAPPER.headers_of(Origin("eu", -1))
     assert isinstance(written.value.__cause__, OverflowError)
-    with pytest.raises(DeserializationError, match=r"header object of Headers\(\[\]\): 'cluster'") as read:
+    with pytest.raises(DeserializationError, match=r"header object of 0 headers: 'cluster'") as read:
         MAPPER.from_consumer_record(ConsumerRecord("orders", 0, 0, key=None, value=None))
     assert isinstance(read.value.__cause__, KeyError)
 

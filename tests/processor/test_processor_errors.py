@@ -6,6 +6,7 @@ import json
 import sysconfig
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,7 @@ def test_a_record_takes_pairs_for_headers_and_any_whole_number_for_a_time() -> N
 
 TIMED = ("in", 2, 7, 1_772_366_400_000, b"ada", b"v", b"")
 """A record of the 1st of March 2026, noon."""
+ADA = f"key {sha256(b'ada').hexdigest()[:16]} of 3 bytes, value of 1 bytes, headers of 0 bytes"
 
 
 def line_of(call: Callable[..., Any]) -> str:
@@ -254,8 +256,8 @@ def test_what_failed_says_key_time_and_line_of_the_users_code() -> None:
 
     with pytest.raises(ProcessorError) as caught:
         task_of(topology(process=lambda context, record: deeper(record.value))).process([TIMED])
-    assert f"(key ada, 2026-03-01 12:00:00 UTC, at {line_of(deeper)}). Nothing of the batch" in str(caught.value)
-    assert (caught.value.key, caught.value.timestamp_ms, caught.value.at) == ("ada", TIMED[3], line_of(deeper))
+    assert f"({ADA}, 2026-03-01 12:00:00 UTC, at {line_of(deeper)}). Nothing of the batch" in str(caught.value)
+    assert (caught.value.key_bytes, caught.value.timestamp_ms, caught.value.at) == (3, TIMED[3], line_of(deeper))
 
 
 def test_a_record_that_no_serde_can_read_says_key_time_and_line() -> None:
@@ -264,8 +266,8 @@ def test_a_record_that_no_serde_can_read_says_key_time_and_line() -> None:
     made.add_sink("out", "out", ["source"])
     with pytest.raises(DeserializationError) as caught:
         task_of(made).process([TIMED])
-    assert f"at offset 7 (key ada, 2026-03-01 12:00:00 UTC, at {line_of(read_badly)}): " in str(caught.value)
-    assert (caught.value.offset, caught.value.key, caught.value.at) == (7, "ada", line_of(read_badly))
+    assert f"at offset 7 ({ADA}, 2026-03-01 12:00:00 UTC, at {line_of(read_badly)}): " in str(caught.value)
+    assert (caught.value.offset, caught.value.key_bytes, caught.value.at) == (7, 3, line_of(read_badly))
 
 
 @pytest.mark.parametrize(

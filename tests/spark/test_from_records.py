@@ -76,8 +76,8 @@ def test_what_is_malformed_is_null_beside_what_is_wrong(spark: SparkSession) -> 
     found = from_records(sunk, "int64", timestamp=None, headers={"n": "int"}, on_error="null").collect()
     assert [tuple(row) for row in found] == [
         ("a", 1, 7, None),
-        ("b", None, None, "value is no int64: 5 bytes, 0x73686F7274; header 'n' is no int: 1 bytes, 0x78"),
-        (None, None, None, "key is no string: 1 bytes, 0xFF"),
+        ("b", None, None, "value is no int64: 5 bytes; header 'n' is no int: 1 bytes"),
+        (None, None, None, "key is no string: 1 bytes"),
     ]
 
 
@@ -89,10 +89,9 @@ def test_headers_of_any_type_that_are_malformed_are_null_beside_what_is_wrong(sp
         (None, None),
         (
             None,
-            "value is no int64: 5 bytes, 0x73686F7274; header 'n' is no int: 1 bytes, 0x78; "
-            "header 'day' is no decimal(3,1): 1 bytes, 0x3F",
+            "value is no int64: 5 bytes; header 'n' is no int: 1 bytes; header 'day' is no decimal(3,1): 1 bytes",
         ),
-        (None, "key is no string: 1 bytes, 0xFF"),
+        (None, "key is no string: 1 bytes"),
     ]
 
 

@@ -346,9 +346,9 @@ def test_texts_are_read_as_strict_conversions_do(found: str) -> None:
 @pytest.mark.parametrize(
     ("column", "row", "message"),
     [
-        (lambda: hf.header_int("headers", "a"), [Header("a", b"7.5")], "header 'a': '7.5' is no INT32"),
-        (lambda: hf.header_string("headers", "a"), [Header("a", b"x\xff")], "header 'a': 'x\ufffd' is no UTF-8 text"),
-        (lambda: hf.header_double("headers", "b"), [Header("b", b"9" * 400)], "header 'b': '" + "9" * 100 + "' is no"),
+        (lambda: hf.header_int("headers", "a"), [Header("a", b"7.5")], "header 'a' is no INT32: 3 bytes"),
+        (lambda: hf.header_string("headers", "a"), [Header("a", b"x\xff")], "header 'a' is no UTF-8 text: 2 bytes"),
+        (lambda: hf.header_double("headers", "b"), [Header("b", b"9" * 400)], "header 'b' is no FLOAT64: 400 bytes"),
         (
             lambda: hf.headers_to_map("headers", duplicates="error"),
             [Header("b", b"1"), Header("a", b"2"), Header("c", b"2"), Header("a", b"2")],

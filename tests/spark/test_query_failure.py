@@ -44,7 +44,7 @@ def processor_error(message: str = "no such\ncustomer") -> ProcessorError:
     try:
         raise ValueError(message)
     except ValueError as cause:
-        error = ProcessorError(node="total", topic="in", partition=0, offset=7, key="ada", cause=cause)
+        error = ProcessorError(node="total", topic="in", partition=0, offset=7, key_digest="81b6", cause=cause)
         error.__cause__ = cause
         return error
 
@@ -55,7 +55,7 @@ def test_the_sentence_comes_first_and_the_users_traceback_behind() -> None:
     sentence = (
         "statestore.errors.run.ProcessorError: node 'total' failed on record in-0 at offset 7: ValueError: no such"
     )
-    assert first.startswith(FROM_WORKER + sentence + " customer (key ada")
+    assert first.startswith(FROM_WORKER + sentence + " customer (key 81b6")
     assert marked.startswith("statestore.failure {")
     assert behind[0] == "Traceback (most recent call last):"
     assert "in processor_error" in behind[1]

@@ -19,6 +19,7 @@ from statestore.connect.schemas import days_to_date, decimal_from_bytes, millise
 from statestore.connect.typed_map import TypedMap
 from statestore.connect.values.number_text import float32_of, float_text, long_of
 from statestore.errors import DataException
+from statestore.errors.readable import shape_of
 
 _INTEGERS: Final[dict[Type, type[Int8] | type[Int16] | type[Int32] | type[Int64]]] = {
     Type.INT8: Int8,
@@ -31,7 +32,6 @@ _MOST_INTEGER_DIGITS: Final = 20
 _EXACT: Final = Context(prec=MAX_PREC)
 _BLANKS: Final = re.compile("[\x00-\x20]+")
 _GROUPS: Final = re.compile("[^=]*={0,2}")
-_SHOWN: Final = 80
 
 
 class PayloadReader:
@@ -98,7 +98,7 @@ class PayloadReader:
         # What is read is what was meant if it is written so, or rounded to as many digits.
         texts = (float_text(found), f"{float(found):.{len(exact.as_tuple().digits) - 1}e}")
         if not isfinite(found) or exact not in map(Decimal, texts):
-            raise DataException(f"{_shown(node)} loses digits as {schema.type}")
+            raise DataException(f"{shape_of(node)} loses digits as {schema.type}")
         return found
 
     def _boolean(self, schema: Schema, node: Any) -> bool:
@@ -171,7 +171,7 @@ class PayloadReader:
         if self._strict:
             for name in node:
                 if schema.field(name) is None:
-                    raise DataException(f"{_shown(name)} is not a valid field name")
+                    raise DataException(f"a name of {len(name)} characters is not a valid field name")
         before = self._wrong_nulls
         values = yield from all_of(self.read(each.schema, node.get(each.name)) for each in schema.fields)
         made = Struct.of_checked(schema, {each.name: value for each, value in zip(schema.fields, values, strict=True)})
@@ -212,7 +212,7 @@ class PayloadReader:
             found = value.quantize(Decimal((0, (1,), -scale)), context=_EXACT)
             if found == value:
                 return found
-        raise DataException(f"{_shown(value)} is no decimal of scale {scale}")
+        raise DataException(f"{shape_of(value)} is no decimal of scale {scale}")
 
     def _date(self, schema: Schema, node: Any) -> Instant:
         return days_to_date(_integer_in(node, 32, "Date", "integer"))
@@ -234,7 +234,7 @@ class PayloadReader:
 
     @staticmethod
     def _wrong(schema: Schema, node: Any) -> DataException:
-        return DataException(f"{_shown(node)} is not a value of {schema}")
+        return DataException(f"{shape_of(node)} is not a value of {schema}")
 
 
 _MOST_ADDED_ZEROS: Final = 10_000
@@ -274,10 +274,3 @@ def _kind(node: Any) -> str:
         return "MISSING" if node is MISSING else "NULL"
     kinds = {bool: "BOOLEAN", str: "STRING", list: "ARRAY", dict: "OBJECT"}
     return kinds.get(type(node), "NUMBER")
-
-
-def _shown(node: Any) -> str:
-    if isinstance(node, list | dict):
-        return f"a JSON {_kind(node).lower()}"
-    text = f"{node!r}"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -16,6 +16,7 @@ from typing import Any, Final
 from statestore.connect.numbers import Int32, in_range
 from statestore.connect.schema import Field, Schema, Type
 from statestore.errors import DataException, SchemaBuilderException
+from statestore.errors.readable import shape_of
 
 Convert = Callable[[Schema, Any], Any]
 """Converts the default of a schema, which is passed without it."""
@@ -73,7 +74,7 @@ class SchemaReader:
         if not isinstance(name, str):
             raise DataException("Schema must contain 'type' field")
         if name not in _TYPES:
-            raise DataException(f"Unknown schema type: {name[:80]}")
+            raise DataException(f"Unknown schema type: {shape_of(name)}")
         made = Schema(_TYPES[name], **self._facts(node), **self._parts(node, _TYPES[name], depth + 1))
         return self._with_default(made, node["default"]) if "default" in node else made
 
@@ -116,7 +117,7 @@ class SchemaReader:
             if isinstance(fact, kind) and not (kind is int and isinstance(fact, bool)):
                 facts[name] = fact
             elif fact is not None and self._strict:
-                raise DataException(f"The {name} of a schema can't be {fact!r:.80}")
+                raise DataException(f"The {name} of a schema can't be {shape_of(fact)}")
         if any(not isinstance(each, str) for each in facts.get("parameters", {}).values()):
             raise DataException("Schema parameters must have string values.")
         if "version" in facts:

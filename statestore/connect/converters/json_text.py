@@ -139,7 +139,7 @@ class _Reader:
             raise self._malformed("no name in quotes stands")
         name = self._string(is_name=True)
         if self.strict and name in container:
-            raise self._malformed(f"the object has the name {name[:80]!r} a second time")
+            raise self._malformed("the object has a name a second time")
         self._skip_space()
         if self._peek() != ":":
             raise self._malformed("no colon stands")

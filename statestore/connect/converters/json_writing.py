@@ -14,6 +14,7 @@ from statestore.connect.recursion import Steps, all_of, is_steps
 from statestore.connect.schema import LogicalName, Schema, Struct, Type, is_of_type, type_of
 from statestore.connect.schemas import date_to_days, decimal_to_bytes, scale_of, time_to_milliseconds
 from statestore.errors import DataException, NullValueException
+from statestore.errors.readable import shape_of
 
 _SIMPLE: Final = frozenset({Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.BOOLEAN, Type.STRING})
 
@@ -62,7 +63,7 @@ class PayloadWriter:
 
     def _float(self, schema: Schema | None, value: float) -> float:
         if self._strict and schema is None and not isfinite(value):
-            raise DataException(f"{value} has no JSON that is read as a number without a schema")
+            raise DataException(f"{shape_of(value)} has no JSON that is read as a number without a schema")
         is_single = isinstance(value, Float32) if schema is None else schema.type is Type.FLOAT32
         return Float32(value) if is_single else Float64(value)
 
@@ -92,7 +93,7 @@ class PayloadWriter:
             if has_names:
                 name = _name(json_key)
                 if self._strict and (json_key is None or name in names):
-                    raise DataException(f"The key {key!r:.80} of a map would be read as another one")
+                    raise DataException(f"A key of a map, {shape_of(key)}, would be read as another one")
                 names[name] = json_value
             else:
                 pairs.append([json_key, json_value])

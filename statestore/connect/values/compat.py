@@ -19,11 +19,12 @@ from statestore.connect.numbers import Float32, Float64, Int8, Int16, Int32, Int
 from statestore.connect.recursion import Steps, call
 from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struct, Type, type_of
 from statestore.connect.values.date_text import EPOCH_DAY, days_to_year_month
-from statestore.connect.values.number_text import decimal_of, float_text, long_of, shortened
+from statestore.connect.values.number_text import decimal_of, float_text, long_of
 from statestore.connect.values.printing import KafkaStyle, text_of
 from statestore.connect.values.reading import ValueReader
 from statestore.connect.values.values import Values
 from statestore.errors import DataException, NullValueException, NumberFormatException, SchemaBuilderException
+from statestore.errors.readable import shape_of
 
 _Width = TypeVar("_Width", Int8, Int16, Int32, Int64)
 
@@ -41,9 +42,7 @@ def is_number(value: Any) -> bool:
 
 def refusal(value: Any, target: object) -> DataException:
     """Return the error of a value that can't be converted to a target."""
-    # Others may be of any size and depth.
-    shown = f"{shortened(str(value))} " if isinstance(value, str | bool | float | Decimal | Instant) else ""
-    return DataException(f"Unable to convert {shown}({type(value).__name__}) to {target}")
+    return DataException(f"Unable to convert {shape_of(value)} to {target}")
 
 
 def required(value: Any) -> Any:

@@ -13,8 +13,9 @@ from statestore.connect.schema import LogicalName, Schema, Type
 from statestore.connect.schemas import date_to_days, scale_of, time_to_milliseconds
 from statestore.connect.values.compat import is_number, refusal
 from statestore.connect.values.date_text import EPOCH_DAY, date_text, days_to_year_month, time_text, timestamp_text
-from statestore.connect.values.number_text import EXACT, decimal_of, float32_of, float_text, shortened
+from statestore.connect.values.number_text import EXACT, decimal_of, float32_of, float_text
 from statestore.errors import NumberFormatException
+from statestore.errors.readable import shape_of
 
 _Float = TypeVar("_Float", Float32, Float64)
 
@@ -108,7 +109,7 @@ def exact_scale(value: Any, scale: int) -> Decimal:
     number = decimal_of(float_text(value)) if isinstance(value, float) else exact_decimal(value)
     if number is None:
         if isinstance(value, str):
-            raise NumberFormatException(f"{shortened(value)!r} is not a number")
+            raise NumberFormatException(f"{shape_of(value)} is not a number")
         raise refusal(value, "a decimal")
     if scale_of(number) == scale:
         return number

@@ -13,11 +13,11 @@ from typing import Final
 from statestore.connect.numbers import Float32, Int32, Int64, in_range
 from statestore.connect.schemas import scale_of
 from statestore.errors import DataException, NumberFormatException
+from statestore.errors.readable import shape_of
 
 EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_DOWN)
 """Rounds nothing that Java's scales, of 32 bits, can hold."""
 _MOST_EXPONENT_DIGITS: Final = 10
-_SHOWN_CHARACTERS: Final = 80
 _TWO_TO_64: Final = Decimal(1 << 64)
 _TWO_TO_128: Final = 2.0**128
 _LEAST_NORMAL_FLOAT32: Final = 2.0**-126
@@ -78,12 +78,7 @@ def is_digit(character: str) -> bool:
 
 
 def _no_number(text: str) -> NumberFormatException:
-    return NumberFormatException(f"{shortened(text)!r} is not a number")
-
-
-def shortened(text: str) -> str:
-    """Return a text as messages show it: its beginning, if it is long."""
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    return NumberFormatException(f"{shape_of(text)} is not a number")
 
 
 def float32_of(value: Decimal) -> Float32:
@@ -186,5 +181,5 @@ def _digits(value: Decimal) -> tuple[str, int]:
 def decimal_text(value: Decimal) -> str:
     """Return the text of a decimal as Java writes it, its scale included. Raises DataException if it is no number."""
     if not value.is_finite():
-        raise DataException(f"{value} is no decimal")
+        raise DataException(f"{shape_of(value)} is no decimal")
     return str(value.copy_abs() if value.is_zero() else value)

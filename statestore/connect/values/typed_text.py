@@ -24,8 +24,9 @@ from statestore.connect.schema import LogicalName, Schema, SchemaAndValue, Struc
 from statestore.connect.typed_map import TypedMap, map_of_distinct
 from statestore.connect.values.compat import refusal
 from statestore.connect.values.exact import TEMPORAL, TEMPORAL_NAMES, exact_float, exact_integer, instant_of
-from statestore.connect.values.number_text import decimal_of, decimal_text, shortened
+from statestore.connect.values.number_text import decimal_of, decimal_text
 from statestore.errors import DataException
+from statestore.errors.readable import shape_of
 
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _BARE: Final = re.compile(r'[^ \t\r\n,:{}\[\]"\\]+')
@@ -100,7 +101,7 @@ class _Reader:
 
     def unexpected(self, wanted: str) -> DataException:
         """Return the error of a text that goes on otherwise than wanted."""
-        return DataException(f"{wanted} is missing in {shortened(self._text)!r} at character {self.place}")
+        return DataException(f"{wanted} is missing in {shape_of(self._text)} at character {self.place}")
 
     def _element(self, schema: Schema | None) -> Steps:
         first = self._text[self.place : self.place + 1]
@@ -141,7 +142,7 @@ class _Reader:
             entries.append((key, (yield of_values)))
         made = TypedMap(entries)
         if len(made) != len(entries):
-            raise DataException(f"a key is there twice in {shortened(self._text)!r}")
+            raise DataException(f"a key is there twice in {shape_of(self._text)}")
         return map_of_distinct(entries)
 
     def _struct(self, schema: Schema) -> Steps:
@@ -153,7 +154,7 @@ class _Reader:
             name = self._quoted()
             field = schema.field(name)
             if field is None or name in values:
-                raise DataException(f"{name} is not a valid field name" if field is None else f"{name} is there twice")
+                raise DataException("A name is not a valid field name" if field is None else "A field is there twice")
             self._skip_blanks()
             self._take(":")
             self._skip_blanks()

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import StateRowError
+from statestore.errors.readable import key_digest
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_columns import join_columns
 from statestore.format.stored_value import join_stored
@@ -136,7 +137,7 @@ class _Entries:
             raise StateRowError(
                 self._spec.name,
                 column=self._layout.segment_time_column,
-                key=self._oldest_key.hex(),
+                key_digest=key_digest(self._oldest_key),
                 problem=f"stands at {self._oldest_ms}, which the store would have forgotten: its latest entry in the "
                 f"shard is of {stream_time_ms}, and it keeps what is {retention_ms} ms older. Leave out such rows",
             )
@@ -180,7 +181,7 @@ class _Versions(_Entries):
             yield from _end_of(before)
 
     def _wrong(self, row: PlacedRow, column: str, problem: str) -> StateRowError:
-        return StateRowError(self._spec.name, column=column, key=row.key.hex(), problem=problem)
+        return StateRowError(self._spec.name, column=column, key_digest=key_digest(row.key), problem=problem)
 
 
 def _end_of(row: PlacedRow) -> Iterator[LogicalWrite]:

@@ -20,6 +20,7 @@ from statestore.bytestore.kinds.entry_rows import ENTRY_FIELDS
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import InputSchemaError, StateRowError
+from statestore.errors.readable import key_digest
 from statestore.format.binary_columns import Integers, row_sizes
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.partitioner import partition_column
@@ -168,5 +169,6 @@ def _refuse(store: str, column: str, rows: pa.RecordBatch, wrong: pa.BooleanArra
     """Raise StateRowError for the first row that is `wrong`; null is not."""
     if pc.any(wrong).as_py():
         row = rows.filter(wrong).slice(0, 1).to_pylist()[0]
-        key = None if row["key"] is None else row["key"].hex()
-        raise StateRowError(store or str(row["store"]), column=column, key=key, problem=problem)
+        raise StateRowError(
+            store or str(row["store"]), column=column, key_digest=key_digest(row["key"]), problem=problem
+        )

@@ -45,6 +45,7 @@ from statestore.connect.values.compat import COMPAT
 from statestore.connect.values.strict import STRICT
 from statestore.connect.values.values import Values
 from statestore.errors import DataException
+from statestore.errors.readable import shape_of
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice, checked_key, column_of, last_value
 from statestore.spark.spark_versions import arrow_type_of, arrow_udf
@@ -52,7 +53,6 @@ from statestore.spark.spark_versions import arrow_type_of, arrow_udf
 AnyConverter: TypeAlias = HeaderConverter | str | Mapping[str, Any] | None
 TYPED_HEADERS: Final = "array<struct<key:string,type:string,text:string>>"
 _TYPED: Final = pa.list_(pa.struct([("key", pa.string()), ("type", pa.string()), ("text", pa.string())]))
-_SHOWN_BYTES_MAX: Final = 100
 _PRIMITIVES: Final[dict[Type, T.DataType]] = {
     Type.INT8: T.ByteType(),
     Type.INT16: T.ShortType(),
@@ -245,7 +245,7 @@ class _Conversions:
         if schema.type is Type.BYTES:
             return bytes(STRICT.parse_as(BYTES_SCHEMA, value) if isinstance(value, str) else value)
         if isinstance(value, bytes):
-            raise DataException(f"{value[:_SHOWN_BYTES_MAX]!r} is no {schema.type}: the converter could not read it")
+            raise DataException(f"{shape_of(value)} are no {schema.type}: the converter could not read it")
         return _CONVERSIONS[schema.type](self.values, found, value)
 
 
@@ -301,7 +301,8 @@ def _fitting(plain: Any, arrow_type: pa.DataType) -> Any:
     try:
         pa.array([plain], arrow_type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as cause:
-        raise DataException(f"{plain!r} does not fit {arrow_type}: {cause}") from cause
+        # Arrow's words quote the value.
+        raise DataException(f"{shape_of(plain)} does not fit {arrow_type}: {type(cause).__name__}") from None
     return plain
 
 

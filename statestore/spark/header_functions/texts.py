@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice, checked_key, column_of, last_value
 
-_SHOWN_CHARACTERS_MAX: Final = 100
 _DECIMAL_NUMBER: Final = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\z"  # $ would let a line end follow
 _NOT_ZERO: Final = r"^[+-]?[0.]*[1-9]"
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
@@ -85,8 +84,8 @@ def _read(headers: Column | str, key: str, expected: str, convert: Callable[[Col
     value = convert(text)
     if on_error == "null":
         return value
-    shown = F.make_valid_utf8(F.substring(text, 1, _SHOWN_CHARACTERS_MAX))
-    problem = F.concat(F.lit(f"header {key!r}: '"), shown, F.lit(f"' is no {expected}"))
+    size = F.octet_length(text).cast("string")
+    problem = F.concat(F.lit(f"header {key!r} is no {expected}: "), size, F.lit(" bytes"))
     return F.when(text.isNull() | value.isNotNull(), value).otherwise(F.raise_error(problem))
 
 
