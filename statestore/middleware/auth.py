@@ -249,6 +249,7 @@ class Authentication(Interceptor):
         self._token: Final = token
         self._audit_topic: Final = audit_topic
         self._verified: Final = _VerifiedTokens(cache_size)
+        self.goes_by = (CLAIMS_HEADER, header)
         self._context: InterceptorContext | None = None
 
     @classmethod
@@ -471,6 +472,7 @@ class Authorization(Interceptor):
         "token": "claims that nobody has checked are those that anybody has written. If the policy does not look at "
         "them, say authenticated=False"
     }
+    goes_by = ("*",)
 
     def __init__(
         self,

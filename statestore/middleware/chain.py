@@ -13,6 +13,8 @@ from statestore.errors import ChainIncompleteError, ChainOrderError, ProcessorEr
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.passage import EmitPassage, IngestPassage, Passage, PassedRecord
 
+_ANY: Final = "*"
+
 
 class Chain:
     """Interceptors in the order in which they are passed by what is emitted; they need not know of each other.
@@ -95,6 +97,28 @@ def _check_names(interceptors: Sequence[Interceptor]) -> None:
 def _check_order(interceptors: Sequence[Interceptor]) -> None:
     for place, second in enumerate(interceptors):
         for first in interceptors[:place]:
-            reason = second.not_after.get(first.kind) or first.not_before.get(second.kind)
+            reason = (
+                second.not_after.get(first.kind) or first.not_before.get(second.kind) or _late_header(first, second)
+            )
             if reason:
                 raise ChainOrderError(first=first.name, second=second.name, reason=reason)
+
+
+def _late_header(first: Interceptor, second: Interceptor) -> str | None:
+    """Return why `second` is passed too early by what is ingested, if `first` may bring in what `second` goes by."""
+    for name in second.goes_by:
+        if any(_overlap(name, brought) for brought in first.brings_in):
+            headers = "headers" if name == _ANY else f"header {name!r}"
+            return (
+                f"it goes by {headers} of what is ingested, which {first.name!r} would only then bring in from outside"
+            )
+    return None
+
+
+def _overlap(first: str, second: str) -> bool:
+    """Return whether one header may be meant by both, each a name, or with "*" at its end all that begin so."""
+    return first == second or _covers(first, second) or _covers(second, first)
+
+
+def _covers(pattern: str, name: str) -> bool:
+    return pattern.endswith(_ANY) and name.removesuffix(_ANY).startswith(pattern.removesuffix(_ANY))

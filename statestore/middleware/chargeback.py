@@ -95,6 +95,10 @@ class Chargeback(Interceptor):
         "trail": "it charges by the trail as it travels: what goes out has no entry of ours yet, and what comes in "
         "already has",
     }
+    not_after: ClassVar[Mapping[str, str]] = {
+        "slicing": "only the first slice has the record's trail, so the others would be charged to nobody",
+    }
+    goes_by = (TRAIL_HEADER,)
 
     def __init__(self, charge: _Charged = "sender", *, max_principals: int = 1000) -> None:
         """Charge who has sent a record last, or who has sent it first (`origin`).

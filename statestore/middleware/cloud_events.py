@@ -152,6 +152,7 @@ class CloudEvents(Interceptor):
         ("compression", "encryption", "slicing", "claim-check", "signing"),
         "an event's data are the value as the serde has written it, and so is a whole event: put cloudevents before",
     )
+    brings_in = (f"{CE_PREFIX}*", CONTENT_TYPE)
 
     def __init__(
         self,

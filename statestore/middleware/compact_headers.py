@@ -52,6 +52,7 @@ class CompactHeaders(Interceptor):
     not_before: ClassVar[Mapping[str, str]] = {
         "header-encryption": "the headers that it is to encrypt are in one header by then, and have no names"
     }
+    brings_in = ("*",)
 
     def __init__(self, ids: HeaderIds, header: str = COMPACT_HEADER) -> None:
         """Make one with ids, a HeaderRegistry or not, and the name of its header.

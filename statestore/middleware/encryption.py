@@ -190,6 +190,8 @@ class HeaderEncryption(_Encrypting):
             raise ValueError("there must be a header to encrypt")
         super().__init__(keys, encrypt=encrypt, opens=open, required=required)
         self._names: Final = frozenset(names)
+        if open and required:
+            self.goes_by = self._names
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's headers. Raises KeyUnusableError."""

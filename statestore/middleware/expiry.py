@@ -60,6 +60,7 @@ class ExpiryHeader(Interceptor):
             raise ValueError(f"expired must be one of {', '.join(_EXPIRED)}, got {expired!r}")
         self.lifetime_ms = None if lifetime is None else milliseconds("lifetime", lifetime, least=1)
         self.header = header
+        self.goes_by = (header,)
         self.expired = expired
         self._dropped = 0
         self._context: InterceptorContext | None = None

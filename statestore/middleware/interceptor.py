@@ -10,7 +10,7 @@ list for what it returns, that the architecture of metadata proposes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from statestore.errors import RecordRefusedError
@@ -90,6 +90,11 @@ class Interceptor:
     """Kinds that must not come after it in a chain, each with the reason."""
     needs: ClassVar[Mapping[str, str]] = {}
     """Kinds of which there must be one behind it in a chain that runs, each with the reason."""
+    goes_by: Collection[str] = ()
+    """Names of headers that it checks, decides by or vouches for when a record is ingested; "*" for all. What may bring
+    such headers in must not come before it in a chain: records would pass that later."""
+    brings_in: Collection[str] = ()
+    """Names of headers that it may make of what came in when a record is ingested; "ce_*" is all that begin so."""
 
     @property
     def name(self) -> str:

@@ -97,6 +97,7 @@ class PaperTrail(Interceptor):
     """
 
     kind: ClassVar[str] = "trail"
+    goes_by = (TRAIL_HEADER,)
 
     def __init__(
         self,

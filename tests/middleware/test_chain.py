@@ -73,6 +73,43 @@ def test_an_order_that_can_not_work_is_refused_with_the_reason() -> None:
     assert Chain([Compression("c"), Encryption("e"), Slicing("s")]).describe() == "c -> e -> s"
 
 
+class Bringing(Named):
+    def __init__(self, *names: str) -> None:
+        super().__init__("bringing")
+        self.brings_in = names
+
+
+class Going(Named):
+    def __init__(self, *names: str) -> None:
+        super().__init__("going")
+        self.goes_by = names
+
+
+@pytest.mark.parametrize(
+    ("brought", "trusted", "is_refused"),
+    [
+        ("who", "who", True),
+        ("who", "whose", False),
+        ("ce_*", "ce_id", True),
+        ("ce_*", "ce_*", True),
+        ("ce_id", "ce_*", True),
+        ("ce_type*", "ce_*", True),
+        ("ce_*", "ce", False),
+        ("*", "who", True),
+        ("who", "*", True),
+        ("*", "*", True),
+    ],
+)
+def test_what_an_interceptor_goes_by_is_not_brought_in_behind_it(brought: str, trusted: str, is_refused: bool) -> None:
+    bringing, going = Bringing("other", brought), Going(trusted)
+    assert Chain([going, bringing]).describe() == "going -> bringing", "what comes in is brought in first"
+    if not is_refused:
+        assert Chain([bringing, going]).describe() == "bringing -> going"
+        return
+    with pytest.raises(ChainOrderError, match="'going' must not come after 'bringing' in a chain: it goes by header"):
+        Chain([bringing, going])
+
+
 def test_a_chain_is_made_of_interceptors_that_can_be_told_apart() -> None:
     with pytest.raises(TypeError, match="Interceptor"):
         Chain([lambda record: record])  # type: ignore[list-item]

@@ -51,6 +51,7 @@ class SchemaInterceptor(Interceptor):
         ("compression", "encryption", "slicing", "claim-check", "signing"),
         "it needs the value as the serde has written it, and changes it: put schema before",
     )
+    goes_by = (VALUE_SCHEMA_ID, AVRO_SCHEMA_MD5)
 
     def __init__(
         self,

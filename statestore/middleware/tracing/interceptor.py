@@ -22,6 +22,7 @@ from statestore.middleware.tracing.batch_traces import BatchTraces
 from statestore.middleware.tracing.propagation import Propagation
 from statestore.middleware.tracing.providers import ProviderFactory, process_tracer
 from statestore.middleware.tracing.spans import SpanMaker
+from statestore.middleware.tracing.w3c import TRACEPARENT
 
 if TYPE_CHECKING:
     from opentelemetry.propagators.textmap import TextMapPropagator
@@ -63,6 +64,7 @@ class Tracing(Interceptor):
             raise TypeError("tracer_provider is a function that makes one: a provider itself can't go to the executors")
         self._tracer_provider = tracer_provider
         self._propagator = propagator
+        self.goes_by = (TRACEPARENT,) if propagator is None else tuple(propagator.fields)
         self._consumer_group = consumer_group
         self._shows_keys = shows_keys
         self._is_current = is_current
