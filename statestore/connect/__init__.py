@@ -14,6 +14,7 @@ values     STRICT and COMPAT: conversions between types, and between values and 
 converters  what turns typed headers into bytes and back
 config     ConfigDef: the properties that something has, and how they are read
 transforms  transformations of records, in chains that a connector's configuration describes
+tolerance  Tolerance: what a connector's configuration says about records that fail
 typed_headers  TypedHeaders: a record's headers, each read when it is asked for
 ingest     ConnectIngest: a connector's configuration, for the records that come into a query
 

@@ -53,7 +53,7 @@ class Property:
         default: what stands for it if it is not set; REQUIRED if it must be.
         rule: what else must be true of its value, its default too.
         doc: what it is for.
-        aliases: other names of it, read if its own is not set.
+        aliases: other names of it; only one of all may be set.
         classes: of CLASS, what stands for the Java classes that are known, by full name.
     """
 
@@ -128,6 +128,11 @@ class ConfigDef:
 def _value(known: Property, given: Properties) -> Any:
     set_names = [name for name in (known.name, *known.aliases) if name in given]
     full_name = given.full_name(set_names[0] if set_names else known.name)
+    if len(set_names) > 1:
+        other = given.full_name(set_names[1])
+        raise ConfigException(
+            f"{full_name} and {other} are one property: give one of them", name=other, value=given[set_names[1]]
+        )
     if set_names:
         value = parse_type(full_name, given[set_names[0]], known.type, known.classes)
     elif known.default is REQUIRED:
@@ -319,6 +324,12 @@ def warn_of_unknown(names: Iterable[str], known: Sequence[str]) -> None:
         if name not in known:
             shown = name[:_LONGEST_HINTED_NAME]
             _LOG.warning("Property %r is not known, and does nothing.%s", shown, _nearest(name, known))
+
+
+def warn_of_meaningless(names: Sequence[str]) -> None:
+    """Log one warning for all properties that are known, and do nothing here."""
+    if names:
+        _LOG.warning("These properties have no meaning here, and do nothing: %s", ", ".join(map(repr, names)))
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

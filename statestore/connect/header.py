@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from statestore.connect.schema import Schema, Struct, same_value
-from statestore.errors import ConnectException, NullValueException
+from statestore.errors import ConnectException, DataException, NullValueException, StateStoreError
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,39 @@ class ConnectHeader:
 
 
 @contextmanager
-def header_in_errors(key: str) -> Iterator[None]:
-    """Give an error that is raised within, and names no header yet, the key of this one."""
+def header_in_errors(key: str, *, is_unreadable: bool = False) -> Iterator[None]:
+    """Give an error that is raised within, and names no header yet, the key of this one.
+
+    `is_unreadable` says so of a DataException: a converter reads here.
+    """
     try:
         yield
     except ConnectException as error:
+        if is_unreadable and isinstance(error, DataException):
+            error.is_unreadable = True
         if error.header is None:
             error.header = key
             error.__post_init__()
         raise
+
+
+@contextmanager
+def part_in_errors(part: str | None, *, is_unreadable: bool = False) -> Iterator[None]:
+    """Say in an error that is raised within that it is of a record's "key" or "value", no header; None is neither.
+
+    Whatever else is raised becomes a DataException: Kafka tolerates all that converters and transformations raise.
+    """
+    try:
+        yield
+    except ConnectException as error:
+        if is_unreadable and isinstance(error, DataException):
+            error.is_unreadable = True
+        if part is not None:
+            error.header, error.part = None, part
+            error.__post_init__()
+        raise
+    except StateStoreError:
+        raise
+    except Exception as cause:
+        problem = f"{type(cause).__name__}: {cause}"
+        raise DataException(problem, part=part, is_unreadable=is_unreadable) from cause

@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
-from statestore.connect.converters.registry import header_converter
+from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
+from statestore.connect.header import part_in_errors
 from statestore.connect.records import ConnectRecord
 from statestore.connect.schema import Schema, SchemaAndValue
 from statestore.connect.schemas import OPTIONAL_BYTES_SCHEMA
+from statestore.connect.tolerance import Tolerance
 from statestore.connect.transforms.chain import TransformChain
 from statestore.connect.transforms.columns import ColumnChain
-from statestore.connect.transforms.connector_config import connector_properties
+from statestore.connect.transforms.connector_config import connector_properties, read_steps
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException
 from statestore.headers import ConsumerRecord, Headers
 from statestore.headers.record_columns import RecordColumns
 
-_HEADER: Final = "header.converter"
 _SIDES: Final = ("key.converter", "value.converter")
 
 
@@ -32,6 +33,9 @@ class ConnectIngest:
     headers, topics and tombstones alone reads nothing, and runs on whole columns in a query that has columns.
 
     Keys, topics and partitions say which shard a record belongs to: a step that changes them ends the query.
+
+    What converters can't read is asked of the query's `on_deserialization_error`, what steps can't do of `on_refusal`;
+    where the query does not say, `errors.tolerance` does, for all of the query.
     """
 
     def __init__(
@@ -48,10 +52,14 @@ class ConnectIngest:
             topics: what to read the headers of some topics with instead: properties, the name of a converter, or one.
             mode: "strict", or "compat" for converters and steps that are not told and shall do all as Kafka does.
 
-        Raises ConfigException, with the full name of the property, if one is missing or wrong.
+        Raises ConfigException, with the full name of the property, if one is missing or wrong. Warns of what does
+        nothing here.
         """
-        properties = connector_properties(config) if config else {}
-        self.chain: Final = TransformChain.from_properties(properties, mode=mode)
+        properties = connector_properties(config or {})
+        self.tolerance: Final = Tolerance.of(properties)
+        """What is done about records that fail, where the query does not say it."""
+        also_read = [HEADER_CONVERTER, *_SIDES, *self.tolerance.properties]
+        self.chain: Final = TransformChain(read_steps(properties, mode, also_read))
         self.header_converter: Final[HeaderConverter] = TopicHeaderConverter(
             header_converter(properties, mode=mode),
             {topic: header_converter(chosen, mode=mode) for topic, chosen in (topics or {}).items()},
@@ -67,30 +75,39 @@ class ConnectIngest:
             return record
         topic = record.topic
         headers = TypedHeaders(record.headers, self.header_converter, topic)
-        key, value = _read(self._key, topic, record.key), _read(self._value, topic, record.value)
-        made = self.chain.apply(
-            ConnectRecord(
-                topic,
-                kafka_partition=record.partition,
-                key_schema=key.schema,
-                key=key.value,
-                value_schema=value.schema,
-                value=value.value,
-                timestamp_ms=record.timestamp_ms,
-                headers=headers.to_connect_headers(),
+        with part_in_errors("key", is_unreadable=True):
+            key = _read(self._key, topic, record.key)
+        with part_in_errors("value", is_unreadable=True):
+            value = _read(self._value, topic, record.value)
+        with part_in_errors(None):
+            made = self.chain.apply(
+                ConnectRecord(
+                    topic,
+                    kafka_partition=record.partition,
+                    key_schema=key.schema,
+                    key=key.value,
+                    value_schema=value.schema,
+                    value=value.value,
+                    timestamp_ms=record.timestamp_ms,
+                    headers=headers.to_connect_headers(),
+                )
             )
-        )
-        if made is None:
-            return None
+            if made is None:
+                return None
+            written = headers.write(made.headers)
+        with part_in_errors("key"):
+            key_bytes = _write(self._key, topic, key, made.key_schema, made.key, record.key)
+        with part_in_errors("value"):
+            value_bytes = _write(self._value, topic, value, made.value_schema, made.value, record.value)
         return ConsumerRecord(
             record.topic if made.topic is None else made.topic,
             record.partition if made.kafka_partition is None else made.kafka_partition,
             record.offset,
-            key=_write(self._key, topic, key, made.key_schema, made.key, record.key),
-            value=_write(self._value, topic, value, made.value_schema, made.value, record.value),
+            key=key_bytes,
+            value=value_bytes,
             timestamp_ms=record.timestamp_ms if made.timestamp_ms is None else made.timestamp_ms,
             timestamp_type=record.timestamp_type,
-            headers=headers.write(made.headers),
+            headers=written,
         )
 
     def ingest_columns(self, records: RecordColumns) -> RecordColumns:
@@ -134,12 +151,14 @@ def _converter_of(side: str, properties: Mapping[str, Any], mode: str) -> Header
     """Return the converter of keys or values; None leaves them bytes."""
     if side not in properties:
         return None
-    own = {name.replace(side, _HEADER, 1): value for name, value in properties.items() if name.startswith(side)}
+    own = {
+        name.replace(side, HEADER_CONVERTER, 1): value for name, value in properties.items() if name.startswith(side)
+    }
     try:
         return header_converter(own, mode=mode)
     except ConfigException as error:
-        name = None if error.name is None else error.name.replace(_HEADER, side)
-        raise ConfigException(error.problem.replace(_HEADER, side), name=name, value=error.value) from error
+        name = None if error.name is None else error.name.replace(HEADER_CONVERTER, side)
+        raise ConfigException(error.problem.replace(HEADER_CONVERTER, side), name=name, value=error.value) from error
 
 
 def _read(converter: HeaderConverter | None, topic: str, data: bytes | None) -> SchemaAndValue:

@@ -8,19 +8,32 @@ from statestore.errors.root import StateStoreError, text
 
 
 class ConnectException(StateStoreError):
-    """The root of what typed headers, converters and transforms raise. `header` is the key of the header, if of one."""
+    """The root of what typed headers, converters and transforms raise.
+
+    `header` is the key of the header, if it is of one; `part` is "key" or "value" if it is of a record's.
+    """
 
     problem: str = field(kw_only=False)
     header: str | None = None
+    part: str | None = None
     message: str = text("{_where}{problem}")
 
     @property
     def _where(self) -> str:
-        return "" if self.header is None else f"header {self.header!r}: "
+        if self.part is not None:
+            return f"{self.part}: "
+        if self.header is None:
+            return ""
+        return f"header {self.header!r}: " if self.header else "a header with an empty key: "
 
 
 class DataException(ConnectException):
-    """A value can't be what it is to be: it does not follow its schema, or can't be converted."""
+    """A value can't be what it is to be: it does not follow its schema, or can't be converted.
+
+    `is_unreadable` says that the bytes of a record are to blame: a converter can't read its key, value or a header.
+    """
+
+    is_unreadable: bool = False
 
 
 class SchemaBuilderException(DataException):

@@ -68,7 +68,7 @@ class RecordError(StateStoreError):
     def name_record(self, **fields: Any) -> None:
         """Say which record it is, unless that is said already: `fields` are some of those above."""
         if not self.key_digest:
-            vars(self).update(fields)
+            vars(self).update({name: value for name, value in fields.items() if name in RecordError.__annotations__})
             self.message = f"{self.message} ({', '.join(filter(None, (self._place, self._facts)))})"
             self.args = (self.message,)
 

@@ -89,7 +89,9 @@ def shape_of(content: object) -> str:
         return f"{kind} of {len(content)} characters"
     if isinstance(content, bytes):
         return f"{len(content)} bytes"
-    return f"{kind} of {len(content)}" if isinstance(content, bytearray | list | tuple | set | frozenset | dict) else kind
+    return (
+        f"{kind} of {len(content)}" if isinstance(content, bytearray | list | tuple | set | frozenset | dict) else kind
+    )
 
 
 def user_line(error: BaseException) -> str:

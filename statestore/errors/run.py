@@ -265,7 +265,7 @@ class ProcessorError(RecordError):
     message: str = text("node {node!r} failed {_where}: {raised}{_in_brackets}. Nothing of the batch was committed")
 
     def __post_init__(self, cause: BaseException) -> None:
-        self.at = user_line(cause)
+        self.at = user_line(cause) or ("" if cause.__cause__ is None else user_line(cause.__cause__))
         self.raised = f"{type(cause).__name__}: {cause}"
         super().__post_init__()
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from statestore.errors import ChainIncompleteError, ChainOrderError, ProcessorError, RecordRefusedError
+from statestore.errors import ChainIncompleteError, ChainOrderError, ProcessorError
+from statestore.middleware.failed_record import Refusal
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.passage import EmitPassage, IngestPassage, Passage, PassedRecord
 
@@ -73,7 +74,7 @@ def _pass(passage: Passage[PassedRecord], record: PassedRecord) -> list[PassedRe
         raise error.__cause__ or error from None
 
 
-def _raise(record: object, interceptor: str, error: RecordRefusedError) -> None:
+def _raise(record: object, interceptor: str, error: Refusal) -> None:
     raise error
 
 

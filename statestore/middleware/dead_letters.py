@@ -73,6 +73,8 @@ class DeadLetters:
     topic: str
     name: str = "statestore"
     with_stacktrace: bool = True
+    with_context: bool = True
+    """Whether any of these headers are added."""
 
     @classmethod
     def of(cls, given: DeadLetters | str | None) -> DeadLetters | None:
@@ -88,6 +90,8 @@ class DeadLetters:
         headers = failed.headers.copy()
         for header in {header.key for header in headers if header.key.startswith(PREFIX)}:
             headers.remove(header)
+        if not self.with_context:
+            return headers
         for name, place in ((TOPIC, failed.topic), (PARTITION, failed.partition), (OFFSET, failed.offset)):
             if place is not None:
                 headers.add(name, str(place).encode())

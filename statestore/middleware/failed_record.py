@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
-from statestore.errors import RecordRefusedError
+from statestore.errors import DataException, RecordRefusedError
 from statestore.errors.readable import content_facts, facts_in_words
 from statestore.headers import Headers
+
+Refusal: TypeAlias = "RecordRefusedError | DataException"
+"""Why an interceptor does not take a record: for a reason of its own, or as it can't be what it is to be."""
 
 
 class FailureStage(Enum):
     """Where a record failed. The values are the stages of Kafka Connect, which dead letters name."""
 
     REFUSAL = "TRANSFORMATION"
-    """An interceptor refused it."""
+    """An interceptor refused it, or a transformation could not be done to it."""
     DESERIALIZATION = "VALUE_CONVERTER"
-    """A source's serdes could not read it."""
+    """A source's serdes, or a converter, could not read it."""
     PROCESSING = "TASK_PUT"
     """A processor raised."""
     PRODUCTION = "KAFKA_PRODUCE"
     """A sink's serdes could not write what was forwarded to it."""
+
+
+def stage_of(error: Refusal) -> FailureStage:
+    """Return where a record failed that an interceptor does not take."""
+    is_unreadable = isinstance(error, DataException) and error.is_unreadable
+    return FailureStage.DESERIALIZATION if is_unreadable else FailureStage.REFUSAL
 
 
 @dataclass(frozen=True)

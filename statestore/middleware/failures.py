@@ -6,13 +6,17 @@ Source: Kafka Streams' exception handlers (KIP-161, KIP-210, KIP-1033), and its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from statestore.errors import RecordRefusedError
 from statestore.middleware.dead_letters import DeadLetters
 from statestore.middleware.failed_record import FailedRecord, FailureStage
+from statestore.middleware.ingest_function import IngestHook, tolerance_of
+
+if TYPE_CHECKING:
+    from statestore.connect.tolerance import Tolerance
 
 
 class OnFailure(Enum):
@@ -35,7 +39,7 @@ _WORDS: Final = {**{each.value: each for each in OnFailure}, "skip": OnFailure.C
 
 @dataclass(frozen=True, kw_only=True)
 class FailureHandling:
-    """What a query does about records that fail; by default they end it, and what is refused becomes a dead letter.
+    """What a query does about records that fail; None, what is not said, ends it, or makes dead letters of refusals.
 
     "topic:NAME" says "dead_letter", and that the topic for dead letters is NAME.
 
@@ -43,50 +47,77 @@ class FailureHandling:
     TypeError for what is neither a word nor a function.
     """
 
-    on_deserialization_error: Handler = OnFailure.FAIL
-    on_processing_error: Handler = OnFailure.FAIL
-    on_production_error: Handler = OnFailure.FAIL
+    on_deserialization_error: Handler | None = None
+    on_processing_error: Handler | None = None
+    on_production_error: Handler | None = None
     on_refusal: Handler | None = None
     """None: a dead letter if there is a topic for them, else what FAIL does."""
     dead_letters: DeadLetters | None = None
+    logs_all: bool = False
+    """Whether each record that is left out is logged, and not only the first of a task."""
 
     @classmethod
     def of(
         cls,
         dead_letters: DeadLetters | str | None,
-        on_deserialization_error: Handler,
-        on_processing_error: Handler,
-        on_production_error: Handler,
+        on_deserialization_error: Handler | None,
+        on_processing_error: Handler | None,
+        on_production_error: Handler | None,
         on_refusal: Handler | None,
+        on_ingest: IngestHook | None,
     ) -> FailureHandling:
-        """Return what the arguments of a query or a test driver say."""
-        return cls(
+        """Return what the arguments of a query or a test driver say, and a connector's configuration behind them."""
+        said = cls(
             on_deserialization_error=on_deserialization_error,
             on_processing_error=on_processing_error,
             on_production_error=on_production_error,
             on_refusal=on_refusal,
             dead_letters=DeadLetters.of(dead_letters),
         )
+        tolerance = tolerance_of(on_ingest)
+        return said if tolerance is None else said._under(tolerance)
+
+    def _under(self, tolerance: Tolerance) -> FailureHandling:
+        """Return this, and what a connector's configuration says of all that is not said. Warns of what is said twice.
+
+        What fails then is a dead letter if there is a topic for them. Processors and sinks are none of its business.
+        """
+        letters = self.dead_letters
+        if tolerance.topic and letters is None:
+            letters = DeadLetters(
+                tolerance.topic, tolerance.name or DeadLetters.name, with_context=tolerance.with_context
+            )
+        elif tolerance.topic and letters is not None and letters.topic != tolerance.topic:
+            tolerance.warn_of_topic()
+        made = replace(self, logs_all=tolerance.logs_all)
+        if not tolerance.is_on:
+            return made
+        left_out = OnFailure.CONTINUE if letters is None else OnFailure.DEAD_LETTER
+        return replace(
+            made,
+            on_deserialization_error=self.on_deserialization_error or left_out,
+            on_refusal=self.on_refusal or left_out,
+            dead_letters=letters,
+        )
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            handler = getattr(self, field.name)
-            if field.name == "dead_letters":
-                object.__setattr__(self, field.name, DeadLetters.of(handler))
-            elif isinstance(handler, str):
-                object.__setattr__(self, field.name, self._word_of(field.name, handler))
+        object.__setattr__(self, "dead_letters", DeadLetters.of(self.dead_letters))
+        for name in _PARAMETERS.values():
+            handler = getattr(self, name)
+            if isinstance(handler, str):
+                object.__setattr__(self, name, self._word_of(name, handler))
             elif handler is not None and not isinstance(handler, OnFailure) and not callable(handler):
-                raise TypeError(f"{field.name} must be one of {', '.join(_WORDS)}, or a function, not {handler!r}")
-        for field in fields(self):
-            if getattr(self, field.name) is OnFailure.DEAD_LETTER and self.dead_letters is None:
-                raise ValueError(f'{field.name}="dead_letter" needs a topic: dead_letters="..."')
+                raise TypeError(f"{name} must be one of {', '.join(_WORDS)}, or a function, not {handler!r}")
+        for name in _PARAMETERS.values():
+            if getattr(self, name) is OnFailure.DEAD_LETTER and self.dead_letters is None:
+                raise ValueError(f'{name}="dead_letter" needs a topic: dead_letters="..."')
 
     def _word_of(self, parameter: str, word: str) -> OnFailure:
         """Return what a word says; the topic that it may name is that for dead letters from then on."""
         topic = word.removeprefix(_TOPIC)
         if topic in ("", word):
             return _word(parameter, word)
-        letters = DeadLetters.of(self.dead_letters) or DeadLetters(topic)
+        letters = self.dead_letters or DeadLetters(topic)
         if letters.topic != topic:
             raise ValueError(
                 f"{parameter}={word!r}: there is one topic for dead letters, and {letters.topic!r} is named"
@@ -103,11 +134,14 @@ class FailureHandling:
     def keeps_on(self) -> frozenset[FailureStage]:
         """Where a record may fail without ending the query."""
         handlers = {stage: self._handler(stage) for stage in FailureStage}
-        return frozenset(stage for stage, handler in handlers.items() if handler is not OnFailure.FAIL)
+        handlers[FailureStage.REFUSAL] = handlers[FailureStage.REFUSAL] or OnFailure.DEAD_LETTER
+        return frozenset(stage for stage, handler in handlers.items() if handler not in (None, OnFailure.FAIL))
 
     def decide(self, failed: FailedRecord) -> OnFailure:
         """Return what is to be done about a record. Raises what a function raises, ValueError for a word it made up."""
         handler = self._handler(failed.stage)
+        if handler is None and failed.stage is not FailureStage.REFUSAL:
+            return OnFailure.FAIL
         if handler is None:
             has_topic = self.dead_letters is not None or self.topic_of(failed) is not None
             return OnFailure.DEAD_LETTER if has_topic else OnFailure.FAIL
@@ -129,15 +163,15 @@ class FailureHandling:
         return getattr(self, _PARAMETERS[stage])
 
 
-FAIL_ALWAYS: Final = FailureHandling()
-"""What is done if nothing else is said."""
-
 _PARAMETERS: Final = {
     FailureStage.REFUSAL: "on_refusal",
     FailureStage.DESERIALIZATION: "on_deserialization_error",
     FailureStage.PROCESSING: "on_processing_error",
     FailureStage.PRODUCTION: "on_production_error",
 }
+
+FAIL_ALWAYS: Final = FailureHandling()
+"""What is done if nothing else is said."""
 
 
 def _word(parameter: str, word: Any) -> OnFailure:

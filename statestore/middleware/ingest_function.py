@@ -12,6 +12,7 @@ from statestore.middleware.interceptor import IngestedRecord, Interceptor
 
 if TYPE_CHECKING:
     from statestore.connect.converters.base import HeaderConverter
+    from statestore.connect.tolerance import Tolerance
 
 IngestHook: TypeAlias = "Callable[[IngestedRecord], IngestedRecord | None]"
 """Returns the record to go on with, the same or another; None if it took care of it. Travels to the executors."""
@@ -61,6 +62,11 @@ class IngestFunction(Interceptor):
         if not isinstance(made, ConsumerRecord):
             raise TypeError(f"it must return a ConsumerRecord or None, not {shape_of(made)}")
         return (made,)
+
+
+def tolerance_of(on_ingest: IngestHook | None) -> Tolerance | None:
+    """Return what a connector's configuration says about records that fail; None if there is none."""
+    return getattr(on_ingest, "tolerance", None)
 
 
 def header_converter_of(interceptors: Iterable[Interceptor]) -> HeaderConverter | None:

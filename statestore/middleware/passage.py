@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from statestore.errors import ProcessorError, RecordRefusedError
+from statestore.errors import DataException, ProcessorError, RecordRefusedError
 from statestore.errors.readable import content_facts, record_facts, shape_of
 from statestore.format.binary_columns import row_objects
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.records import ConsumerRecord, ProducerRecord
+from statestore.middleware.failed_record import Refusal
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, defines
 
 PART_BYTES: Final = 64 << 20
 """From how many bytes of values on records in columns go on by themselves: small values may stand for large ones."""
 
 PassedRecord = TypeVar("PassedRecord", bound="ConsumerRecord[Any, Any] | ProducerRecord[Any, Any]")
+
+Refuse: TypeAlias = Callable[[PassedRecord, str, Refusal], None]
 
 
 class _Step(NamedTuple):
@@ -39,10 +42,8 @@ class Passage(ABC, Generic[PassedRecord]):
     _HOOK: ClassVar[str]
     _COLUMNS_HOOK: ClassVar[str]
 
-    def __init__(
-        self, interceptors: Iterable[Interceptor], refuse: Callable[[PassedRecord, str, RecordRefusedError], None]
-    ) -> None:
-        """`refuse` takes what an interceptor, named, refuses; what it raises ends the passage."""
+    def __init__(self, interceptors: Iterable[Interceptor], refuse: Refuse[PassedRecord]) -> None:
+        """`refuse` takes what an interceptor, named, refuses or can't read; what it raises ends the passage."""
         self._refuse: Final = refuse
         self._steps: Final = [
             _Step(
@@ -96,13 +97,24 @@ class Passage(ABC, Generic[PassedRecord]):
                     if made is not record:
                         self._check(record, made)
                     passed.append(made)
-            except RecordRefusedError as error:
-                self._refuse(record, step.name, error)
+            except (RecordRefusedError, DataException) as error:
+                self._leave_out(record, step.name, error)
             except ProcessorError:
                 raise
             except Exception as cause:
                 raise ProcessorError(node=step.name, cause=cause, **self._place(record)) from cause
         return passed
+
+    def _leave_out(self, record: PassedRecord, name: str, error: Refusal) -> None:
+        """Have a record left out that an interceptor can't take. What is raised then says which it is."""
+        place = self._place(record)
+        try:
+            self._refuse(record, name, error)
+        except RecordRefusedError as refused:
+            refused.name_record(**place)
+            raise
+        except DataException as cause:
+            raise ProcessorError(node=name, cause=cause, **place) from cause
 
     def _columns_step(self, step: _Step, columns: RecordColumns) -> Iterator[RecordColumns]:
         made, failure = None, None
@@ -116,7 +128,7 @@ class Passage(ABC, Generic[PassedRecord]):
         if made is not None:
             yield made
             return
-        if failure is None or step.record is None or isinstance(failure, RecordRefusedError):
+        if failure is None or step.record is None or isinstance(failure, RecordRefusedError | DataException):
             yield from self._row_step(step, columns)
             return
         for _ in self._row_step(step, columns):
@@ -196,9 +208,7 @@ class IngestPassage(Passage[IngestedRecord]):
     _HOOK = "on_ingest"
     _COLUMNS_HOOK = "on_ingest_columns"
 
-    def __init__(
-        self, interceptors: Sequence[Interceptor], refuse: Callable[[IngestedRecord, str, RecordRefusedError], None]
-    ) -> None:
+    def __init__(self, interceptors: Sequence[Interceptor], refuse: Refuse[IngestedRecord]) -> None:
         super().__init__(reversed(interceptors), refuse)
 
     def _rows(self, columns: RecordColumns) -> list[IngestedRecord]:

@@ -30,7 +30,7 @@ from statestore.processor.topology import Topology
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
-    from statestore.errors import RecordRefusedError
+    from statestore.middleware.failed_record import Refusal
 
 __all__ = ["ChainClient"]
 
@@ -49,7 +49,7 @@ class ChainClient:
         self,
         interceptors: Interceptors,
         *,
-        on_refusal: Callable[[IngestedRecord | None, str, RecordRefusedError], None] | None = None,
+        on_refusal: Callable[[IngestedRecord | None, str, Refusal], None] | None = None,
         shard: int = 0,
         clock: Callable[[], int] = _system_time_ms,
     ) -> None:
@@ -119,10 +119,10 @@ class ChainClient:
     ) -> None:
         self.close()
 
-    def _refused_now(self, record: object, interceptor: str, error: RecordRefusedError) -> None:
+    def _refused_now(self, record: object, interceptor: str, error: Refusal) -> None:
         self._refused(self._came, interceptor, error)
 
-    def _refused(self, source: SourceRecord | None, interceptor: str, error: RecordRefusedError) -> None:
+    def _refused(self, source: SourceRecord | None, interceptor: str, error: Refusal) -> None:
         if self._on_refusal is None:
             raise error
         self._on_refusal(None if source is None else record_of(source), interceptor, error)

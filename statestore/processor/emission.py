@@ -8,9 +8,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from statestore.errors import RecordRefusedError
 from statestore.headers import Headers
 from statestore.headers.records import ProducerRecord
+from statestore.middleware.failed_record import Refusal
 from statestore.middleware.interceptor import EmittedRecord, Interceptor
 from statestore.middleware.passage import EmitPassage
 from statestore.processor.failures import OnRefusal
@@ -99,7 +99,7 @@ class TaskEmission:
             made = [passed.topic, passed.timestamp_ms, passed.key, passed.value, passed.headers]
             self._to_send_batch(pa.record_batch(made, schema=SINK_COLUMNS))
 
-    def _refused(self, record: EmittedRecord, interceptor: str, error: RecordRefusedError) -> None:
+    def _refused(self, record: EmittedRecord, interceptor: str, error: Refusal) -> None:
         self._refuse(self._source(), interceptor, error)
 
     def _source(self) -> SourceRecord | None:

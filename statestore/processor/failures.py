@@ -7,22 +7,22 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from statestore.errors import ProcessorError, RecordRefusedError
+from statestore.errors import ProcessorError
 from statestore.headers import Headers
-from statestore.middleware.failed_record import FailedRecord, FailureStage
+from statestore.middleware.failed_record import FailedRecord, FailureStage, Refusal
 from statestore.middleware.failures import FailureHandling, OnFailure
 from statestore.processor.receivers import Send, SourceRecord
 
 _LOG = logging.getLogger(__name__)
 _FAILURES_LOGGED: Final = 10
 
-OnRefusal: TypeAlias = "Callable[[SourceRecord | None, str, RecordRefusedError], None]"
-"""Takes a record as it came, None for what belongs to none, the interceptor that refuses it, and why.
+OnRefusal: TypeAlias = "Callable[[SourceRecord | None, str, Refusal], None]"
+"""Takes a record as it came, None for what belongs to none, the interceptor that does not take it, and why.
 
 What ends the task it raises."""
 
 
-def raise_refusal(source: SourceRecord | None, interceptor: str, error: RecordRefusedError) -> None:
+def raise_refusal(source: SourceRecord | None, interceptor: str, error: Refusal) -> None:
     """Raise what a record was refused for."""
     raise error
 
@@ -57,7 +57,7 @@ class TaskFailures:
             return False
         self.by_stage[stage] += 1
         self.by_error[type(error).__name__] += 1
-        if self.by_stage.total() <= _FAILURES_LOGGED:
+        if self._handling.logs_all or self.by_stage.total() <= _FAILURES_LOGGED:
             words = "left out: %s (%s), which failed at %r: %s: %s"
             _LOG.warning(words, failed.place, failed.facts, node, type(error).__name__, error)
         if decision is OnFailure.DEAD_LETTER:

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statestore.errors import RecordRefusedError
 from statestore.headers import Headers
 from statestore.headers.records import ConsumerRecord
+from statestore.middleware.failed_record import Refusal
 from statestore.middleware.interceptor import IngestedRecord, Interceptor
 from statestore.middleware.passage import IngestPassage
 from statestore.processor.failures import OnRefusal, raise_refusal
@@ -88,7 +88,7 @@ class Ingest:
             return self._source
         return None if self._batch is None else _find(self._batch, place)
 
-    def _refused(self, record: IngestedRecord, interceptor: str, error: RecordRefusedError) -> None:
+    def _refused(self, record: IngestedRecord, interceptor: str, error: Refusal) -> None:
         original = self.original(record.topic, record.partition, record.offset)
         self._refuse(original or source_of(record), interceptor, error)
 

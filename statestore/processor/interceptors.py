@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from statestore.errors import (
+    DataException,
     ProcessorError,
     RecordRefusedError,
     SpilledDeltaCorruptedError,
@@ -16,6 +17,7 @@ from statestore.errors import (
     TopologyError,
 )
 from statestore.errors.readable import shape_of
+from statestore.middleware.failed_record import Refusal
 from statestore.middleware.interceptor import IngestedRecord, Interceptor, defines
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
 from statestore.processor.failures import OnRefusal
@@ -211,13 +213,19 @@ class TaskInterceptors:
                         if not isinstance(one, Record):
                             raise TypeError(f"it must return Records, not {shape_of(one)}")
                     records += made
-                except RecordRefusedError as error:
-                    self._refuse(None, name, error)
+                except (RecordRefusedError, DataException) as error:
+                    self._leave_out(name, error)
                 except NO_FAULT_OF_USER_CODE:
                     raise
                 except Exception as cause:
                     raise processor_error(name, self._record_context, cause) from cause
         return records
+
+    def _leave_out(self, name: str, error: Refusal) -> None:
+        try:
+            self._refuse(None, name, error)
+        except DataException as cause:
+            raise processor_error(name, self._record_context, cause) from cause
 
     def _defining(self, hook: str) -> list[Interceptor]:
         return [interceptor for interceptor in self.interceptors if defines(interceptor, hook)]

@@ -197,7 +197,9 @@ def serialize_by_type(value: Any) -> bytes:
         return value.encode()
     if type(value) is int:
         if value not in _INT64_RANGE:
-            raise SerializationError(f"an int of {value.bit_length()} bits has more than 64 bits: give the sink a serde")
+            raise SerializationError(
+                f"an int of {value.bit_length()} bits has more than 64 bits: give the sink a serde"
+            )
         return value.to_bytes(8, "big", signed=True)
     if isinstance(value, float):
         return struct.pack(">d", value)

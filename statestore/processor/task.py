@@ -22,7 +22,7 @@ from statestore.errors import (
 )
 from statestore.errors.readable import facts_in_words, record_facts, shape_of, user_line
 from statestore.format.binary_columns import Integers
-from statestore.middleware.failed_record import FailureStage
+from statestore.middleware.failed_record import FailureStage, Refusal, stage_of
 from statestore.middleware.failures import FAIL_ALWAYS, FailureHandling
 from statestore.middleware.ingest_function import header_converter_of
 from statestore.processor.batch_processor import BatchProcessor
@@ -517,9 +517,11 @@ class Task:
             facts = {} if source is None else record_facts(*source)
             raise SerializationError(f"sink {node.name!r} can't write {what}: {cause}", **facts) from cause
 
-    def _refused(self, source: SourceRecord | None, interceptor: str, error: RecordRefusedError) -> None:
+    def _refused(self, source: SourceRecord | None, interceptor: str, error: Refusal) -> None:
         source = source or self._original()
-        if not self._goes_on(FailureStage.REFUSAL, interceptor, error, source, self._context.timestamp_ms):
+        if not self._goes_on(stage_of(error), interceptor, error, source, self._context.timestamp_ms):
+            if source is not None and isinstance(error, RecordRefusedError):
+                error.name_record(**record_facts(*source))
             raise error
 
     def _goes_on(

@@ -65,9 +65,9 @@ def stateful(
     local_dir: str | LocalDirectory | None = None,
     interceptors: Interceptors = None,
     dead_letters: str | DeadLetters | None = None,
-    on_deserialization_error: Handler = "fail",
-    on_processing_error: Handler = "fail",
-    on_production_error: Handler = "fail",
+    on_deserialization_error: Handler | None = None,
+    on_processing_error: Handler | None = None,
+    on_production_error: Handler | None = None,
     on_refusal: Handler | None = None,
     accept_topology_change: bool = False,
     input_memory_bytes: int = _DEFAULT_INPUT_MEMORY_BYTES,
@@ -96,22 +96,23 @@ def stateful(
             order, or a configuration that names them in `statestore.interceptors`. Those that the session names in
             `spark.statestore.interceptors` come outside of them.
         dead_letters: the topic, or DeadLetters, to which records that fail are put out as they came.
-        on_deserialization_error: "fail" stops the query at a record that the source's serdes can't read; "continue", or
-            "skip", leaves it out, counts it in the shard's commit pointer and logs it; "dead_letter" puts it out as
-            well, and so does "topic:NAME", which names the topic for dead letters. Or a function of the FailedRecord
-            that returns one of the words.
+        on_deserialization_error: "fail", what None is, stops the query at a record that the serdes of its source, or
+            the converters of `on_ingest`, can't read; "continue", or "skip", leaves it out, counts it in the shard's
+            commit pointer and logs it; "dead_letter" puts it out as well, and so does "topic:NAME", which names the
+            topic for dead letters. Or a function of the FailedRecord that returns one of the words.
         on_processing_error: likewise, of records that a processor raises an error for. What it had written and
             forwarded by then stays, as in Kafka Streams. For processors of single records.
         on_production_error: likewise, of what a sink's serdes can't write.
-        on_refusal: likewise, of records that an interceptor refuses. None is "dead_letter" if there is a topic for
-            them, else "fail".
+        on_refusal: likewise, of records that an interceptor refuses, or a step of `on_ingest` can't be done to. None is
+            "dead_letter" if there is a topic for them, else "fail".
         accept_topology_change: record a changed topology instead of refusing it; no store may be missing or changed.
         input_memory_bytes: how much of a shard's input one task holds in memory; the rest goes to `local_dir`.
         upgrade_budget_ms: after a store was given a newer format, how long each shard and batch may take to move
             entries that no record touches.
         on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on
             with, whose headers, value and timestamp may differ, or None to leave it out. Kafka
-            Connect's converters and transformations are given as a ConnectIngest.
+            Connect's converters and transformations are given as a ConnectIngest, whose `errors.tolerance` is for all
+            that `on_deserialization_error`, `on_refusal` and `dead_letters` do not say.
         memory_bytes: what the state may take in memory on each executor: uncommitted writes, write buffers and block
             cache. The tasks that run at once on an executor share it evenly; what is above a share goes to `local_dir`.
             None is 256 MiB for each of them.
@@ -134,7 +135,7 @@ def stateful(
     """
     _check_choices(via=(via, _DRIVERS), shard_by=(shard_by, ShardBy))
     handling = FailureHandling.of(
-        dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal
+        dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal, on_ingest
     )
     _check_records(records, shards, max_timestamp_ahead_ms)
     spark = records.sparkSession

@@ -56,13 +56,13 @@ class TopologyTestDriver(StoreAccess):
         application_id: str = "test-application",
         initial_wall_clock_time_ms: int = 0,
         state_dir: str | os.PathLike[str] | None = None,
-        on_deserialization_error: Handler = "fail",
+        on_deserialization_error: Handler | None = None,
         changelogs: Mapping[str, Iterable[TestRecord[bytes, bytes | None]]] | None = None,
         on_ingest: IngestHook | None = None,
         interceptors: Interceptors = None,
         dead_letters: str | DeadLetters | None = None,
-        on_processing_error: Handler = "fail",
-        on_production_error: Handler = "fail",
+        on_processing_error: Handler | None = None,
+        on_production_error: Handler | None = None,
         on_refusal: Handler | None = None,
     ) -> None:
         topology.validate()
@@ -70,7 +70,7 @@ class TopologyTestDriver(StoreAccess):
         check_store_name(application_id)
         _require_span("initial_wall_clock_time_ms", initial_wall_clock_time_ms)
         handling = FailureHandling.of(
-            dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal
+            dead_letters, on_deserialization_error, on_processing_error, on_production_error, on_refusal, on_ingest
         )
         given = {
             name: [_changelog_record(record) for record in records] for name, records in (changelogs or {}).items()

@@ -79,9 +79,7 @@ def test_a_wrapped_delete_becomes_a_tombstone_with_headers() -> None:
 
 
 def test_an_error_names_the_record() -> None:
-    with pytest.raises(
-        DeserializationError, match="record orders-3 at offset 100: wrapped value 8 bytes: "
-    ) as caught:
+    with pytest.raises(DeserializationError, match="record orders-3 at offset 100: wrapped value 8 bytes: ") as caught:
         IMPORTER.import_record(record(b"not JSON"))
     assert isinstance(caught.value.__cause__, json.JSONDecodeError)
 
@@ -100,7 +98,10 @@ def failing_after_one(value: bytes) -> tuple[Iterable[tuple[str, bytes | None]],
         (failing_after_one, "envelope: needs 1 bytes"),
         (lambda value: ([("a", b"1"), (None, b"")], value), "a header key must be a str"),
         (lambda value: ([("a", b"1"), ("b", "text")], value), "must be bytes or None"),
-        (lambda value: ([("a", b"1")], "text"), "the payload of a wrapped value must be bytes, got str of 4 characters"),
+        (
+            lambda value: ([("a", b"1")], "text"),
+            "the payload of a wrapped value must be bytes, got str of 4 characters",
+        ),
         (lambda value: None, "wrapped value"),
     ],
     ids=["raises late", "bad key", "bad value", "bad payload", "nothing"],

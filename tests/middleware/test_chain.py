@@ -266,10 +266,10 @@ def other_key(record: IngestedRecord) -> list[IngestedRecord]:
 @pytest.mark.parametrize(
     ("interceptor", "problem"),
     [
-        (Faulty(lambda record: ["text"]), "must return ConsumerRecords, not 'text'"),
+        (Faulty(lambda record: ["text"]), "must return ConsumerRecords, not str of 4"),
         (Faulty(lambda record: None), "NoneType"),
         (Faulty(other_key), "must not change topic, partition, offset or key"),
-        (Faulty(lambda record: [record.copy(value="text")]), "a value of bytes or None, not 'text'"),
+        (Faulty(lambda record: [record.copy(value="text")]), "a value of bytes or None, not str of 4"),
         (Faulty(lambda record: [record.copy(timestamp_ms=-5)]), "must not give a negative timestamp"),
         (Faulty(lambda record: 1 / 0), "ZeroDivisionError"),
         (FaultyColumns(lambda columns: columns.value), "must return RecordColumns"),

@@ -60,5 +60,5 @@ def test_an_error_of_the_hook_says_which_record_it_was() -> None:
 
 
 def test_anything_but_a_record_is_refused() -> None:
-    with pytest.raises(ProcessorError, match="must return a ConsumerRecord or None, not 'text'"):
+    with pytest.raises(ProcessorError, match="must return a ConsumerRecord or None, not str of 4"):
         list(ingest_records(RECORDS, lambda record: "text"))  # type: ignore[arg-type, return-value]

@@ -71,14 +71,14 @@ def avro_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> Avro
 def _parsed(text: str, named: dict[str, Any]) -> tuple[Any, bool]:
     if len(text) > LARGEST_SCHEMA_BYTES:
         raise DataException(f"A schema is larger than {LARGEST_SCHEMA_BYTES} bytes")
-    with library_errors(_MALFORMED_SCHEMA):
+    with library_errors(_MALFORMED_SCHEMA, of_schema=True):
         node = json.loads(text)
     facts = settle(facts_of(node, RESOLUTION_FACTS))
     known = dict(named)
-    with library_errors(_MALFORMED_SCHEMA):
+    with library_errors(_MALFORMED_SCHEMA, of_schema=True):
         parsed = library().parse_schema(facts, named_schemas=named)
     holds_itself = check_bounds(parsed, known, may_hold_itself=True)
-    with library_errors(_MALFORMED_SCHEMA):
+    with library_errors(_MALFORMED_SCHEMA, of_schema=True):
         for field in _fields([parsed]):
             _settle_default(field)
     return parsed, holds_itself

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Final
 
 from statestore.errors import ConfigException, DataException
+
+_SILENT: Final = ("SchemaResolutionError", "UnicodeDecodeError", "IndexError")
+"""What says nothing of a value."""
 
 
 def library() -> ModuleType:
@@ -21,8 +25,11 @@ def library() -> ModuleType:
 
 
 @contextmanager
-def library_errors(problem: str) -> Iterator[None]:
-    """Raise DataException with the problem for whatever fastavro raises: malformed bytes meet its every exception."""
+def library_errors(problem: str, *, of_schema: bool = False) -> Iterator[None]:
+    """Raise DataException with the problem for whatever fastavro raises: malformed bytes meet its every exception.
+
+    Its words are said where they are `of_schema`, or can't quote a value.
+    """
     try:
         yield
     except MemoryError:
@@ -30,5 +37,5 @@ def library_errors(problem: str) -> Iterator[None]:
     except EOFError as cause:
         raise DataException(f"{problem}: there are fewer bytes than its schema asks for") from cause
     except Exception as cause:
-        # Its words quote the value.
-        raise DataException(f"{problem}: {type(cause).__name__}") from None
+        is_silent = of_schema or type(cause).__name__ in _SILENT
+        raise DataException(f"{problem}: {type(cause).__name__}{f': {cause}' if is_silent else ''}"[:300]) from None

@@ -176,7 +176,7 @@ class AvroType:
 def avro_type_of(node: Any) -> AvroType:
     """Return the type that an Avro schema, as JSON, is. Raises DataException if it is none, or has no typed schema."""
     facts = settle(facts_of(node))
-    with library_errors("Malformed Avro schema"):
+    with library_errors("Malformed Avro schema", of_schema=True):
         parsed = library().parse_schema(facts)
     check_bounds(parsed)
     return _AvroReader().read(parsed)

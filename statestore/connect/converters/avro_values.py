@@ -53,7 +53,7 @@ class AvroCodec:
         self.kind: Final = kind
         # A record is its fields and nothing else, and fastavro marks it as a schema that need not be parsed again.
         record = AvroType("record", None, parts=(kind,))
-        with library_errors("Malformed Avro schema"):
+        with library_errors("Malformed Avro schema", of_schema=True):
             self._wire_schema = library().parse_schema(_wire_schema(record, count()))
 
     def encode(self, value: Any) -> bytes:

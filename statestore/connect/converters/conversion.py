@@ -79,7 +79,7 @@ class EncodedHeader(ConnectHeader):
         found: ConnectHeader | None = vars(self)["_converted"]
         if found is None:
             key = vars(self)["_original_key"]
-            with header_in_errors(key):
+            with header_in_errors(key, is_unreadable=True):
                 made = self.converter.to_connect_header(vars(self)["_topic"], key, self.encoded)
                 made = SchemaAndValue(None, None) if made is None else made
                 check_type(key, made.schema, made.value)

@@ -13,7 +13,8 @@ from statestore.connect.converters.json import JsonConverter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.converters.string import StringConverter
 
-_PROPERTY: Final = "header.converter"
+HEADER_CONVERTER: Final = "header.converter"
+"""The property that names one; below it are its own."""
 _SIMPLE: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _CONVERTERS: Final[dict[str, type[HeaderConverter]]] = {
     _SIMPLE: SimpleHeaderConverter,
@@ -41,12 +42,12 @@ def header_converter(
     """
     if isinstance(properties, HeaderConverter):
         return properties
-    given = {_PROPERTY: properties} if isinstance(properties, str) else dict(properties or {})
-    chosen = _CHOICE.parse(given, warn=False)[_PROPERTY]
+    given = {HEADER_CONVERTER: properties} if isinstance(properties, str) else dict(properties or {})
+    chosen = _CHOICE.parse(given, warn=False)[HEADER_CONVERTER]
     converter = chosen() if isinstance(chosen, type) and issubclass(chosen, HeaderConverter) else chosen
     if not isinstance(converter, HeaderConverter):
-        raise invalid(_PROPERTY, given[_PROPERTY], "it is no HeaderConverter")
-    own = Properties(given).below(f"{_PROPERTY}.")
+        raise invalid(HEADER_CONVERTER, given[HEADER_CONVERTER], "it is no HeaderConverter")
+    own = Properties(given).below(f"{HEADER_CONVERTER}.")
     if MODE not in own and any(known.name == MODE for known in converter.config().properties):
         own = Properties({**own, MODE: mode}, own.prefix)
     converter.configure(own)
@@ -65,6 +66,10 @@ def _aliases() -> dict[str, type[HeaderConverter]]:
 
 _CHOICE: Final = ConfigDef(
     Property(
-        _PROPERTY, ConfigType.CLASS, default=SimpleHeaderConverter, doc="What converts headers.", classes=_aliases()
+        HEADER_CONVERTER,
+        ConfigType.CLASS,
+        default=SimpleHeaderConverter,
+        doc="What converts headers.",
+        classes=_aliases(),
     )
 )

@@ -39,7 +39,8 @@ class SimpleHeaderConverter(HeaderConverter):
                 return STRICT.parse_string(value.decode("utf-8"))
             return COMPAT.parse_string(decode_leniently(value))
         except (DataException, UnicodeDecodeError) as cause:
-            _LOG.warning("header %r of topic %r can't be read, its bytes are used as they are: %s", key, topic, cause)
+            what = f"header {key!r}" if key else "a key or value"
+            _LOG.warning("%s of topic %r can't be read, its bytes are used as they are: %s", what, topic, cause)
             return SchemaAndValue(BYTES_SCHEMA, value)
 
     def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:

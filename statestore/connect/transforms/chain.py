@@ -24,7 +24,7 @@ class TransformChain:
 
     @classmethod
     def from_properties(cls, config: str | Mapping[str, Any], *, mode: str = STRICT_MODE) -> TransformChain:
-        """Make a chain of a connector's configuration: what is about anything else in it is passed over.
+        """Make a chain of a connector's configuration; what else is in it does nothing.
 
         Args:
             config: a mapping, the text of a file of Java's properties, or JSON. In a mapping, the property `type` may
@@ -33,7 +33,7 @@ class TransformChain:
                 does, "strict" loses nothing where Kafka does.
 
         Raises ConfigException, with the full name of the property, if one is missing or wrong. Logs a warning for each
-        property that nobody knows.
+        property that nobody knows, and one for all that do nothing here.
         """
         return cls(read_steps(config, mode))
 

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
 from statestore.connect.converters.conversion import read_headers, write_headers
-from statestore.connect.converters.registry import header_converter
+from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
 from statestore.connect.headers import ConnectHeaders
 from statestore.connect.records import ConnectRecord
 from statestore.connect.transforms.chain import TransformChain
-from statestore.connect.transforms.connector_config import connector_properties
+from statestore.connect.transforms.connector_config import connector_properties, read_steps
 from statestore.connect.transforms.drop_headers import DropHeaders
 from statestore.connect.transforms.filter import Filter
 from statestore.connect.transforms.insert_header import InsertHeader
@@ -57,7 +57,8 @@ class ColumnChain:
         The configuration, `mode` and errors are as in `TransformChain.from_properties`.
         """
         properties = connector_properties(config)
-        return cls(TransformChain.from_properties(properties, mode=mode), header_converter(properties, mode=mode))
+        steps = read_steps(properties, mode, [HEADER_CONVERTER])
+        return cls(TransformChain(steps), header_converter(properties, mode=mode))
 
     @property
     def is_in_columns(self) -> bool:

@@ -1,11 +1,11 @@
-"""The configuration of a connector, as far as it is about transformations; the rest is known, and passed over.
+"""The configuration of a connector, as far as it is about transformations; of the rest it is said that it does nothing.
 
 Source: Kafka Connect's `ConnectorConfig`, `SourceConnectorConfig` and `SinkConnectorConfig`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from statestore.connect.config import (
@@ -14,6 +14,7 @@ from statestore.connect.config import (
     Properties,
     Property,
     invalid,
+    warn_of_meaningless,
     warn_of_unknown,
 )
 from statestore.connect.converters.base import MODE
@@ -66,7 +67,7 @@ _OTHERS: Final = (
     "transaction.boundary.interval.ms",
     "value.converter",
 )
-"""Properties of every connector that have nothing to do with transformations."""
+"""Properties of every connector that have nothing to do with transformations; some who make chains read them."""
 _OTHER_PREFIXES: Final = (
     "admin.override.",
     "consumer.override.",
@@ -107,11 +108,14 @@ def connector_properties(config: str | Mapping[str, Any]) -> Properties:
     return Properties(read_properties(config) if isinstance(config, str) else config_of(config))
 
 
-def read_steps(config: str | Mapping[str, Any], mode: str) -> tuple[Step, ...]:
-    """Return the steps that a connector's configuration asks for. Raises ConfigException with the full property."""
+def read_steps(config: str | Mapping[str, Any], mode: str, also_read: Sequence[str] = ()) -> tuple[Step, ...]:
+    """Return the steps that a connector's configuration asks for. Raises ConfigException with the full property.
+
+    Warns of what does nothing; `also_read` are properties that the caller reads, with all below them.
+    """
     properties = connector_properties(config)
     names = _STEPS.parse(properties, warn=False)
-    _warn_of_unknown(properties, names)
+    _warn_of_others(properties, names, also_read)
     predicates = {
         alias: _make(Predicate, PREDICATES, properties.below(f"predicates.{alias}."), mode)
         for alias in names["predicates"]
@@ -159,12 +163,16 @@ def _make(kind: type[Configured], known: Mapping[str, Any], properties: Properti
         raise ConfigException(f"{full_name}: {error.problem}", name=full_name, value=value) from error
 
 
-def _warn_of_unknown(properties: Properties, names: Mapping[str, list[str]]) -> None:
-    """Warn of what is of no step, predicate or connector, whatever belongs to a step or a predicate warns of itself."""
-    prefixes = [f"{kind}.{alias}." for kind, aliases in names.items() for alias in aliases]
-    for name in properties:
-        if not name.startswith((*prefixes, *_OTHER_PREFIXES)):
+def _warn_of_others(properties: Properties, names: Mapping[str, list[str]], also_read: Sequence[str]) -> None:
+    """Warn of what is of no step or predicate; whatever belongs to a step or a predicate warns of itself."""
+    read = [f"{kind}.{alias}." for kind, aliases in names.items() for alias in aliases]
+    read += [f"{name}." for name in also_read]
+    others = [name for name in properties if name not in (*names, *also_read) and not name.startswith(tuple(read))]
+    known = [name for name in others if name in _OTHERS or name.startswith(_OTHER_PREFIXES)]
+    for name in others:
+        if name not in known:
             warn_of_unknown([name], [*names, *_OTHERS, *_likely_names(name, names)])
+    warn_of_meaningless(known)
 
 
 def _likely_names(name: str, names: Mapping[str, list[str]]) -> Iterator[str]:
