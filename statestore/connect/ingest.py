@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from statestore.connect.config import warn_of_meaningless
 from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
 from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
 from statestore.connect.header import part_in_errors
@@ -60,14 +62,28 @@ class ConnectIngest:
         """What is done about records that fail, where the query does not say it."""
         also_read = [HEADER_CONVERTER, *_SIDES, *self.tolerance.properties]
         self.chain: Final = TransformChain(read_steps(properties, mode, also_read))
-        self.header_converter: Final[HeaderConverter] = TopicHeaderConverter(
-            header_converter(properties, mode=mode),
-            {topic: header_converter(chosen, mode=mode) for topic, chosen in (topics or {}).items()},
-        )
+        self._names_of_converter: Final = [name for name in properties if name.startswith(HEADER_CONVERTER)]
+        self._converter_of_topics: Final = {
+            topic: header_converter(chosen, mode=mode) for topic, chosen in (topics or {}).items()
+        }
+        self._read_with(header_converter(properties, mode=mode))
         self._key, self._value = (_converter_of(side, properties, mode) for side in _SIDES)
-        self._columns = ColumnChain(self.chain, self.header_converter)
         self.is_in_columns: Final = self._columns.is_in_columns
         """Whether `ingest_columns` can be called."""
+
+    def _read_with(self, converter: HeaderConverter) -> None:
+        """Have headers read with a converter, but of topics that have one of their own."""
+        self.header_converter: HeaderConverter = TopicHeaderConverter(converter, self._converter_of_topics)
+        self._columns = ColumnChain(self.chain, self.header_converter)
+
+    def with_default(self, converter: HeaderConverter) -> ConnectIngest:
+        """Return this with a header converter for where the configuration names none, as Kafka's workers have one."""
+        if HEADER_CONVERTER in self._names_of_converter:
+            return self
+        warn_of_meaningless(self._names_of_converter)
+        made = copy.copy(self)
+        made._read_with(converter)
+        return made
 
     def __call__(self, record: ConsumerRecord[Any, Any]) -> ConsumerRecord[Any, Any] | None:
         """Return what the steps make of a record, None if one drops it. Raises what steps and converters raise."""

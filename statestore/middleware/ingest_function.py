@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from statestore.errors.readable import shape_of
@@ -52,7 +53,7 @@ class IngestFunction(Interceptor):
     @property
     def header_converter(self) -> HeaderConverter | None:
         """What processors read typed headers with, None if the function does not say."""
-        return self._function.header_converter if isinstance(self._function, ColumnIngest) else None
+        return getattr(self._function, "header_converter", None)
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Return what the function returns, in a list."""
@@ -62,6 +63,28 @@ class IngestFunction(Interceptor):
         if not isinstance(made, ConsumerRecord):
             raise TypeError(f"it must return a ConsumerRecord or None, not {shape_of(made)}")
         return (made,)
+
+
+@dataclass(frozen=True)
+class _WithConverter:
+    """A function of a record, and what processors read typed headers with beside it."""
+
+    function: IngestHook
+    header_converter: HeaderConverter
+
+    def __call__(self, record: IngestedRecord) -> IngestedRecord | None:
+        return self.function(record)
+
+
+def with_default_converter(on_ingest: IngestHook | None, converter: HeaderConverter | None) -> IngestHook | None:
+    """Return a hook that has this converter of headers where it names none; the hook itself if there is none."""
+    if converter is None or not (on_ingest is None or callable(on_ingest)):
+        return on_ingest
+    from statestore.connect.ingest import ConnectIngest
+
+    if on_ingest is None or isinstance(on_ingest, ConnectIngest):
+        return (on_ingest or ConnectIngest()).with_default(converter)
+    return _WithConverter(on_ingest, converter)
 
 
 def tolerance_of(on_ingest: IngestHook | None) -> Tolerance | None:

@@ -22,6 +22,9 @@ from weakref import WeakKeyDictionary, WeakSet
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from statestore.connect.config import Properties
+from statestore.connect.converters.base import HeaderConverter
+from statestore.connect.converters.registry import HEADER_CONVERTER, header_converter
 from statestore.errors import StatePartitionsError
 from statestore.spark.sessions import is_connect
 from statestore.spark.start_refusal import REFUSAL, refusal_at_start, to_setting
@@ -57,6 +60,17 @@ def session_properties(spark: SparkSession) -> dict[str, str]:
     """Return what the session sets for this project, `spark.statestore.*`, without `spark.`."""
     known = spark.conf.getAll
     return {name.removeprefix("spark."): value for name, value in known.items() if name.startswith(_OWN_PREFIX)}
+
+
+def session_header_converter(spark: SparkSession | None) -> HeaderConverter | None:
+    """Return what headers are read with where nothing nearer says it: `spark.statestore.header.converter` and below.
+
+    None if the session does not say. Raises ConfigException.
+    """
+    known = {} if spark is None else spark.conf.getAll
+    properties = Properties(known).below(_OWN_PREFIX)
+    is_said = any(name.startswith(HEADER_CONVERTER) for name in properties)
+    return header_converter(properties) if is_said else None
 
 
 def carry(rows: DataFrame, settings: Mapping[str, str], location: str) -> DataFrame:

@@ -17,7 +17,7 @@ from statestore.errors import InputError, TopologyError
 from statestore.middleware.configuration import Interceptors, query_chain
 from statestore.middleware.dead_letters import DeadLetters
 from statestore.middleware.failures import FailureHandling, Handler
-from statestore.middleware.ingest_function import IngestHook
+from statestore.middleware.ingest_function import IngestHook, with_default_converter
 from statestore.processor.rehearsal import refuse_empty_classes, uses_wall_clock
 from statestore.processor.topology import Topology
 from statestore.recovery.local.local_directory import LocalDirectory
@@ -31,7 +31,14 @@ from statestore.spark.code_on_workers import check_code_on_workers
 from statestore.spark.drivers import through_apply_in_pandas_with_state, through_transform_with_state
 from statestore.spark.figures import observe_figures
 from statestore.spark.pack import PACKED_SCHEMA, Pack
-from statestore.spark.query_settings import PARTITIONS, STATE_PROVIDER, carry, is_default, session_properties
+from statestore.spark.query_settings import (
+    PARTITIONS,
+    STATE_PROVIDER,
+    carry,
+    is_default,
+    session_header_converter,
+    session_properties,
+)
 from statestore.spark.schema import OUTPUT_SCHEMA, check_input_schema
 from statestore.spark.sessions import default_parallelism, is_connect, location_in, on_server
 from statestore.spark.shard_call import ShardCall
@@ -112,7 +119,8 @@ def stateful(
         on_ingest: is called with each record (ConsumerRecord of bytes) before any source; returns the record to go on
             with, whose headers, value and timestamp may differ, or None to leave it out. Kafka
             Connect's converters and transformations are given as a ConnectIngest, whose `errors.tolerance` is for all
-            that `on_deserialization_error`, `on_refusal` and `dead_letters` do not say.
+            that `on_deserialization_error`, `on_refusal` and `dead_letters` do not say. Its `topics`, then its
+            `header.converter`, then the session's `spark.statestore.header.converter` say how typed headers are read.
         memory_bytes: what the state may take in memory on each executor: uncommitted writes, write buffers and block
             cache. The tasks that run at once on an executor share it evenly; what is above a share goes to `local_dir`.
             None is 256 MiB for each of them.
@@ -141,7 +149,8 @@ def stateful(
     spark = records.sparkSession
     if via == _TRANSFORM and is_connect(spark):
         refuse_transform_with_state()
-    topology = topology.with_interceptors(query_chain(interceptors, on_ingest, session_properties(spark)))
+    hook = with_default_converter(on_ingest, session_header_converter(spark))
+    topology = topology.with_interceptors(query_chain(interceptors, hook, session_properties(spark)))
     _validate(topology)
     _choose_python(spark)
     check_code_on_workers(topology, handling, spark)

@@ -9,6 +9,7 @@ import pytest
 
 from statestore import Processor, Record, Serdes, Topology
 from statestore.connect import Int8
+from statestore.connect.converters.registry import header_converter
 from statestore.connect.converters.simple import SimpleHeaderConverter
 from statestore.connect.header import ConnectHeader
 from statestore.connect.ingest import ConnectIngest
@@ -16,6 +17,8 @@ from statestore.connect.schemas import INT8_SCHEMA, STRING_SCHEMA
 from statestore.connect.typed_headers import TypedHeaders
 from statestore.errors import ConfigException, DataException, ProcessorError
 from statestore.headers import Headers
+from statestore.middleware.configuration import query_chain
+from statestore.middleware.ingest_function import header_converter_of, with_default_converter
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.topic_columns import source_batch, source_records
 from statestore.testing import TopologyTestDriver
@@ -214,3 +217,36 @@ def test_processors_read_typed_headers_by_the_converter_of_the_query() -> None:
     ingest = ConnectIngest(PASTED, topics={"text": "StringConverter"})
     assert read_in_driver(ingest, "orders") == [("Int8 5", [attempt, origin])]
     assert read_in_driver(ingest, "text") == [("str 5", [attempt, origin])]
+
+
+def hooked(ingest: Any) -> Any:
+    return header_converter_of(query_chain(None, with_default_converter(ingest, header_converter("Json")), {}))
+
+
+def test_the_session_s_converter_is_for_what_nothing_nearer_names() -> None:
+    def plain(record: Any) -> Any:
+        return record
+
+    quoted = b'{"schema":{"type":"string","optional":false},"payload":"x"}'
+    topics = {"text": "StringConverter"}
+    own, none = ConnectIngest(JSON_HEADERS, topics=topics), ConnectIngest(PASTED, topics=topics)
+    written = {
+        name: [hooked(ingest).from_connect_header(topic, "n", STRING_SCHEMA, "x") for topic in ("any", "text")]
+        for name, ingest in {"own": own, "none": none, "plain": plain, "absent": None}.items()
+    }
+    assert written == {
+        "own": [b'"x"', b"x"],
+        "none": [quoted, b"x"],
+        "plain": [quoted, quoted],
+        "absent": [quoted, quoted],
+    }
+    (marked,) = ingest_records(MIXED[2:3], with_default_converter(none, header_converter("Json")))
+    assert headers_of([marked]) == [[("origin", b'{"schema":{"type":"int8","optional":false},"payload":7}')]]
+    assert none.header_converter.from_connect_header("any", "n", STRING_SCHEMA, "x") == b"x", "it stays as it was"
+    assert list(ingest_records(MIXED, with_default_converter(plain, header_converter("Json")))) == MIXED
+    assert with_default_converter(own, None) is own
+
+
+def test_properties_of_a_converter_that_is_not_named_do_nothing_beside_the_session_s(caplog: Any) -> None:
+    ConnectIngest({"header.converter.mode": "compat"}).with_default(header_converter("Json"))
+    assert "'header.converter.mode'" in caplog.text

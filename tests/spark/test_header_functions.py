@@ -21,9 +21,10 @@ from pyspark.sql import functions as F
 from statestore import ConsumerRecord
 from statestore.connect import ConnectIngest
 from statestore.connect.values.strict import STRICT
-from statestore.errors import DataException
+from statestore.errors import ConfigException, DataException
 from statestore.spark import header_functions as hf
 from statestore.spark.schema import HEADERS
+from tests.support.spark.queries import spark_settings
 
 MODES = {
     "as Spark comes": {"spark.sql.ansi.enabled": "true", "spark.sql.codegen.wholeStage": "true"},
@@ -362,6 +363,33 @@ def test_what_is_wrong_ends_the_query_and_names_the_header(
     with pytest.raises(PySparkException) as raised:
         evaluate(spark, [row], {"found": column()})
     assert message in str(raised.value)
+
+
+def test_the_session_s_converter_reads_where_none_is_named(spark: SparkSession) -> None:
+    rows = [[Header("a", b'"x"')]]
+    columns = {
+        "session": lambda: hf.header_typed("headers", "a", "string"),
+        "named": lambda: hf.header_typed("headers", "a", "string", converter="StringConverter"),
+        "all": lambda: hf.typed_headers("headers")[0]["text"],
+    }
+    without = {name: column() for name, column in columns.items()}
+    in_json = {"header.converter": "JsonConverter", "header.converter.schemas.enable": "false"}
+    with spark_settings(spark, {f"spark.statestore.{name}": value for name, value in in_json.items()}):
+        found = {name: column() for name, column in columns.items()}
+        chain = {"transforms": "t", "transforms.t.type": "InsertHeader"}
+        chain |= {"transforms.t.header": "b", "transforms.t.value.literal": "y z"}
+        frame = spark.createDataFrame([([("a", b"1")],)], "headers array<struct<key: string, value: binary>>")
+        made, named = (
+            hf.transform_records(frame, each).first() for each in (chain, {**chain, "header.converter": "Simple"})
+        )
+    assert [bytes(row.headers[-1].value) for row in (made, named)] == [b'"y z"', b"y z"]
+    assert evaluate(spark, rows, found) == [{"number": 0, "session": "x", "named": '"x"', "all": "x"}]
+    assert evaluate(spark, rows, without) == [{"number": 0, "session": '"x"', "named": '"x"', "all": '"x"'}]
+    with (
+        spark_settings(spark, {"spark.statestore.header.converter": "Jsn"}),
+        pytest.raises(ConfigException, match=r"spark\.statestore\.header\.converter"),
+    ):
+        hf.typed_headers("headers")
 
 
 PRINTED: dict[str, tuple[Any, bytes | None]] = {

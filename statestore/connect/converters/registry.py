@@ -42,12 +42,13 @@ def header_converter(
     """
     if isinstance(properties, HeaderConverter):
         return properties
-    given = {HEADER_CONVERTER: properties} if isinstance(properties, str) else dict(properties or {})
+    named = {HEADER_CONVERTER: properties} if isinstance(properties, str) else properties or {}
+    given = named if isinstance(named, Properties) else Properties(named)
     chosen = _CHOICE.parse(given, warn=False)[HEADER_CONVERTER]
     converter = chosen() if isinstance(chosen, type) and issubclass(chosen, HeaderConverter) else chosen
     if not isinstance(converter, HeaderConverter):
-        raise invalid(HEADER_CONVERTER, given[HEADER_CONVERTER], "it is no HeaderConverter")
-    own = Properties(given).below(f"{HEADER_CONVERTER}.")
+        raise invalid(given.full_name(HEADER_CONVERTER), given[HEADER_CONVERTER], "it is no HeaderConverter")
+    own = given.below(f"{HEADER_CONVERTER}.")
     if MODE not in own and any(known.name == MODE for known in converter.config().properties):
         own = Properties({**own, MODE: mode}, own.prefix)
     converter.configure(own)

@@ -9,13 +9,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from statestore.connect.converters.base import STRICT_MODE, HeaderConverter
+from statestore.connect.converters.registry import HEADER_CONVERTER
 from statestore.connect.transforms.columns import ColumnChain
+from statestore.connect.transforms.connector_config import connector_properties
 from statestore.connect.transforms.drop_headers import DropHeaders
 from statestore.connect.transforms.insert_header import InsertHeader
 from statestore.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from statestore.connect.transforms.step import Step
 from statestore.spark.header_functions.changes import drop_headers, with_header
 from statestore.spark.header_functions.lookups import has_header
+from statestore.spark.query_settings import session_header_converter
 
 
 def transform_records(records: DataFrame, config: str | Mapping[str, Any], *, mode: str = STRICT_MODE) -> DataFrame:
@@ -27,8 +30,8 @@ def transform_records(records: DataFrame, config: str | Mapping[str, Any], *, mo
 
     Args:
         records: has a column `headers`, and `topic` and `value` if a predicate looks at them; others stay as they are.
-        config: a mapping, the text of a file of Java's properties, or JSON. `header.converter` writes what is inserted,
-            for no topic.
+        config: a mapping, the text of a file of Java's properties, or JSON. `header.converter`, or else the session's,
+            writes what is inserted, for no topic.
         mode: "strict", or "compat" for what is not told and shall do all as Kafka does.
 
     Raises ConfigException for a wrong configuration, and ValueError for a step that looks at more.
@@ -36,8 +39,10 @@ def transform_records(records: DataFrame, config: str | Mapping[str, Any], *, mo
     chain = ColumnChain.from_properties(config, mode=mode)
     if not chain.is_in_columns:
         raise ValueError(f"these steps look into keys or values, which Spark's engine can't: {chain.chain.describe()}")
+    is_named = HEADER_CONVERTER in connector_properties(config)
+    of_session = None if is_named else session_header_converter(records.sparkSession)
     for step in chain.chain.steps:
-        records = _transformed(records, step, chain.converter)
+        records = _transformed(records, step, of_session or chain.converter)
     return records
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
@@ -48,6 +48,7 @@ from statestore.errors import DataException
 from statestore.errors.readable import shape_of
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark.header_functions.headers_column import ON_ERROR, check_choice, checked_key, column_of, last_value
+from statestore.spark.query_settings import session_header_converter
 from statestore.spark.spark_versions import arrow_type_of, arrow_udf
 
 AnyConverter: TypeAlias = HeaderConverter | str | Mapping[str, Any] | None
@@ -84,7 +85,8 @@ def header_typed(
         key: of the header.
         data_type: a type of Spark ("array<int>", "decimal(10,2)"), or a schema of Kafka Connect.
         converter: reads the bytes: one, the name of one ("Json"), or properties such as `header.converter` and
-            `header.converter.schemas.enable`; None is Kafka's SimpleHeaderConverter. What it reads is converted without
+            `header.converter.schemas.enable`; None is that of the session (`spark.statestore.header.converter`), else
+            Kafka's SimpleHeaderConverter. What it reads is converted without
             a loss if it is strict, which it is unless its properties say `mode=compat`; then as Kafka does.
         topic: what the converter is told.
         on_error: "raise" ends the query at a value that can't be read or converted, "null" makes it null.
@@ -94,7 +96,7 @@ def header_typed(
     """
     check_choice("on_error", on_error, ON_ERROR)
     schema, spark_type = _schema_and_type(data_type)
-    reader = _Reader(checked_key(key), topic, schema, spark_type, header_converter(converter), on_error)
+    reader = _Reader(checked_key(key), topic, schema, spark_type, _converter_of(converter), on_error)
 
     return _in_batches(reader.read, spark_type)(last_value(column_of(headers), key))
 
@@ -105,9 +107,14 @@ def typed_headers(headers: Column | str, *, converter: AnyConverter = None, topi
     `type` is that of Kafka Connect (INT8, STRING, Timestamp), null if a value has none, and `text` the value in words,
     null for a null value. A header that can't be read ends the query. Arguments are those of `header_typed`.
     """
-    viewer = _Viewer(topic, header_converter(converter))
+    viewer = _Viewer(topic, _converter_of(converter))
 
     return _in_batches(viewer.view, TYPED_HEADERS)(column_of(headers))
+
+
+def _converter_of(converter: AnyConverter) -> HeaderConverter:
+    of_session = session_header_converter(SparkSession.getActiveSession()) if converter is None else None
+    return of_session or header_converter(converter)
 
 
 def _in_batches(function: Callable[[pa.Array], pa.Array], returned: T.DataType | str) -> Callable[[Column], Column]:
