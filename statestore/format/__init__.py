@@ -9,7 +9,7 @@ keys            window_key, session_key, time_key_columns; due_key, due_key_colu
 headers         header_bytes, header_columns, header_lists, header_edits
 records         record_v2, message_v0_v1, varint
 serdes          serde, serde_columns
-columns         binary_columns, key_groups
+columns         binary_columns, key_groups; arrow_file: files of them that anybody may have written
 Kafka Streams   position, offset_checkpoint, partitioner
 json_fields     fields of the JSON that is recorded
 byte_text       keys and values as people write and read them

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import numpy as np
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
-from statestore.errors import ClaimError, ClaimMissingError
+from statestore.errors import ClaimError, ClaimMissingError, DurableFileCorruptedError
 from statestore.format.binary_columns import row_sizes
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
@@ -128,12 +128,15 @@ class ClaimCheck(Interceptor):
             raise ClaimError(
                 f"its value has {claim.size_bytes} bytes, {self._max_bytes} are allowed: raise max_bytes of ClaimCheck"
             )
-        found = self.location.read_start(claim.path, claim.size_bytes + 1)
+        try:
+            found = self.location.read(claim.path, claim.size_bytes)
+        except DurableFileCorruptedError as longer:
+            raise _another(claim) from longer
         if found is None:
             raise ClaimMissingError(path=claim.path, location=str(self.location))
         value: bytes = found.to_pybytes()
         if (len(value), sha256(value).hexdigest()) != claim:
-            raise ClaimError(f"object {claim.path} is not what was checked in: its size or its hash differs")
+            raise _another(claim)
         return value
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
@@ -193,6 +196,10 @@ def delete_objects(location: str | Path | DurableLocation, before_ms: int) -> in
                 opened.delete(entry.name)
                 deleted += 1
     return deleted
+
+
+def _another(claim: _Claim) -> ClaimError:
+    return ClaimError(f"object {claim.path} is not what was checked in: its size or its hash differs")
 
 
 def _without_claims(records: RecordColumns) -> RecordColumns | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from statestore import DurableLocation, Headers, Processor, ProcessorContext, Record, Serdes, Topology
+from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Topology
 from statestore.errors import ChainOrderError, ClaimError, ClaimMissingError, ConfigException, LocationError
 from statestore.middleware import Chain, EmittedRecord, Interceptor
 from statestore.middleware.claim_check import CLAIM_CHECK_HEADER, ClaimCheck, delete_objects
@@ -245,11 +245,3 @@ def test_what_has_to_come_before_is_said(kind: str, check: ClaimCheck) -> None:
     with pytest.raises(ChainOrderError, match=r"elsewhere by then|in clear"):
         Chain([check, other])
     Chain([other, check])
-
-
-def test_at_most_so_many_bytes_of_a_file_are_read(tmp_path: Path) -> None:
-    location = DurableLocation(tmp_path)
-    location.write("file", b"abcdef")
-    assert location.read_start("file", 4).to_pybytes() == b"abcd"
-    assert location.read_start("file", 9).to_pybytes() == b"abcdef"
-    assert location.read_start("other", 9) is None

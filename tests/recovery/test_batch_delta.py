@@ -1,5 +1,6 @@
 """The delta of a batch, whole in memory or written as it spills: the same records, the same order, bounded batches."""
 
+import json
 import resource
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from statestore.errors import (
     SpilledDeltaCorruptedError,
 )
 from statestore.format.header_bytes import encode_headers
+from statestore.format.header_columns import HEADERS_TYPE
 from statestore.format.store_format import StoreFormat
 from statestore.processor.context import TaskRecordContext
 from statestore.recovery.commit.batch_delta import BatchDelta
@@ -27,10 +29,10 @@ from statestore.recovery.commit.delta import (
     Delta,
     DeltaInfo,
     changelog_records,
-    decode_delta,
     encode_delta,
 )
 from statestore.recovery.location.digests import digest
+from tests.support.arrow_memory import counted_memory
 from tests.support.recovery.shards import TOTALS, stored
 from tests.support.recovery.spilling import small_space
 
@@ -87,7 +89,7 @@ def test_what_spilled_and_what_did_not_say_the_same(tmp_path: Path) -> None:
         content = spilled.content.read_bytes()
     assert (spilled.size_bytes, spilled.digest) == (len(content), digest(content))
     assert (held.size_bytes, held.digest) == (held.content.size, digest(held.content))
-    deltas = decode_delta(held.content, "held"), decode_delta(pa.py_buffer(content), "spilled")
+    deltas = Delta(held.content, "held"), Delta(pa.py_buffer(content), "spilled")
     assert [delta.info for delta in deltas] == [INFO, INFO]
     assert deltas[0].stores == deltas[1].stores
     assert deltas[1].logged_store("versions").stream_time_ms == 44
@@ -106,7 +108,7 @@ def test_b6_what_was_written_is_shown_before_it_is_durable(space: SpillSpace, sp
     shown: dict[str, Iterable[ChangelogRecord]] = {}
     written.delta.show(shown.__setitem__)
     content = finished.content.read_bytes() if isinstance(finished.content, Path) else finished.content
-    wanted = records_of(decode_delta(pa.py_buffer(content), "finished"))
+    wanted = records_of(Delta(pa.py_buffer(content), "finished"))
     assert {name: list(map(tuple, records)) for name, records in shown.items()} == wanted
     assert {name: len(list(records)) for name, records in shown.items()} == {
         name: len(records) for name, records in wanted.items()
@@ -145,11 +147,11 @@ def test_b6_what_the_disk_did_not_keep_is_not_shown(space: SpillSpace, damage: C
 def test_a_mapped_file_is_read_batch_by_batch(space: SpillSpace) -> None:
     finished = Written(space, spilled=True).delta.finish()
     with pa.memory_map(str(finished.content)) as source:
-        delta = Delta(source, "mapped")
+        delta = Delta(source.read_buffer(), "mapped")
         assert [(name, batch.num_rows) for name, batch in delta.batches()] == [
             (name, 3) for name in ("totals", "versions", "plain", "totals", "versions", "plain")
         ]
-        assert delta.table.num_rows == 18
+        assert sum(batch.num_rows for _, batch in delta.batches()) == 18
 
 
 def test_nothing_written_is_no_delta(space: SpillSpace) -> None:
@@ -165,7 +167,7 @@ def test_record_batches_are_bounded(space: SpillSpace) -> None:
         versions.append(b"k", b"\x00" + b"v" * 1_000, context, number)
     for number in range(10):
         large.append(b"%d" % number, stored(b"v" * (1 << 20)), context)
-    delta = decode_delta(encode_delta(INFO, {"many": many, "large": large, "versions": versions}, {}), "here")
+    delta = Delta(encode_delta(INFO, {"many": many, "large": large, "versions": versions}, {}), "here")
     rows: dict[str, list[int]] = {}
     for name, batch in delta.batches():
         rows.setdefault(name, []).append(batch.num_rows)
@@ -188,11 +190,9 @@ def test_damage_in_a_later_batch_is_found_when_it_is_read(space: SpillSpace) -> 
     content[place : place + 4] = b"\0\0\0\0"
     delta = Delta(pa.py_buffer(bytes(content)), "file://damaged.arrow")
     assert delta.info == INFO
-    for read in (lambda: list(delta.batches()), lambda: delta.table, delta.verify):
+    for read in (lambda: list(delta.batches()), delta.verify):
         with pytest.raises(DurableFileCorruptedError, match=r"damaged\.arrow"):
             read()
-    with pytest.raises(DurableFileCorruptedError, match=r"damaged\.arrow"):
-        decode_delta(pa.py_buffer(bytes(content)), "file://damaged.arrow")
 
 
 def test_a_full_disk_is_named(space: SpillSpace) -> None:
@@ -282,3 +282,63 @@ def test_metadata_that_no_writer_writes_is_damage(metadata: str) -> None:
         pass
     with pytest.raises(DurableFileCorruptedError, match=r"hostile\.arrow: is not a readable delta file"):
         Delta(sink.getvalue(), "file://hostile.arrow")
+
+
+def delta_of(format_number: int, values: list[bytes]) -> pa.Buffer:
+    """Return a delta with one record batch, as no writer writes it."""
+    metadata = {"format": format_number, "state_id": "s", "shard": 0, "version": 1, "stores": {}}
+    count = len(values)
+    names = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array(["totals"]))
+    headers = pa.repeat(pa.scalar(b"", pa.binary()), count)
+    last = SCHEMA.field("header_bytes")
+    if format_number < 3:
+        last = pa.field("headers", HEADERS_TYPE, nullable=False)
+        headers = pa.array([[]] * count, HEADERS_TYPE)
+    schema = pa.schema([*list(SCHEMA)[:-1], last]).with_metadata({METADATA_KEY: json.dumps(metadata)})
+    keys, times = pa.array([b"%d" % number for number in range(count)], pa.binary()), pa.array(range(count), pa.int64())
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(pa.record_batch([names, keys, pa.array(values, pa.binary()), times, headers], schema=schema))
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("format_number", [1, 2, 3])
+@pytest.mark.parametrize("rows", [1, 4_000])
+def test_a_delta_that_inflates_without_bound_is_refused_before_it_does(format_number: int, rows: int) -> None:
+    forged = delta_of(format_number, [bytes((100 << 20) // rows)] * rows)
+    assert forged.size < 60_000
+    with counted_memory() as peak:
+        delta = Delta(forged, "file://forged.arrow")
+        with pytest.raises(
+            DurableFileCorruptedError, match=r"forged\.arrow: .*inflates to 1\d{8}, .* 67108864 are taken"
+        ):
+            delta.verify()
+    assert peak() < 1_000_000
+
+
+@pytest.mark.parametrize("format_number", [1, 2, 3])
+def test_not_more_records_are_together_than_are_written_together(format_number: int) -> None:
+    Delta(delta_of(format_number, [b""] * 4_096), "most").verify()
+    with pytest.raises(DurableFileCorruptedError, match="4097 records are together, 4096 are allowed"):
+        Delta(delta_of(format_number, [b""] * 4_097), "more").verify()
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_a_huge_record_of_nothing_much_is_read_as_it_was_written(space: SpillSpace, spilled: bool) -> None:
+    changelogs = {"plain": batch_changelog(PLAIN, space.pending)}
+    delta = BatchDelta(INFO, changelogs, {}, space)
+    value = bytes(65 << 20)
+    changelogs["plain"].append(b"small", b"v", TaskRecordContext())
+    changelogs["plain"].append(b"huge", value, TaskRecordContext())
+    if spilled:
+        delta.spill()
+    finished = delta.finish()
+    content = (
+        finished.content if isinstance(finished.content, pa.Buffer) else pa.py_buffer(finished.content.read_bytes())
+    )
+    assert content.size < len(value) // 200
+    assert [(key, found) for key, found, *_ in records_of(Delta(content, "huge"))["plain"]] == [
+        (b"small", b"v"),
+        (b"huge", value),
+    ]
+    delta.close()

@@ -26,6 +26,7 @@ from statestore.recovery.metadata import agreement
 from statestore.recovery.metadata import turn as turns
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
 from statestore.recovery.metadata.turn import turn
+from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.interleavings import Interleavings
 from tests.support.recovery.shards import TOTALS, Shard, stored
 
@@ -169,7 +170,7 @@ def test_a_tool_that_died_in_its_turn_is_followed_by_the_next_on_the_same_machin
     location = DurableLocation(tmp_path)
     assert subprocess.run([sys.executable, "-c", _DIES_IN_ITS_TURN, str(tmp_path)], check=False).returncode == 7
     (left,) = location.names("making")
-    fields = from_durable_json(location.read(left))
+    fields = from_durable_json(location.read(left, MAX_BYTES))
     with turn(location, "the next"):
         assert location.names("making") != [left]
     monkeypatch.setattr("statestore.recovery.metadata.turn._TRIES", 1)

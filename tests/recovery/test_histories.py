@@ -40,7 +40,7 @@ class MemoryLocation(DurableLocation):
         self.files, answer = perform(self.files, Operation(*operation))
         return answer
 
-    def read(self, name: str) -> pa.Buffer | None:
+    def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
         data = self._do("read", name)
         return None if data is None else pa.py_buffer(data)
 

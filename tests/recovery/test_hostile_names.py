@@ -41,6 +41,7 @@ from statestore.recovery.metadata.state_metadata import (
     read_metadata,
 )
 from statestore.recovery.snapshots.planned import PlannedSnapshot, UploadPlan
+from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.shards import TOTALS, Shard, stored
 
 HOSTILE: list[Any] = ["../..", "/etc", "", ".", "..", "a/b", "a\\b", "a\0b", "a\nb", "x" * 129, "~", "ä", 7, None]
@@ -190,5 +191,5 @@ def test_names_of_durable_files_have_a_bound(tmp_path: Path) -> None:
     for name in ("x" * 1025, "a\nb", "a\x7fb"):
         assert not is_relative_name(name)
         with pytest.raises(LocationError, match="is no name of a file"):
-            location.read(name)
+            location.read(name, MAX_BYTES)
     assert path_part("x" * 128)

@@ -15,6 +15,7 @@ from statestore.errors import LocalDirectoryError, LocalDiskFullError, LocationE
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.local_disk import LocalDisk, is_partial, partial_name
 from statestore.recovery.location.retrying import Retrying
+from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.hdfs_like import HdfsLikeLocation
 from tests.support.recovery.power_loss import DiskThatLosesPower, PowerLost
 from tests.support.recovery.renaming import Renaming
@@ -28,7 +29,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> DurableLocation:
 
 
 def content(location: DurableLocation, name: str) -> bytes | None:
-    data = location.read(name)
+    data = location.read(name, MAX_BYTES)
     return None if data is None else data.to_pybytes()
 
 
@@ -91,9 +92,9 @@ def test_a_file_larger_than_a_chunk_there_and_back(location: DurableLocation, tm
     source.write_bytes(os.urandom(17 << 20))
     location.write_file("large", source)
     assert location.entries("")[0].size_bytes == 17 << 20
-    assert location.fetch("large", target)
+    assert location.fetch("large", target, MAX_BYTES)
     assert target.read_bytes() == source.read_bytes()
-    assert not location.fetch("none", tmp_path / "none")
+    assert not location.fetch("none", tmp_path / "none", MAX_BYTES)
     assert not (tmp_path / "none").exists()
     with pytest.raises(FileNotFoundError):
         location.write_file("x", tmp_path / "none")
@@ -119,11 +120,11 @@ def test_a_local_disk_that_a_copy_fails_on_is_not_taken_for_the_location(
     # The kernel's own device that is always full.
     target.symlink_to("/dev/full")
     with pytest.raises(LocalDiskFullError, match=r"target \(.*No space left on device.*larger disk") as full:
-        location.fetch("x", target)
+        location.fetch("x", target, MAX_BYTES)
     assert full.value.path == str(target)
     assert not os.path.lexists(target)
     with pytest.raises(LocalDirectoryError, match=r"nowhere/x: can't be written .*Give a local_dir"):
-        location.fetch("x", tmp_path / "nowhere" / "x")
+        location.fetch("x", tmp_path / "nowhere" / "x", MAX_BYTES)
 
 
 class EndsEarlyOnce(Renaming):
@@ -156,7 +157,7 @@ def test_a_copy_that_fails_leaves_no_file(tmp_path: Path) -> None:
     Renaming(tmp_path).write("x", b"all of it")
     location = EndsEarlyOnce(tmp_path, retrying=Retrying(total_s=0))
     with pytest.raises(LocationError, match=r"x can't be copied to .*target \(.*ended 4 bytes after byte 0"):
-        location.fetch("x", tmp_path / "target")
+        location.fetch("x", tmp_path / "target", MAX_BYTES)
     assert not (tmp_path / "target").exists()
 
 

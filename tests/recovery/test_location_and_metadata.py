@@ -22,6 +22,7 @@ from statestore.recovery.location.durable_json import from_durable_json, to_dura
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.metadata.ownership import claim
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, StateMetadata, agree_on_metadata, read_metadata
+from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.hdfs_like import HdfsLikeLocation
 from tests.support.recovery.shards import TOTALS
 
@@ -40,7 +41,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> DurableLocation:
 def test_a_relative_path_and_its_uri_are_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     DurableLocation("state").write("x", b"1")
-    found = DurableLocation((tmp_path / "state").as_uri()).read("x")
+    found = DurableLocation((tmp_path / "state").as_uri()).read("x", MAX_BYTES)
     assert found is not None
     assert found.to_pybytes() == b"1"
 

@@ -10,10 +10,12 @@ import pytest
 from statestore.errors import LocationError, LocationNotWritableError
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
+from tests.support.recovery import MAX_BYTES
 
 SERVE = """
 import sys
 from gcp_storage_emulator.server import create_server
+from tests.support.recovery import MAX_BYTES
 emulator = create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
 emulator.start()
 print(emulator._api._httpd.server_address[1], flush=True)
@@ -44,14 +46,14 @@ def test_files_are_written_read_listed_and_deleted(endpoint: str, tmp_path: Path
     assert location.entries("") == []
     location.write("shards/0001/x", b"content")
     location.write("shards/0001/x", b"other content")
-    data = location.read("shards/0001/x")
+    data = location.read("shards/0001/x", MAX_BYTES)
     assert data is not None
     assert data.to_pybytes() == b"other content"
-    assert location.read("shards/0001/none") is None
+    assert location.read("shards/0001/none", MAX_BYTES) is None
     assert [(entry.name, entry.size_bytes) for entry in location.entries("shards/0001")] == [("shards/0001/x", 13)]
     assert location.directories("") == ["shards"]
     assert location.directories("shards") == ["shards/0001"]
-    assert location.fetch("shards/0001/x", tmp_path / "copy")
+    assert location.fetch("shards/0001/x", tmp_path / "copy", MAX_BYTES)
     assert (tmp_path / "copy").read_bytes() == b"other content"
     (tmp_path / "large").write_bytes(bytes(9 << 20))
     location.write_file("large", tmp_path / "large")
@@ -65,4 +67,4 @@ def test_what_fails_says_what_to_do(endpoint: str) -> None:
         DurableLocation(uri(endpoint, "no-such-bucket")).write("x", b"")
     # A port on which nothing listens. Google's client retries by itself, for as long as we say.
     with pytest.raises(LocationError, match=r"UNAVAILABLE.*did not get better within 1 s"):
-        DurableLocation(uri("127.0.0.1:1"), retrying=Retrying(total_s=1)).read("x")
+        DurableLocation(uri("127.0.0.1:1"), retrying=Retrying(total_s=1)).read("x", MAX_BYTES)

@@ -11,6 +11,7 @@ from statestore.errors import LocationError, LocationInUseError, LocationNotWrit
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.metadata.ownership import claim
+from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.hdfs_like import Died, HdfsLikeLocation
 
 NAME = "statestore.json"
@@ -18,7 +19,7 @@ QUICK = Retrying(total_s=5, first_wait_s=0.001)
 
 
 def content(location: DurableLocation, name: str = NAME) -> bytes | None:
-    data = location.read(name)
+    data = location.read(name, MAX_BYTES)
     return None if data is None else data.to_pybytes()
 
 
@@ -85,7 +86,7 @@ def test_whoever_looks_at_any_step_of_a_replace_sees_one_of_both(tmp_path: Path)
         seen.append(content(reader))
         assert reader.names("").count(NAME) == 1
         assert not [name for name in reader.names("") if name.endswith(".next")]
-        assert reader.fetch(NAME, tmp_path.with_name("fetched"))
+        assert reader.fetch(NAME, tmp_path.with_name("fetched"), MAX_BYTES)
 
     writer.filesystem.before = writer.filesystem.after = look
     writer.write(NAME, b"newer")

@@ -8,11 +8,12 @@ import pytest
 from statestore.errors import LocationError
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.durable_location import DurableLocation
+from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.shards import Shard, stored
 
 OPERATIONS: dict[str, Callable[[DurableLocation, str], object]] = {
-    "read": DurableLocation.read,
-    "fetch": lambda location, name: location.fetch(name, "/nowhere/at/all"),
+    "read": lambda location, name: location.read(name, MAX_BYTES),
+    "fetch": lambda location, name: location.fetch(name, "/nowhere/at/all", MAX_BYTES),
     "write": lambda location, name: location.write(name, b"content"),
     "entries": DurableLocation.entries,
     "directories": DurableLocation.directories,
@@ -38,7 +39,7 @@ def test_names_of_ours_are_no_matter(tmp_path: Path) -> None:
     location = DurableLocation(tmp_path / "state")
     for name in ("statestore.json", "..a", "a..b/...", "with space/ä"):
         location.write(name, b"1")
-        assert location.read(name) is not None
+        assert location.read(name, MAX_BYTES) is not None
     assert location.directories("") == ["a..b", "with space"]
 
 

@@ -18,6 +18,7 @@ from statestore.recovery.location.durable_files import Content
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.retrying import Retrying
 from statestore.recovery.snapshots.options import RecoveryOptions
+from tests.support.recovery import MAX_BYTES
 from tests.support.recovery.s3_server import S3, Fault, at_rate, no_faults, times
 from tests.support.recovery.shards import Shard, stored, wait_for_uploads
 
@@ -45,7 +46,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(location: DurableLocation, name: str) -> bytes | None:
-    data = location.read(name)
+    data = location.read(name, MAX_BYTES)
     return None if data is None else data.to_pybytes()
 
 
@@ -56,7 +57,7 @@ def test_each_operation_costs_as_few_requests_as_pyarrow_can_do(
     assert s3.methods() == ["PUT"], "no directory is made, and no multipart upload"
     assert content(location, "shards/0001/x") == b"content"
     assert s3.methods() == ["HEAD", "GET"]
-    assert location.read("shards/0001/y") is None
+    assert location.read("shards/0001/y", MAX_BYTES) is None
     assert s3.methods() == ["HEAD"]
     assert location.names("shards/0001") == ["shards/0001/x"]
     assert location.directories("shards") == ["shards/0001"]
@@ -68,7 +69,7 @@ def test_each_operation_costs_as_few_requests_as_pyarrow_can_do(
     assert s3.methods() == ["HEAD"]
     location.write_file("large", large)
     assert s3.methods() == ["POST", "PUT", "PUT", "PUT", "POST"]
-    assert location.fetch("large", tmp_path / "copy")
+    assert location.fetch("large", tmp_path / "copy", MAX_BYTES)
     assert s3.methods() == ["HEAD", "GET", "GET", "GET"]
 
 
@@ -83,7 +84,7 @@ def test_options_that_only_a_uri_can_give_are_kept(s3: S3) -> None:
     assert content(alone, "x") == b"content"
     s3.faults = times(1, Fault.SERVER_ERROR)
     with pytest.raises(LocationError, match="HTTP status 500"):
-        DurableLocation(s3.uri("state"), retrying=Retrying(total_s=0)).read("x")
+        DurableLocation(s3.uri("state"), retrying=Retrying(total_s=0)).read("x", MAX_BYTES)
     unknown = DurableLocation(s3.uri("state") + "&no_such_option=1")
     with pytest.raises(LocationError, match="no_such_option"):
         unknown.write("x", b"content")
@@ -103,9 +104,9 @@ def test_entries_have_names_sizes_and_times(s3: S3, location: DurableLocation) -
 
 def test_a_large_file_there_and_back(s3: S3, location: DurableLocation, large: Path, tmp_path: Path) -> None:
     location.write_file("large", large)
-    assert location.fetch("large", tmp_path / "copy")
+    assert location.fetch("large", tmp_path / "copy", MAX_BYTES)
     assert (tmp_path / "copy").read_bytes() == LARGE
-    assert not location.fetch("none", tmp_path / "none")
+    assert not location.fetch("none", tmp_path / "none", MAX_BYTES)
     assert not (tmp_path / "none").exists()
 
 
@@ -142,7 +143,7 @@ def test_what_does_not_get_better_in_time_is_raised(s3: S3, fault: Fault) -> Non
     with pytest.raises(LocationNotWritableError, match=r"did not get better within 0\.5 s.*reached from this machine"):
         location.write("x", b"")
     with pytest.raises(LocationError, match=r"x can't be read .*did not get better"):
-        location.read("x")
+        location.read("x", MAX_BYTES)
     with pytest.raises(LocationError, match=r"shards can't be listed .*did not get better"):
         location.names("shards")
     assert s3.struck[fault] < 100
@@ -154,7 +155,7 @@ def test_what_waiting_does_not_mend_fails_at_once(s3: S3) -> None:
     with pytest.raises(LocationNotWritableError, match=r"ACCESS_DENIED.*credentials in use are not allowed"):
         location.write("x", b"")
     with pytest.raises(LocationError, match=r"ACCESS_DENIED.*credentials in use are not allowed"):
-        location.read("x")
+        location.read("x", MAX_BYTES)
     elsewhere = DurableLocation(s3.uri("state", bucket="no-such-bucket"))
     s3.faults = no_faults
     with pytest.raises(LocationNotWritableError, match=r"NO_SUCH_BUCKET.*create it"):
@@ -170,7 +171,7 @@ def test_no_error_tells_the_secret(s3: S3) -> None:
     assert location.path("x") == "s3://no-such-bucket/state/x"
     illegal = DurableLocation(s3.uri("state").replace("/state", "/a state"))
     with pytest.raises(LocationError, match="is not a location that pyarrow can open") as refused_uri:
-        illegal.read("x")
+        illegal.read("x", MAX_BYTES)
     shown = "".join(traceback.format_exception(refused_uri.value))
     assert "test%2Fsecret" not in shown
     assert s3.secret_key not in shown
@@ -183,14 +184,14 @@ def test_a_body_cut_short_is_never_taken_for_the_whole(
     s3.faults = times(2, Fault.CUT_BODY, method="GET")
     assert content(location, "large") == LARGE
     s3.faults = times(2, Fault.CUT_BODY, method="GET")
-    assert location.fetch("large", tmp_path / "copy")
+    assert location.fetch("large", tmp_path / "copy", MAX_BYTES)
     assert (tmp_path / "copy").read_bytes() == LARGE
     hopeless = DurableLocation(s3.uri("a state/of mine"), retrying=QUICK)
     s3.faults = times(1000, Fault.CUT_BODY, method="GET")
     with pytest.raises(LocationError, match="did not get better"):
-        hopeless.read("large")
+        hopeless.read("large", MAX_BYTES)
     with pytest.raises(LocationError, match=r"large can't be copied to .*did not get better"):
-        hopeless.fetch("large", tmp_path / "other")
+        hopeless.fetch("large", tmp_path / "other", MAX_BYTES)
     assert not (tmp_path / "other").exists()
 
 
@@ -201,7 +202,7 @@ def test_part_uploads_are_tried_again_and_the_file_is_whole(
     location.write_file("large", large)
     s3.faults = no_faults
     assert s3.objects() == {"a state/of mine/large": len(LARGE)}
-    assert location.fetch("large", tmp_path / "copy")
+    assert location.fetch("large", tmp_path / "copy", MAX_BYTES)
     assert (tmp_path / "copy").read_bytes() == LARGE
 
 
@@ -238,7 +239,7 @@ def test_a_writer_killed_in_the_middle_of_an_upload_leaves_nothing_visible(s3: S
         writer.send_signal(signal.SIGKILL)
     assert s3.unfinished_uploads() == 1
     assert s3.objects() == {}
-    assert DurableLocation(s3.uri("state")).read("large") is None
+    assert DurableLocation(s3.uri("state")).read("large", MAX_BYTES) is None
 
 
 def test_a_directory_whose_files_are_gone_can_be_removed(location: DurableLocation) -> None:

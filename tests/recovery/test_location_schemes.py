@@ -51,7 +51,9 @@ def test_what_was_never_tested_is_refused_with_what_to_use_instead(uri: str, rem
 
 def test_pyarrow_is_not_asked_for_azure() -> None:
     # In a process of its own: pyarrow would end it.
-    code = "import sys; from statestore import DurableLocation as D; D('abfss://c@a.dfs.core.windows.net/s').read('x')"
+    code = (
+        "import sys; from statestore import DurableLocation as D; D('abfss://c@a.dfs.core.windows.net/s').read('x', 1)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "To reach Azure" in done.stderr.splitlines()[-1]

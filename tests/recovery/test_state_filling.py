@@ -30,6 +30,7 @@ from statestore.recovery.metadata.state_metadata import (
 )
 from statestore.recovery.shard_batch import ShardedState
 from tests.support.golden.tool_made import HEADERS, STORES, TOTALS, WINDOWS, filling_of, writes_of
+from tests.support.recovery import MAX_BYTES
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tool-made-1"
 NODE = {"name": "node", "type": "processor", "parents": [], "stores": [spec.name for spec in STORES]}
@@ -289,6 +290,6 @@ class TestFirstStart:
         agree_on_metadata(location, asked)
         with pytest.raises(TopologyChangedError):
             agree_on_metadata(location, replace(asked, topology=(NODE, {**NODE, "name": "other"})))
-        recorded = location.read(METADATA_NAME)
+        recorded = location.read(METADATA_NAME, MAX_BYTES)
         assert recorded is not None
         assert made.state_id.encode() in recorded.to_pybytes()

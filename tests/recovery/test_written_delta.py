@@ -20,13 +20,13 @@ from tests.support.recovery.shards import Shard, stored
 class Recorded(Renaming):
     """Knows what was read of deltas."""
 
-    def read(self, name: str) -> pa.Buffer | None:
+    def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
         self.__dict__.setdefault("fetched", []).append(name)
-        return super().read(name)
+        return super().read(name, max_bytes)
 
-    def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
+    def fetch(self, name: str, path: str | os.PathLike[str], max_bytes: int) -> bool:
         self.__dict__.setdefault("fetched", []).append(name)
-        return super().fetch(name, path)
+        return super().fetch(name, path, max_bytes)
 
 
 @pytest.fixture

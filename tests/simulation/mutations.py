@@ -293,7 +293,8 @@ MUTATIONS = (
         "who has lost a location ends a state there",
         "making.new_state",
         "NewState.complete",
-        "claimed is None or claimed.state_id != state_id or self.location.read(METADATA_NAME) is not None",
+        "claimed is None or claimed.state_id != state_id or "
+        "self.location.read(METADATA_NAME, MAX_DOCUMENT_BYTES) is not None",
         "False",
     ),
     Mutation(

@@ -34,6 +34,7 @@ from statestore.recovery.location.shard_files import Written, delta_directory, p
 from statestore.recovery.making.rescale_report import RescaleReport
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
 from tests.simulation.workload import SPECS, Reference, differences, live
+from tests.support.recovery import MAX_BYTES
 
 if TYPE_CHECKING:
     from tests.simulation.rescaling import Rescaling
@@ -145,7 +146,7 @@ class Oracle:
         if tool is None:
             return
         with self.world.scheduler.silence():
-            data = self.site.location().read(UNFINISHED_NAME)
+            data = self.site.location().read(UNFINISHED_NAME, MAX_BYTES)
         tool.state_id = "" if data is None else str(json.loads(data.to_pybytes())["state_id"])
 
     def _adopt(self, made: StateMetadata) -> None:

@@ -267,13 +267,13 @@ class SimulatedLocalLocation(DurableLocation):
         super().__init__(path, disk=disk)
         self._scheduler = scheduler
 
-    def read(self, name: str) -> pa.Buffer | None:
+    def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
         self._request("location.read", name)
-        return super().read(name)
+        return super().read(name, max_bytes)
 
-    def fetch(self, name: str, path: Any) -> bool:
+    def fetch(self, name: str, path: Any, max_bytes: int) -> bool:
         self._request("location.read", name)
-        return super().fetch(name, path)
+        return super().fetch(name, path, max_bytes)
 
     def entries(self, directory: str) -> list[DurableEntry]:
         self._request("location.list", directory)

@@ -76,8 +76,8 @@ class LocationThatDropsADelta(FaultyLocation):
 class LocationThatReadsWrong(FaultyLocation):
     """Flips a bit of every delta that is read, which no fault of the plan asks for."""
 
-    def read(self, name: str) -> pa.Buffer | None:
-        data = super().read(name)
+    def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
+        data = super().read(name, max_bytes)
         if data is None or FileKind.of(name) is not FileKind.DELTA:
             return data
         wrong = bytearray(data.to_pybytes())

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, StateStoreError
-from statestore.recovery.commit.delta import decode_delta
 from statestore.recovery.commit.manifest import Manifest, read_manifest
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content
 from statestore.recovery.location.digests import file_digest
+from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import (
     MANIFEST_NAME,
@@ -20,6 +20,7 @@ from statestore.recovery.location.shard_files import (
     snapshot_directory,
 )
 from statestore.recovery.metadata.state_metadata import StateMetadata
+from upgrade_tools.location.deltas import verified_delta
 from upgrade_tools.location.files import ShardFiles, files_of_shard
 from upgrade_tools.states.location import LocationState
 
@@ -37,7 +38,7 @@ def location_problems(state: LocationState, on_files: Callable[[int], None]) -> 
     problems: list[str] = []
     for shard in range(metadata.shards):
         files = files_of_shard(location, shard)
-        problems.extend(_problems_of_shard(location, metadata, files))
+        problems.extend(_problems_of_shard(location, metadata, files, state.options.work_dir))
         on_files(files.deltas + len(files.snapshots))
         notes.append(files.describe())
     for pointer in state.pointers if state.knows_pointers else ():
@@ -45,8 +46,10 @@ def location_problems(state: LocationState, on_files: Callable[[int], None]) -> 
     return list(dict.fromkeys(problems)), notes
 
 
-def _problems_of_shard(location: DurableLocation, metadata: StateMetadata, files: ShardFiles) -> Iterator[str]:
-    yield from _deltas(location, metadata, files.shard)
+def _problems_of_shard(
+    location: DurableLocation, metadata: StateMetadata, files: ShardFiles, work_dir: str | None
+) -> Iterator[str]:
+    yield from _deltas(location, metadata, files.shard, work_dir)
     yield from _snapshots(location, metadata, files.shard)
     # With snapshots, older deltas are removed as garbage.
     first = min(files.versions, default=1) if files.snapshots else 1
@@ -54,18 +57,17 @@ def _problems_of_shard(location: DurableLocation, metadata: StateMetadata, files
     yield from (f"shard {files.shard}: no delta makes version {version}" for version in missing)
 
 
-def _deltas(location: DurableLocation, metadata: StateMetadata, shard: int) -> Iterator[str]:
-    for name in location.names(delta_directory(shard)):
-        if parse_delta_name(name) is None:
+def _deltas(location: DurableLocation, metadata: StateMetadata, shard: int, work_dir: str | None) -> Iterator[str]:
+    for entry in location.entries(delta_directory(shard)):
+        if parse_delta_name(entry.name) is None:
             continue
-        where = location.path(name)
         try:
-            data = location.read(name)
-            if data is None:  # garbage collection was faster
-                continue
-            info = decode_delta(data, where).info
+            with verified_delta(location, entry.name, entry.size_bytes, work_dir) as delta:
+                if delta is None:  # garbage collection was faster
+                    continue
+                info = delta.info
             if (info.state_id, info.shard) != (metadata.state_id, shard):
-                yield f"{where}: it belongs to shard {info.shard} of state {info.state_id}"
+                yield f"{location.path(entry.name)}: it belongs to shard {info.shard} of state {info.state_id}"
         except StateStoreError as error:
             yield str(error)
 
@@ -76,7 +78,7 @@ def _snapshots(location: DurableLocation, metadata: StateMetadata, shard: int) -
             continue
         where = location.path(f"{directory}/{MANIFEST_NAME}")
         try:
-            data = location.read(f"{directory}/{MANIFEST_NAME}")
+            data = location.read(f"{directory}/{MANIFEST_NAME}", MAX_DOCUMENT_BYTES)
             if data is None:  # under way, given up, or files that later snapshots still share
                 continue
             manifest = Manifest.from_json(data, where)
@@ -108,6 +110,6 @@ def _check(location: DurableLocation, file: DurableFile, needed_by: str, work_di
     where = location.path(file.name)
     with tempfile.TemporaryDirectory(prefix="statestore-verify-", dir=work_dir) as directory:
         fetched = Path(directory, "file")
-        if not location.fetch(file.name, fetched):
+        if not location.fetch(file.name, fetched, file.size_bytes):
             raise DurableFileMissingError(where, needed_by=needed_by)
         check_content(where, file, fetched.stat().st_size, file_digest(fetched))

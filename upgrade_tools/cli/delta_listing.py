@@ -49,9 +49,12 @@ def delta_document(file: str, delta: Delta, limit: int) -> dict[str, Any]:
 
 
 def _listed(delta: Delta, limit: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return how many records there are, and the first ones; reading them all takes the file apart once."""
-    table = delta.table
-    return table.num_rows, (table if limit == 0 else table.slice(0, limit)).to_pylist()
+    """Return how many records there are, and the first ones."""
+    records, listed = 0, []
+    for _, batch in delta.batches():
+        records += batch.num_rows
+        listed += (batch if limit == 0 else batch.slice(0, limit - len(listed))).to_pylist()
+    return records, listed
 
 
 def _hex(content: bytes | None) -> str | None:

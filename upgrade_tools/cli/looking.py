@@ -154,9 +154,9 @@ def inspect_delta(
     """
     for file in files:
         o.not_empty(file)
-        delta = read_delta(file)
-        if as_json:
-            print_json(delta_document(file, delta, limit))
-            continue
-        for line in delta_lines(file, delta, limit):
-            say(results(), line)
+        with read_delta(file) as delta:
+            if as_json:
+                print_json(delta_document(file, delta, limit))
+                continue
+            for line in delta_lines(file, delta, limit):
+                say(results(), line)

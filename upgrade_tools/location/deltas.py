@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
 from statestore.errors import DurableFileMissingError
-from statestore.recovery.commit.delta import Delta, decode_delta
+from statestore.recovery.commit.delta import Delta
 from statestore.recovery.location.durable_location import DurableLocation
+from statestore.recovery.restore.from_deltas import delta_content
 
 
-def read_delta(file: str) -> Delta:
-    """Return the delta at path or URI `file`. Raises DurableFileMissingError, DurableFileCorruptedError."""
+@contextmanager
+def read_delta(file: str) -> Iterator[Delta]:
+    """Hand out the delta at path or URI `file`. Raises DurableFileMissingError, DurableFileCorruptedError."""
     directory, slash, name = file.rpartition("/")
     location = DurableLocation(directory or slash or ".")
-    data = location.read(name)
-    if data is None:
-        raise DurableFileMissingError(location.path(name), needed_by="this command")
-    return decode_delta(data, location.path(name))
+    size_bytes = {entry.name: entry.size_bytes for entry in location.entries("")}.get(name)
+    with ExitStack() as opened:
+        delta = None if size_bytes is None else opened.enter_context(verified_delta(location, name, size_bytes))
+        if delta is None:
+            raise DurableFileMissingError(location.path(name), needed_by="this command")
+        yield delta
+
+
+@contextmanager
+def verified_delta(
+    location: DurableLocation, name: str, size_bytes: int, work_dir: str | None = None
+) -> Iterator[Delta | None]:
+    """Hand out a delta of which all was read once, None if there is no such file.
+
+    A large one is copied to a temporary directory in `work_dir`, None being that of the machine. Raises
+    DurableFileCorruptedError, and the delta itself does not any more.
+    """
+    with ExitStack() as opened:
+
+        def make_directory() -> Path:
+            return Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="statestore-delta-", dir=work_dir)))
+
+        content = opened.enter_context(delta_content(location, name, size_bytes, make_directory))
+        if content is None:
+            yield None
+            return
+        delta = Delta(content, location.path(name))
+        delta.verify()
+        yield delta

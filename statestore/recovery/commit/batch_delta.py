@@ -158,8 +158,8 @@ class _SpilledDelta:
     def records(self, name: str) -> Iterator[ChangelogRecord]:
         """Yield the records of a store, a record batch at a time; for after `finish`."""
         try:
-            with pa.OSFile(str(self._path)) as source:
-                for store, batch in Delta(source, str(self._path)).batches():
+            with pa.memory_map(str(self._path)) as source:
+                for store, batch in Delta(source.read_buffer(), str(self._path)).batches():
                     if store == name:
                         yield from changelog_records(batch)
         except (OSError, DurableFileCorruptedError) as cause:

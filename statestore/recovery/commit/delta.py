@@ -8,9 +8,10 @@
 
 Schema metadata `statestore.delta` is a JSON object: format, state_id, shard, version, and
 "stores": {name: {"format": StoreFormat by name, "stream_time_ms": of the store, before the batch}}.
-A record batch holds records of one store, in order; a store may have several, also with others between them, and it may
-be listed without having any. Of several records with one key the last one counts, but for versioned stores: theirs are
-all there, in the order in which they were put.
+A record batch holds records of one store, in order: at most 4,096, and 4 MiB, but for one record that is larger alone.
+What it may inflate to is said in `format.arrow_file`. A store may have several, also with others between them, and it
+may be listed without having any. Of several records with one key the last one counts, but for versioned stores: theirs
+are all there, in the order in which they were put.
 
 Formats 1 and 2 had a column `headers` of list<struct<key, value>>, which is encoded when it is read.
 """
@@ -33,6 +34,7 @@ from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.write_sets.write_set import Deleted
 from statestore.errors import DurableFileCorruptedError, FormatError
+from statestore.format.arrow_file import ArrowFile, ballast
 from statestore.format.header_columns import HEADERS_TYPE, encode_header_column
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.format.store_format import StoreFormat
@@ -117,7 +119,8 @@ class DeltaWriter:
         for keys, values, timestamps, header_bytes in _columns(changelog):
             store = pa.DictionaryArray.from_arrays(pa.repeat(number, len(keys)), self._names)
             columns = [store, keys, values, timestamps, header_bytes]
-            self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+            batch = pa.record_batch(columns, schema=self._schema)
+            self._writer.write_batch(batch, custom_metadata=ballast(batch))
             sizes = [column.total_values_length for column in (keys, values, header_bytes)]
             counted = StoreFigures(len(keys) - values.null_count, values.null_count, *sizes)
             figures = total(StoreFigures, (figures, counted))
@@ -214,24 +217,25 @@ def _columns_of_writes(store_format: StoreFormat, keys: Sequence[bytes], writes:
 
 
 class Delta:
-    """An open delta file, of which one record batch at a time is read; `where` names it in errors.
+    """A delta file, whole in memory or mapped, of which one record batch at a time is read; `where` names it in errors.
 
     Raises DurableFileCorruptedError, from every method, where what is read is not a delta's.
     """
 
-    def __init__(self, source: pa.Buffer | pa.NativeFile, where: str) -> None:
+    def __init__(self, content: pa.Buffer, where: str) -> None:
         self.where = where
         with self._damage():
-            self._reader = pa.ipc.open_file(source)
-            recorded = (self._reader.schema.metadata or {}).get(METADATA_KEY)
+            self._file = ArrowFile(content)
+            schema = self._file.schema
+            recorded = (schema.metadata or {}).get(METADATA_KEY)
             if recorded is None:
-                raise FormatError("delta", f"its schema is not a delta's: {self._reader.schema}")
+                raise FormatError("delta", f"its schema is not a delta's: {schema}")
             metadata = json.loads(recorded)
             self._schema = _SCHEMAS.get(metadata["format"])
             if self._schema is None:
                 raise FormatError("delta", f"it has format {metadata['format']!r}, this release knows {DELTA_FORMAT}")
-            if not self._reader.schema.equals(self._schema):
-                raise FormatError("delta", f"its schema is not that of its format: {self._reader.schema}")
+            if not schema.equals(self._schema):
+                raise FormatError("delta", f"its schema is not that of its format: {schema}")
             shard, version = (whole_number(metadata[field], 0) for field in ("shard", "version"))
             self.info = DeltaInfo(path_part(metadata["state_id"]), shard, version)
             self.stores = {
@@ -250,11 +254,6 @@ class Delta:
             if batch.num_rows:
                 yield batch.column("store")[0].as_py(), batch
 
-    @property
-    def table(self) -> pa.Table:
-        """All records, with the columns of SCHEMA: for tools."""
-        return pa.Table.from_batches(self._batches(), SCHEMA)
-
     def verify(self) -> None:
         """Read all there is."""
         for _ in self._batches():
@@ -270,9 +269,14 @@ class Delta:
         return iter(restored_changes(spec, written_as, changelog_records(batch)))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for number in range(self._reader.num_record_batches):
+        batches = self._file.batches()
+        while True:
             with self._damage():
-                batch = self._reader.get_batch(number)
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                if batch.num_rows > _MAX_BATCH_ROWS:
+                    raise FormatError("delta", f"{batch.num_rows} records are together, {_MAX_BATCH_ROWS} are allowed")
                 batch.validate(full=True)
                 if self._schema is _SCHEMA_OF_LISTS:
                     columns = [*batch.columns[:-1], encode_header_column(batch.column("headers"))]
@@ -291,13 +295,3 @@ def changelog_records(batch: pa.RecordBatch) -> Sequence[ChangelogRecord]:
     """Return the records of a batch in order."""
     columns = (batch.column(name).to_pylist() for name in ("key", "value", "timestamp", "header_bytes"))
     return [ChangelogRecord(*row) for row in zip(*columns, strict=True)]
-
-
-def decode_delta(data: pa.Buffer, where: str) -> Delta:
-    """Return the delta in `data`, all of which was read once; `where` names the file in errors.
-
-    Raises DurableFileCorruptedError, and Delta itself does not any more.
-    """
-    delta = Delta(data, where)
-    delta.verify()
-    return delta

@@ -15,6 +15,7 @@ from statestore.errors import CommitPointerError, DurableFileCorruptedError, Dur
 from statestore.format.json_fields import MALFORMED
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, write_document
 from statestore.recovery.location.durable_location import DurableLocation
 
 INITIAL_FORMAT: Final = 1
@@ -29,14 +30,14 @@ def write_initial_pointer(location: DurableLocation, pointer: CommitPointer) -> 
     """Have the shard of `pointer` start from it. Raises UnreadableCommitError, LocationNotWritableError."""
     text = pointer.read_back().to_json()
     fields = {"format": INITIAL_FORMAT, "digest": digest(text.encode()), "pointer": text}
-    location.write(initial_name(pointer.shard), json.dumps(fields).encode())
+    write_document(location, initial_name(pointer.shard), json.dumps(fields).encode())
 
 
 def initial_pointer(location: DurableLocation, state_id: str, shard: int) -> CommitPointer:
     """Return the pointer that a shard starts from. Raises DurableFileMissingError, DurableFileCorruptedError."""
     name = initial_name(shard)
     where = location.path(name)
-    data = location.read(name)
+    data = location.read(name, MAX_DOCUMENT_BYTES)
     if data is None:
         raise DurableFileMissingError(where, needed_by=f"shard {shard}, of which Spark has recorded nothing,")
     try:

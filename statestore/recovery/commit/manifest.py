@@ -25,6 +25,7 @@ from statestore.errors import DurableFileCorruptedError, DurableFileMissingError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef, check_content
 from statestore.recovery.location.digests import digest
+from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
 
@@ -109,7 +110,7 @@ def read_manifest(location: DurableLocation, pointer: CommitPointer, snapshot: S
     """
     file = snapshot.manifest
     where = location.path(file.name)
-    data = location.read(file.name)
+    data = location.read(file.name, min(file.size_bytes, MAX_DOCUMENT_BYTES))
     if data is None:
         raise DurableFileMissingError(where, needed_by=f"the snapshot of shard {pointer.shard} at {snapshot.version}")
     check_content(where, file, data.size, digest(data))

@@ -14,8 +14,9 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from statestore.errors import DurableFileCorruptedError
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_json import MAX_NOTE_BYTES, from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import FenceName, Written, fence_name, parse_delta_name, parse_fence_name
 
@@ -79,9 +80,8 @@ def read_fences(location: DurableLocation, names: Iterable[str], known: dict[str
 
 
 def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fence:
-    data = location.read(name)
     try:
-        fields = from_durable_json(data)
+        fields = from_durable_json(location.read(name, MAX_NOTE_BYTES))
         retained_versions = fields.get("retained_versions")
         fence = Fence(
             *parsed,
@@ -91,7 +91,7 @@ def _read_fence(location: DurableLocation, name: str, parsed: FenceName) -> Fenc
             None if retained_versions is None else whole_number(retained_versions, 1),
         )
         return fence if fields.get("head") is None else _with_head(fence, fields["head"], fields["went_back"])
-    except MALFORMED:
+    except (*MALFORMED, DurableFileCorruptedError):
         # It still fences. What it gave up is not known, so nothing is: a stale checkpoint must not pass for current.
         return Fence(*parsed, None)
 

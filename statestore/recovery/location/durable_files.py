@@ -78,6 +78,14 @@ class Content:
         return cls(size_bytes, chunks)
 
 
+class FileTooLongError(Exception):
+    """A file has more bytes than may be read of it. It is no OSError: those say what is wrong with a filesystem."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(size_bytes)
+        self.size_bytes = size_bytes
+
+
 class DurableFiles(ABC):
     """What all filesystems do alike. `retrying` says how long a failure is waited out."""
 
@@ -85,14 +93,15 @@ class DurableFiles(ABC):
         self.filesystem = filesystem
         self.retrying = retrying
 
-    def read(self, path: str, max_bytes: int | None = None) -> pa.Buffer | None:
-        """Return the content of a file, of a larger one its first `max_bytes`; None if there is no file."""
+    def read(self, path: str, max_bytes: int) -> pa.Buffer | None:
+        """Return the content of a file, None if there is none. Raises FileTooLongError, of which nothing is read."""
         return self.retrying.call(f"reading {path}", lambda: self._read_once(path, max_bytes))
 
-    def fetch(self, path: str, target: str) -> bool:
+    def fetch(self, path: str, target: str, max_bytes: int) -> bool:
         """Copy a file to the local path `target`, in chunks. Return whether there is one.
 
-        Raises LocalDiskFullError or LocalDirectoryError if it is `target` that can't be written.
+        Raises FileTooLongError, of which nothing is copied, and LocalDiskFullError or LocalDirectoryError if it is
+        `target` that can't be written.
         """
         try:
             source = self.retrying.call(f"opening {path}", lambda: self._open(path))
@@ -100,7 +109,7 @@ class DurableFiles(ABC):
             return False
         try:
             with source, closing(_LocalTarget(target)) as file:
-                for chunk in self._chunks(path, source):
+                for chunk in self._chunks(path, source, _bounded_size(source, max_bytes)):
                     file.write(chunk)
         except BaseException:
             if os.path.lexists(target):
@@ -130,11 +139,10 @@ class DurableFiles(ABC):
     def _open(self, path: str) -> Any:
         return self.filesystem.open_input_file(path)
 
-    def _read_once(self, path: str, max_bytes: int | None) -> pa.Buffer | None:
+    def _read_once(self, path: str, max_bytes: int) -> pa.Buffer | None:
         try:
             with self._open(path) as source:
-                size_bytes = source.size() if max_bytes is None else min(source.size(), max_bytes)
-                return _read_exactly(source, path, 0, size_bytes)
+                return _read_exactly(source, path, 0, _bounded_size(source, max_bytes))
         except _NOT_THERE:
             return None
 
@@ -150,8 +158,7 @@ class DurableFiles(ABC):
         listing = f"listing {selector.base_dir}"
         return list(self.retrying.call(listing, lambda: self.filesystem.get_file_info(selector)))
 
-    def _chunks(self, path: str, source: Any) -> Iterator[pa.Buffer]:
-        size = source.size()
+    def _chunks(self, path: str, source: Any, size: int) -> Iterator[pa.Buffer]:
         for offset in range(0, size, _CHUNK_BYTES):
             read = _reader(source, path, offset, min(_CHUNK_BYTES, size - offset))
             yield self.retrying.call(f"reading {path}", read)
@@ -353,6 +360,14 @@ class LocalFiles(DurableFiles):
 
     def _delete_once(self, path: str) -> None:
         self._disk.remove(path)
+
+
+def _bounded_size(source: Any, max_bytes: int) -> int:
+    """Return the size of an open file. Raises FileTooLongError for one that is longer."""
+    size_bytes: int = source.size()
+    if size_bytes > max_bytes:
+        raise FileTooLongError(size_bytes)
+    return size_bytes
 
 
 def _send(stream: Any, content: Content) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -17,8 +17,15 @@ from urllib.parse import urlsplit, urlunsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from statestore.errors import LocationError, LocationNotWritableError
-from statestore.recovery.location.durable_files import Content, DurableEntry, DurableFiles, LocalFiles, RenamedFiles
+from statestore.errors import DurableFileCorruptedError, LocationError, LocationNotWritableError
+from statestore.recovery.location.durable_files import (
+    Content,
+    DurableEntry,
+    DurableFiles,
+    FileTooLongError,
+    LocalFiles,
+    RenamedFiles,
+)
 from statestore.recovery.location.local_disk import LocalDisk, partial_name
 from statestore.recovery.location.object_stores import gcs_files, s3_files
 from statestore.recovery.location.recorded_names import is_relative_name
@@ -78,26 +85,24 @@ class DurableLocation:
         """Whether its files are on a disk of this machine, or on what is mounted as one. Raises LocationError."""
         return isinstance(self._open()[0], LocalFiles)
 
-    def read(self, name: str) -> pa.Buffer | None:
-        """Return the bytes of the file `name`, None if there is none. Raises LocationError on other failures."""
-        files, path = self._at(name)
-        with self._read_errors(f"{name} can't be read"):
-            return files.read(path)
+    def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
+        """Return the bytes of the file `name`, None if there is none.
 
-    def read_start(self, name: str, max_bytes: int) -> pa.Buffer | None:
-        """Return the first bytes of the file `name`, `max_bytes` at most; else as `read`."""
+        `max_bytes` is what was recorded of it, or what files of its kind may have at most: anybody may have changed it.
+        Raises DurableFileCorruptedError for a longer one, of which nothing is read, and LocationError.
+        """
         files, path = self._at(name)
-        with self._read_errors(f"{name} can't be read"):
+        with self._read_errors(name, max_bytes, f"{name} can't be read"):
             return files.read(path, max_bytes)
 
-    def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
+    def fetch(self, name: str, path: str | os.PathLike[str], max_bytes: int) -> bool:
         """Copy the file `name` to the local `path`, in bounded memory. Return False if there is no such file.
 
-        After a failure there is nothing at `path`. What is there is not synced. Raises LocationError.
+        After a failure there is nothing at `path`. What is there is not synced. `max_bytes` and errors as of `read`.
         """
         files, source = self._at(name)
-        with self._read_errors(f"{name} can't be copied to {os.fspath(path)}"):
-            return files.fetch(source, os.fspath(path))
+        with self._read_errors(name, max_bytes, f"{name} can't be copied to {os.fspath(path)}"):
+            return files.fetch(source, os.fspath(path), max_bytes)
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         """Write the file `name`, durably and whole or not at all. Raises LocationNotWritableError."""
@@ -116,7 +121,7 @@ class DurableLocation:
         Partial files of writers, at work or crashed, are among them. `""` is the location itself. Raises LocationError.
         """
         files, path = self._at(directory)
-        with self._read_errors(f"{directory or 'it'} can't be listed"):
+        with self._listing_errors(directory):
             found = files.entries(path)
         entries = (DurableEntry(_join(directory, info.base_name), info.size, _modified_ms(info)) for info in found)
         return sorted(entries, key=lambda entry: entry.name)
@@ -124,7 +129,7 @@ class DurableLocation:
     def directories(self, directory: str) -> list[str]:
         """Return the names of the directories directly in `directory`, sorted. Raises LocationError."""
         files, path = self._at(directory)
-        with self._read_errors(f"{directory or 'it'} can't be listed"):
+        with self._listing_errors(directory):
             found = files.directories(path)
         return sorted(_join(directory, name) for name in found)
 
@@ -167,7 +172,20 @@ class DurableLocation:
             files.write(path, content)
 
     @contextmanager
-    def _read_errors(self, problem: str) -> Iterator[None]:
+    def _read_errors(self, name: str, max_bytes: int, problem: str) -> Iterator[None]:
+        try:
+            with self._errors(problem):
+                yield
+        except FileTooLongError as found:
+            raise DurableFileCorruptedError(
+                self.path(name), cause=f"has {found.size_bytes} bytes, at most {max_bytes} can be its own"
+            ) from None
+
+    def _listing_errors(self, directory: str) -> AbstractContextManager[None]:
+        return self._errors(f"{directory or 'it'} can't be listed")
+
+    @contextmanager
+    def _errors(self, problem: str) -> Iterator[None]:
         try:
             yield
         except (OSError, pa.ArrowException) as cause:

@@ -31,7 +31,13 @@ from statestore.errors import DurableFileCorruptedError, TargetNotEmptyError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.initial_state import initial_name, initial_pointer, write_initial_pointer
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_json import (
+    MAX_DOCUMENT_BYTES,
+    MAX_NOTE_BYTES,
+    from_durable_json,
+    to_durable_json,
+    write_document,
+)
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.location.shard_files import SHARDS_DIRECTORY, delta_directory
@@ -152,7 +158,11 @@ class NewState:
             begun = _unfinished_request(location, request)
             if begun is None:
                 return None
-            kept = {shard for shard in range(begun.shards) if location.read(initial_name(shard)) is not None}
+            kept = {
+                shard
+                for shard in range(begun.shards)
+                if location.read(initial_name(shard), MAX_DOCUMENT_BYTES) is not None
+            }
             if begun.is_complete:
                 location.delete(MARKER_NAME)
             else:
@@ -216,13 +226,17 @@ class NewState:
             raise ValueError("a shard was filled twice; each shard must be filled by one ShardFilling")
         with turn(self.location, f"what ends the making of state {state_id}"):
             claimed = _read_mark(self.location)
-            if claimed is None or claimed.state_id != state_id or self.location.read(METADATA_NAME) is not None:
+            if (
+                claimed is None
+                or claimed.state_id != state_id
+                or self.location.read(METADATA_NAME, MAX_DOCUMENT_BYTES) is not None
+            ):
                 raise TargetNotEmptyError(
                     str(self.location), found="what another command has begun, or finished, there meanwhile"
                 )
             for shard in range(0 if filled is None else self.metadata.shards):
                 write_initial_pointer(self.location, starts.get(shard, CommitPointer(state_id, shard)))
-            self.location.write(METADATA_NAME, self.metadata.to_json().encode())
+            write_document(self.location, METADATA_NAME, self.metadata.to_json().encode())
             self.location.delete(MARKER_NAME)
 
 
@@ -250,7 +264,7 @@ def _unfinished_request(location: DurableLocation, request: str) -> _Unfinished 
 
 def _refuse_occupied(location: DurableLocation, earlier: _Unfinished | None) -> None:
     """Raise TargetNotEmptyError if a location is not empty, and not half filled by who may be cleared away."""
-    if location.read(METADATA_NAME) is not None:
+    if location.read(METADATA_NAME, MAX_DOCUMENT_BYTES) is not None:
         raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
     if earlier is None:
         stranger = _first_file(location, "")
@@ -283,7 +297,7 @@ def _clear_shard(location: DurableLocation, shard: int) -> None:
 
 
 def _read_mark(location: DurableLocation) -> _Unfinished | None:
-    data = location.read(MARKER_NAME)
+    data = location.read(MARKER_NAME, MAX_NOTE_BYTES)
     if data is None:
         return None
     try:

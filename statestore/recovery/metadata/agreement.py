@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from statestore.errors import LocationBusyError
+from statestore.recovery.location.durable_json import MAX_DOCUMENT_BYTES, write_document
 from statestore.recovery.location.durable_location import DurableLocation
 
 AGREEMENT_DIRECTORY: Final = "starting"
@@ -58,11 +59,11 @@ def agree(location: DurableLocation, generation: int, content: bytes, is_recorde
         if max(ballots, default=mine) == mine:
             accepted = max((ballot for ballot, name in ballots.items() if name is not None), default=None)
             name = None if accepted is None else ballots[accepted]
-            found = None if name is None else location.read(name)
+            found = None if name is None else location.read(name, MAX_DOCUMENT_BYTES)
             value = content if name is None else None if found is None else found.to_pybytes()
             # One that is gone by now was removed long after the content was recorded, which the next round finds.
             if value is not None:
-                location.write(_name(generation, mine, "accepted"), value)
+                write_document(location, _name(generation, mine, "accepted"), value)
                 highest = max(_ballots(location, generation), default=mine)
                 if is_recorded():
                     return None

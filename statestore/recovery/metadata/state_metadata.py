@@ -36,7 +36,12 @@ from statestore.errors import (
     TopologyChangedError,
 )
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_json import (
+    MAX_DOCUMENT_BYTES,
+    MAX_NOTE_BYTES,
+    from_durable_json,
+    to_durable_json,
+)
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.recorded_names import path_part
 from statestore.recovery.metadata.agreement import agree, forget_agreements, may_be_agreed
@@ -143,7 +148,7 @@ def _node(fields: Any) -> dict[str, Any]:
 
 def read_metadata(location: DurableLocation) -> StateMetadata | None:
     """Return the metadata of the state in `location`, None if there is no state yet."""
-    data = location.read(METADATA_NAME)
+    data = location.read(METADATA_NAME, MAX_DOCUMENT_BYTES)
     return None if data is None else StateMetadata.from_json(data.to_pybytes(), location.path(METADATA_NAME))
 
 
@@ -185,7 +190,7 @@ def agree_on_metadata(
 def _is_changed(location: DurableLocation, recorded: StateMetadata | None) -> bool:
     """Return whether something else is recorded by now. Raises StateUnfinishedError."""
     # The mark is looked for first: it goes when the metadata is there.
-    unfinished = location.read(UNFINISHED_NAME) if recorded is None else None
+    unfinished = location.read(UNFINISHED_NAME, MAX_NOTE_BYTES) if recorded is None else None
     found = read_metadata(location)
     if found is None and unfinished is not None:
         _refuse_unfinished(location)
@@ -251,7 +256,7 @@ def new_state_id() -> str:
 
 
 def _refuse_unfinished(location: DurableLocation) -> None:
-    data = location.read(UNFINISHED_NAME)
+    data = location.read(UNFINISHED_NAME, MAX_NOTE_BYTES)
     if data is None:
         return
     try:

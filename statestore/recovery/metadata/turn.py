@@ -25,10 +25,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from statestore.errors import LocationBusyError
+from statestore.errors import DurableFileCorruptedError, LocationBusyError
 from statestore.errors.readable import utc_text
 from statestore.format.json_fields import MALFORMED, whole_number
-from statestore.recovery.location.durable_json import from_durable_json, to_durable_json
+from statestore.recovery.location.durable_json import MAX_NOTE_BYTES, from_durable_json, to_durable_json
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.local_disk import is_partial
 
@@ -72,11 +72,10 @@ def turn(location: DurableLocation, purpose: str) -> Iterator[None]:
 
 def _is_removed(location: DurableLocation, name: str) -> bool:
     """Remove the file of a process that is no more; return whether it was one."""
-    data = location.read(name)
     try:
-        fields = from_durable_json(data)
+        fields = from_durable_json(location.read(name, MAX_NOTE_BYTES))
         recorded, pid = str(fields.get("process", "")), whole_number(fields["pid"], 1)
-    except MALFORMED:
+    except (*MALFORMED, DurableFileCorruptedError):
         return False
     if not _has_ended(recorded, pid):
         return False
@@ -121,11 +120,10 @@ def _process(pid: int) -> str | None:
 
 
 def _busy(location: DurableLocation, name: str) -> LocationBusyError:
-    data = location.read(name)
     try:
-        fields = from_durable_json(data)
+        fields = from_durable_json(location.read(name, MAX_NOTE_BYTES))
         since = utc_text(whole_number(fields["time_ms"], 0))
         by = f"{fields['doing']} (process {whole_number(fields['pid'], 0)} on {fields['host']}, since {since})"
-    except MALFORMED:
+    except (*MALFORMED, DurableFileCorruptedError):
         by = "somebody who can't be told any more"
     return LocationBusyError(str(location), file=location.path(name), by=by)

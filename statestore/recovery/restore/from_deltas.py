@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
@@ -23,7 +24,7 @@ from statestore.format.stored_value import restore_stored
 from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.recovery.commit.delta import Delta, DeltaInfo, changelog_records
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, check_content
-from statestore.recovery.location.digests import digest, file_digest
+from statestore.recovery.location.digests import digest
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.restore.progress import RestoreProgress
 from statestore.recovery.restore.written_delta import WrittenDelta
@@ -88,29 +89,36 @@ def open_delta(
     with ExitStack() as opened:
         source = None if written is None else written.read(file)
         if source is None:
-            source = _fetch(location, file, space, opened)
-        if source is None:
-            raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
+            source = opened.enter_context(delta_content(location, file.name, file.size_bytes, space.make_directory))
+            if source is None:
+                raise DurableFileMissingError(where, needed_by=f"shard {expected.shard} at version {expected.version}")
+            check_content(where, file, source.size, digest(source))
         delta = Delta(source, where)
         if delta.info != expected:
             raise DurableFileCorruptedError(where, cause=f"is {delta.info}, wanted was {expected}")
         yield delta
 
 
-def _fetch(location: DurableLocation, file: DurableFile, space: SpillSpace, opened: ExitStack) -> Any:
-    """Return the content of a delta, which is there until `opened` ends, None if there is no such file."""
-    where = location.path(file.name)
-    if file.size_bytes <= READ_AT_ONCE_BYTES:
-        content = location.read(file.name)
-        if content is not None:
-            check_content(where, file, content.size, digest(content))
-        return content
-    path = space.make_directory() / "fetched.arrow"
-    if not location.fetch(file.name, path):
-        return None
-    opened.callback(path.unlink)
-    check_content(where, file, path.stat().st_size, file_digest(path))
-    return opened.enter_context(pa.memory_map(str(path)))
+@contextmanager
+def delta_content(
+    location: DurableLocation, name: str, size_bytes: int, make_directory: Callable[[], Path]
+) -> Iterator[pa.Buffer | None]:
+    """Hand out the content of a file of so many bytes, None if there is none: a large one is mapped.
+
+    `make_directory` returns where that is copied to. Raises DurableFileCorruptedError for a longer file.
+    """
+    if size_bytes <= READ_AT_ONCE_BYTES:
+        yield location.read(name, size_bytes)
+        return
+    path = make_directory() / "fetched.arrow"
+    if not location.fetch(name, path, size_bytes):
+        yield None
+        return
+    try:
+        with pa.memory_map(str(path)) as mapped:
+            yield mapped.read_buffer()
+    finally:
+        path.unlink()
 
 
 def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: RestoreProgress | None) -> None:

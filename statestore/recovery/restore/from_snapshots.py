@@ -65,7 +65,7 @@ def _fetch(location: DurableLocation, manifest: Manifest, path: Path, progress: 
 
     def fetch(file: SnapshotFile) -> None:
         durable, target = file.durable, path / file.local_name
-        if not location.fetch(durable.name, target):
+        if not location.fetch(durable.name, target, durable.size_bytes):
             raise DurableFileMissingError(location.path(durable.name), needed_by=needed_by)
         check_content(location.path(durable.name), durable, target.stat().st_size, file_digest(target))
         _sync(target)

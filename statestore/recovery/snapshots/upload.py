@@ -29,6 +29,7 @@ from statestore.recovery.local.file_lock import FileLock
 from statestore.recovery.local.local_directory import LocalDirectory, RunningThread, make_shard_directory
 from statestore.recovery.local.marker import note_damage
 from statestore.recovery.location.digests import digest, file_digest
+from statestore.recovery.location.durable_json import write_document
 from statestore.recovery.location.durable_location import DurableLocation
 from statestore.recovery.location.shard_files import MANIFEST_NAME
 from statestore.recovery.restore.from_snapshots import damaged_snapshots, note_damaged_snapshot
@@ -150,8 +151,8 @@ class SnapshotUpload:
         """Write the manifest, and read it once: from now on pointers name it."""
         data = manifest.to_json()
         file = DurableFile(f"{plan.directory}/{MANIFEST_NAME}", len(data), digest(data))
-        self._location.write(file.name, data)
-        found = self._location.read(file.name)
+        write_document(self._location, file.name, data)
+        found = self._location.read(file.name, file.size_bytes)
         if found is None or digest(found) != file.digest:
             raise DurableFileCorruptedError(self._location.path(file.name), cause="is not what was just written")
         return file

@@ -24,18 +24,18 @@ class FaultyLocation(DurableLocation):
         self._injector = injector
         self.directory = Path(location)
 
-    def read(self, name: str) -> pa.Buffer | None:
+    def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
         """Read a file, of which a bit may be wrong."""
         with self._injector.at(Point.READ, name=name, error=self._unreadable) as fault:
-            data = super().read(name)
+            data = super().read(name, max_bytes)
             if data is not None and fault is not None and fault.effect is Effect.CORRUPT:
                 return pa.py_buffer(flip_bit(data.to_pybytes(), fault.amount))
             return data
 
-    def fetch(self, name: str, path: str | os.PathLike[str]) -> bool:
+    def fetch(self, name: str, path: str | os.PathLike[str], max_bytes: int) -> bool:
         """Copy a file, of which a bit may be wrong."""
         with self._injector.at(Point.FETCH, name=name, error=self._unreadable) as fault:
-            found = super().fetch(name, path)
+            found = super().fetch(name, path, max_bytes)
             if found and fault is not None and fault.effect is Effect.CORRUPT:
                 fetched = Path(path)
                 fetched.write_bytes(flip_bit(fetched.read_bytes(), fault.amount))

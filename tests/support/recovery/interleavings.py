@@ -63,7 +63,7 @@ class _ReplayedLocation(DurableLocation):
         self._next += 1
         return self.answers[self._next - 1]
 
-    def read(self, name: str) -> pa.Buffer | None:
+    def read(self, name: str, max_bytes: int) -> pa.Buffer | None:
         data = self._answer("read", name)
         return None if data is None else pa.py_buffer(data)
 
