@@ -301,10 +301,13 @@ def windowed_table_joins(draft: Draft) -> None:
         if is_kept_long or not is_closed:
             draft.longest_step_ms = None
     stored = {"retention_ms": LONG_RETENTION_MS} if is_kept_long else {}
-    left, right = (
-        aggregated(draft, windows(stream(draft, topic).group_by_key()).emit_strategy(strategy), **stored)
-        for topic, strategy in zip(("left", "right"), strategies, strict=True)
-    )
+
+    def table(topic: str, strategy: str) -> Node:
+        made = aggregated(draft, windows(stream(draft, topic).group_by_key()).emit_strategy(strategy), **stored)
+        holds_back = strategy == "window_update" and draft.chance(0.3)
+        return made.suppress_until_window_closes(**draft.named()) if holds_back else made
+
+    left, right = map(table, ("left", "right"), strategies)
     op = random.choice(("join", "left_join", "outer_join"))
     finish(draft, left.join_table(op, right, joiner(draft), **draft.named()))
 
