@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statestore import Serdes, Topology
+from statestore import Serdes, Topology, ValueTimestampHeaders
 from statestore.dsl.materialized import Materialized
 from statestore.dsl.row_serde import row_serde
 from statestore.dsl.streams_builder import StreamsBuilder
@@ -19,10 +20,11 @@ from statestore.errors import ProcessorError, TopologyError
 from statestore.testing import TestRecord, TopologyTestDriver
 
 TEXT = Serdes.string()
+GOLDEN = Path(__file__).parents[1] / "golden" / "passed-times.json"
 
 
-def distinct(within_ms: int, *, by: Any = None, grace_ms: int = 0) -> Topology:
-    builder = StreamsBuilder()
+def distinct(within_ms: int, *, by: Any = None, grace_ms: int = 0, in_columns: bool = False) -> Topology:
+    builder = StreamsBuilder(in_columns=in_columns)
     records = builder.stream("in", key_serde=TEXT, value_serde=TEXT)
     records.deduplicate(within_ms, by=by, grace=grace_ms, materialized=Materialized.as_("passed")).to("out")
     return builder.build()
@@ -99,24 +101,67 @@ def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
     assert counted == {"duplicate_records": 1, "dropped_records": 1, "late_records": 1}
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_what_passed_counts_for_records_out_of_order_until_they_are_late(tmp_path: Path, in_columns: bool) -> None:
+    """Whether it passed in this batch or in one before, and whatever of the same passed since."""
+    records = [TestRecord("k", str(number), time) for number, time in enumerate([100, 85, 100, 85, 111, 90, 92, 86])]
+    topology = distinct(10, grace_ms=20, in_columns=in_columns)
+    assert passed(topology, records)[0] == [records[0], records[1], records[4]]
+    found = [passed(topology, [record], state_dir=tmp_path)[0] for record in records]
+    assert [record for batch in found for record in batch] == [records[0], records[1], records[4]]
+
+
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_what_has_passed_is_stored_as_it_was_and_read_as_it_was_before(in_columns: bool) -> None:
+    golden = json.loads(GOLDEN.read_text())
+    topology = distinct(golden["within_ms"], grace_ms=golden["grace_ms"], in_columns=in_columns)
+    with TopologyTestDriver(topology) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
+        source.pipe_micro_batch([TestRecord(golden["key"], "v", time_ms) for time_ms in golden["passed_ms"]])
+        store = driver.get_state_store("passed")
+        ((key, held),) = store.all()
+        found = {"key": key.hex(), "timestamp_ms": held.timestamp_ms, "value": held.value.hex()}
+        assert found == golden["entry"]
+        before = golden["entry_of_one_time"]
+        value = bytes.fromhex(before["value"])
+        store.put(bytes.fromhex(before["key"]), ValueTimestampHeaders.make(value, before["timestamp_ms"]))
+        near_what_is_forgotten, near_what_is_known = golden["passed_ms"][0], before["timestamp_ms"] - 10
+        for time_ms in (near_what_is_known, near_what_is_forgotten):
+            source.pipe_input(TestRecord(golden["key"], "again", time_ms))
+        out = driver.create_output_topic("out", key_serde=TEXT, value_serde=TEXT)
+        passed_ms = [record.timestamp_ms for record in out.read_records_to_list()]
+        assert passed_ms == [*golden["passed_ms"], near_what_is_forgotten]
+
+
+@settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60), st.sampled_from([None, b"1", b"2"])), max_size=20),
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60), st.sampled_from([None, b"1", b"2"])), max_size=40),
     st.integers(0, 15),
-    st.integers(0, 15),
+    st.integers(0, 30),
+    st.integers(1, 40),
+    st.booleans(),
 )
-def test_random_records(drawn: list[tuple[str, int, bytes | None]], within_ms: int, grace_ms: int) -> None:
+def test_random_records(
+    drawn: list[tuple[str, int, bytes | None]], within_ms: int, grace_ms: int, size: int, in_columns: bool
+) -> None:
+    """What has passed is remembered for ever here, all of it: a record is the same as any that is so near."""
     records = [TestRecord(key, "v", time, [] if which is None else [("id", which)]) for key, time, which in drawn]
-    expected, kept, stream_time = [], {}, -1
+    expected: list[TestRecord] = []
+    remembered: list[tuple[tuple[str, bytes | None], int]] = []
+    stream_time = -1
     for record, (key, time, which) in zip(records, drawn, strict=True):
         stream_time = max(stream_time, time)
-        if which is not None:
-            before = kept.get((key, which))
-            if time + within_ms + grace_ms < stream_time or (before is not None and abs(time - before) <= within_ms):
-                continue
-            kept[key, which] = time
-        expected.append(record)
-    assert passed(distinct(within_ms, by="id", grace_ms=grace_ms), records)[0] == expected
+        is_late = stream_time - time > within_ms + grace_ms
+        is_there = any(same == (key, which) and abs(time - then) <= within_ms for same, then in remembered)
+        if which is None or not (is_late or is_there):
+            expected.append(record)
+            remembered.append(((key, which), time))
+    with TopologyTestDriver(distinct(within_ms, by="id", grace_ms=grace_ms, in_columns=in_columns)) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
+        for first in range(0, len(records), size):
+            source.pipe_micro_batch(records[first : first + size])
+        found = driver.create_output_topic("out", key_serde=TEXT, value_serde=TEXT).read_records_to_list()
+    assert found == expected
 
 
 def test_changed_keys_are_refused() -> None:

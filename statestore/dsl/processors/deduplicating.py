@@ -1,12 +1,14 @@
 """Leaves out records that came before. Kafka Streams has no such step (KIP-655 proposes one).
 
-What has passed is kept by key and identity for as long as it counts, with the timestamp and headers that it came with:
+What has passed is kept by key and identity: the record that did last, with its timestamp and headers, and the times of
+those before it that may still have the same come near them. Of records out of order there are several.
 
     record ── identity (key, header, columns or function) ──> has it passed within the time? ── no ──> on, kept
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -15,6 +17,7 @@ import pyarrow as pa
 
 from statestore.dsl.processors.windows.closing import ShardTime, WindowClosing
 from statestore.errors import InputError
+from statestore.format.passed_times import decode_passed_times, encode_passed_times
 from statestore.format.serde import Serde, Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.operators.keyed_state import KeyScope, MapState
@@ -73,7 +76,9 @@ class _Deduplicate(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         self._context = context
-        self._closing = WindowClosing(ShardTime(context), self._plan.closes_after_ms)
+        time = ShardTime(context)
+        self._closing = WindowClosing(time, self._plan.closes_after_ms)
+        self._forgetting = WindowClosing(time, self._plan.lifetime_ms)
         self._scope: KeyScope[Any] = KeyScope(self._plan.key_serde, context)
         self._passed: MapState[bytes, bytes] = MapState(
             self._scope, context.state_store(self._plan.store), Serdes.bytes()
@@ -93,11 +98,23 @@ class _Deduplicate(Processor):
                 return
             with self._scope.of(record.key):
                 before = self._passed.entry(identity)
-                if before is not None and abs(record.timestamp_ms - before.timestamp_ms) <= plan.within_ms:
+                times_ms: list[int] = []
+                if before is not None:
+                    times_ms = decode_passed_times(before.value)
+                    insort(times_ms, before.timestamp_ms)
+                if has_passed(times_ms, record.timestamp_ms, plan.within_ms):
                     context.count(DUPLICATE_RECORDS)
                     return
-                self._passed.update_value(identity, b"", timestamp_ms=record.timestamp_ms, headers=record.headers)
+                forgotten_ms = self._forgetting.advance(record)
+                kept = encode_passed_times([time_ms for time_ms in times_ms if time_ms > forgotten_ms])
+                self._passed.update_value(identity, kept, timestamp_ms=record.timestamp_ms, headers=record.headers)
         context.forward(record)
+
+
+def has_passed(times_ms: list[int], time_ms: int, within_ms: int) -> bool:
+    """Return whether one of the times, which ascend, is within that of a time, before or after it."""
+    place = bisect_left(times_ms, time_ms - within_ms)
+    return place < len(times_ms) and times_ms[place] <= time_ms + within_ms
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from statestore.dsl.processors.aggregating_columns import with_keys
-from statestore.dsl.processors.deduplicating import ColumnIdentity, Deduplicating
+from statestore.dsl.processors.deduplicating import ColumnIdentity, Deduplicating, has_passed
 from statestore.dsl.processors.windows.closing import ShardTime, WindowClosing
 from statestore.errors import TopologyError
 from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.entry_key import map_entry_keys
 from statestore.format.key_groups import KeyGroups
+from statestore.format.passed_times import decode_passed_columns, encode_passed_columns
 from statestore.format.serde import columns_of
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
 from statestore.processor.counted import DROPPED_RECORDS, DUPLICATE_RECORDS, LATE_RECORDS
+from statestore.stores.entry_columns import HeldColumns
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,13 @@ class _ColumnDeduplicate(BatchProcessor):
         self._keys = columns_of(plan.key_serde, "key", TopologyError)
         self._store_name = plan.store
         self._within_ms = min(plan.within_ms, MAX_TIME_MS)
-        self._closes_after_ms = plan.closes_after_ms
+        self._closes_after_ms, self._lifetime_ms = plan.closes_after_ms, plan.lifetime_ms
 
     def init(self, context: ProcessorContext) -> None:
         self._context = context
         self._time = ShardTime(context)
         self._closing = WindowClosing(self._time, self._closes_after_ms)
+        self._forgetting = WindowClosing(self._time, self._lifetime_ms)
         self._store = context.state_store(self._store_name)
 
     def process_batch(self, records: RecordColumns) -> None:
@@ -71,11 +76,19 @@ class _ColumnDeduplicate(BatchProcessor):
         """Return which records pass, all of which have an identity, and keep what does."""
         keys = map_entry_keys(self._keys.serialize(records.key), identities)
         groups = KeyGroups(keys)
-        held = self._store.get_many(groups.keys, stream_times_ms[groups.first_rows]).timestamp_ms
-        before, is_before = pc.fill_null(held, 0).to_numpy(), is_valid(held)
-        passes = passing(groups, records.timestamp_ms.to_numpy(), before, is_before, self._within_ms)
-        nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(records))
-        self._store.put_many(records.with_columns(key=keys, value=nothing).filter(passes))
+        held = Passed.of(self._store.get_many(groups.keys, stream_times_ms[groups.first_rows]))
+        times_ms = records.timestamp_ms.to_numpy()
+        passes = passing(groups, times_ms, held, self._within_ms)
+        rows = np.flatnonzero(passes)
+        last_rows = np.full(len(groups), -1)
+        last_rows[groups.codes[rows]] = rows  # of several for one place, the last one stays
+        before = rows[last_rows[groups.codes[rows]] != rows]
+        passed = held.with_times(groups.codes[before], times_ms[before])
+        changed = np.flatnonzero(last_rows >= 0)
+        forgotten_ms = self._forgetting.advance_many(records)[last_rows]
+        made_for = records.take(pa.array(last_rows[changed]))
+        kept = made_for.with_columns(key=groups.keys.take(pa.array(changed)), value=passed.kept(changed, forgotten_ms))
+        self._store.put_many(kept)
         return passes
 
     def _count(self, rows: Flags, *as_what: str) -> None:
@@ -84,37 +97,66 @@ class _ColumnDeduplicate(BatchProcessor):
             self._context.count(what, number)
 
 
-def passing(groups: KeyGroups, times_ms: Integers, before_ms: Integers, is_before: Flags, within_ms: int) -> Flags:
-    """Return for each row whether it is further than `within_ms` from the row of its group that passed last before it.
+class Passed(NamedTuple):
+    """The times that have passed of some keys and identities: the place of each, and when it was."""
 
-    `before_ms` has the time of the one before all rows, for each group; it counts where `is_before`.
-    """
-    codes = groups.codes
-    far = np.flatnonzero(~is_before[codes] | (np.abs(times_ms - before_ms[codes]) > within_ms))
+    codes: Integers
+    times_ms: Integers
+
+    @classmethod
+    def of(cls, held: HeldColumns) -> Passed:
+        """Return those that a store holds of each row. Raises FormatError for values that are no times."""
+        assert held.timestamp_ms is not None  # the store has timestamps
+        places = np.flatnonzero(is_valid(held.timestamp_ms))
+        last_ms = pc.drop_null(held.timestamp_ms).to_numpy()
+        return cls(places, last_ms).with_times(*decode_passed_columns(held.value))
+
+    def with_times(self, codes: Integers, times_ms: Integers) -> Passed:
+        """Return these and further ones."""
+        return Passed(np.concatenate((self.codes, codes)), np.concatenate((self.times_ms, times_ms)))
+
+    def kept(self, codes: Integers, forgotten_ms: Integers) -> pa.BinaryArray:
+        """Return what is to be kept of these places: what is later than what is forgotten, which has all places."""
+        wanted = np.isin(self.codes, codes) & (self.times_ms > forgotten_ms[self.codes])
+        places, times_ms = self.codes[wanted], self.times_ms[wanted]
+        counts = np.bincount(places, minlength=len(forgotten_ms))[codes]
+        return encode_passed_columns(counts, times_ms[np.lexsort((times_ms, places))])
+
+
+def passing(groups: KeyGroups, times_ms: Integers, held: Passed, within_ms: int) -> Flags:
+    """Return for each row whether nothing of its group has passed within that of it, in the rows before or as held."""
+    codes, counts = groups.codes, np.bincount(held.codes, minlength=len(groups))
+    before_ms = np.zeros(len(groups), np.int64)
+    before_ms[held.codes] = held.times_ms
+    is_far = (counts[codes] == 0) | (np.abs(times_ms - before_ms[codes]) > within_ms)
+    far = np.flatnonzero(is_far)
     first = np.full(len(groups), len(codes))
     first[codes[far[::-1]]] = far[::-1]  # of several for one place, the last one stays
     passed = first[first < len(codes)]
     passes = np.zeros(len(codes), np.bool_)
     passes[passed] = True
-    latest_ms = before_ms.copy()
-    latest_ms[codes[passed]] = times_ms[passed]
-    # Mostly that is all: who comes behind the first one of its group that passes is near it.
-    is_behind = np.arange(len(codes)) > first[codes]
-    is_far = is_behind & (np.abs(times_ms - latest_ms[codes]) > within_ms)
-    if is_far.any():
-        is_open = np.zeros(len(groups), np.bool_)
-        is_open[codes[is_far]] = True
-        rows = np.flatnonzero(is_behind & is_open[codes])
-        _pass_in_turn(passes, rows, codes[rows], times_ms[rows], latest_ms, within_ms)
+    # Mostly that is all: one time is held, and who comes behind the first one of its group that passes is near it.
+    is_open = counts > 1
+    first_ms = before_ms.copy()
+    first_ms[codes[passed]] = times_ms[passed]
+    is_open[
+        codes[is_far & (np.arange(len(codes)) > first[codes]) & (np.abs(times_ms - first_ms[codes]) > within_ms)]
+    ] = True
+    if is_open.any():
+        rows = np.flatnonzero(is_open[codes])
+        passes[rows] = _passing_in_turn(codes[rows], times_ms[rows], held, within_ms)
     return passes
 
 
-def _pass_in_turn(
-    passes: Flags, rows: Integers, codes: Integers, times_ms: Integers, latest_ms: Integers, within_ms: int
-) -> None:
-    """Set in `passes` which of the rows pass, each after those before it; `latest_ms` is what passed last, by group."""
-    latest = dict(zip(codes.tolist(), latest_ms[codes].tolist(), strict=True))
-    for row, code, time_ms in zip(rows.tolist(), codes.tolist(), times_ms.tolist(), strict=True):
-        if abs(time_ms - latest[code]) > within_ms:
-            passes[row] = True
-            latest[code] = time_ms
+def _passing_in_turn(codes: Integers, times_ms: Integers, held: Passed, within_ms: int) -> list[bool]:
+    """Return which rows pass, each after those before it."""
+    passed: dict[int, list[int]] = {code: [] for code in codes.tolist()}
+    for code, time_ms in zip(held.codes.tolist(), held.times_ms.tolist(), strict=True):
+        if code in passed:
+            insort(passed[code], time_ms)
+    passes = []
+    for code, time_ms in zip(codes.tolist(), times_ms.tolist(), strict=True):
+        passes.append(not has_passed(passed[code], time_ms, within_ms))
+        if passes[-1]:
+            insort(passed[code], time_ms)
+    return passes
