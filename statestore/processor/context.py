@@ -145,7 +145,7 @@ def processor_error(node: str, context: TaskRecordContext, cause: BaseException)
     """Return the error that says where user code raised `cause`: on which record, or in what else."""
     if not context.topic:
         return ProcessorError(node=node, doing=context.doing, cause=cause)
-    place = {"topic": context.topic, "partition": context.partition, "offset": context.offset}
+    place: dict[str, Any] = {"topic": context.topic, "partition": context.partition, "offset": context.offset}
     content = {} if context.source is None else content_facts(*context.source[4:])
     return ProcessorError(node=node, cause=cause, timestamp_ms=context.timestamp_ms, **place, **content)
 

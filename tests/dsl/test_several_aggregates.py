@@ -224,12 +224,12 @@ def test_records_that_are_late_are_known_also_where_results_are_computed_of_what
 @pytest.mark.parametrize(
     ("aggregate", "values", "said"),
     [
-        (Aggregate.sum("n"), [{"n": 2**63 - 1}, {"n": 1}], "64 bits; it came to 1"),
-        (Aggregate.sum("d"), [{"d": 1e13 - 1}, {"d": 1}], "decimal(15,2); it came to 1"),
-        (Aggregate.sum("t"), [{"t": "5"}], "a number is needed, not str; it came to '5'"),
-        (Aggregate.mean("b"), [{"b": True}], "a number is needed, not bool; it came to True"),
+        (Aggregate.sum("n"), [{"n": 2**63 - 1}, {"n": 1}], "64 bits; it came to int of 1 bits"),
+        (Aggregate.sum("d"), [{"d": 1e13 - 1}, {"d": 1}], "decimal(15,2); it came to int of 1 bits"),
+        (Aggregate.sum("t"), [{"t": "5"}], "a number is needed, not str; it came to str of 1 characters"),
+        (Aggregate.mean("b"), [{"b": True}], "a number is needed, not bool; it came to bool"),
         (Aggregate.max("n"), [{"n": 1}, {"n": "x"}], "not supported between instances of 'str' and 'int'"),
-        (Aggregate.sum("n"), [5], "column 'n' is asked of a value that is int, not a dict; it came to 5"),
+        (Aggregate.sum("n"), [5], "column 'n' is asked of a value that is int, not a dict; it came to int of 3 bits"),
     ],
 )
 def test_what_does_not_fit_is_refused_when_it_comes(aggregate: Aggregate, values: list[Any], said: str) -> None:
