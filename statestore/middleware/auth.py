@@ -26,7 +26,7 @@ from statestore.middleware.clock import system_time_ms
 from statestore.middleware.extras import extra
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.key_ids import is_key_id
-from statestore.middleware.key_source import KeySource
+from statestore.middleware.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.keys import Key, KeyProvider, Keyring
 from statestore.middleware.marked_columns import with_header_where
 from statestore.middleware.properties import made_of
@@ -175,7 +175,7 @@ _PROPERTIES: Final = ConfigDef(
 )
 
 
-class Authentication(Interceptor):
+class Authentication(KeyedInterceptor):
     """Checks the token of each record that is ingested, and puts one of its own on those that are emitted.
 
     What of the token's claims is asked for stands in the record's CLAIMS_HEADER from then on, also in state; the token
@@ -236,7 +236,8 @@ class Authentication(Interceptor):
             raise ValueError("leeway_ms must be 0 or more, max_bytes and cache_size 1 or more")
         if header == CLAIMS_HEADER:
             raise ValueError(f"header {CLAIMS_HEADER!r} is for claims, and no token's")
-        self._keys = None if keys is None else KeySource(keys, "token")
+        self._keys = KeySource(Keyring({}) if keys is None else keys, "token")
+        self._checks: Final = keys is not None
         self._algorithms: Final = tuple(algorithms)
         self._issuer: Final = issuer
         self._audience: Final = [audience] if isinstance(audience, str) else audience
@@ -261,10 +262,9 @@ class Authentication(Interceptor):
         return made_of(cls, cls.kind, _PROPERTIES, config)
 
     def init(self, context: InterceptorContext) -> None:
-        """Take the clock, and get the keys anew if they are provided."""
+        """Take the clock."""
+        super().init(context)
         self._context = context
-        if self._keys is not None:
-            self._keys = self._keys.renewed()
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Check a record's token, and put its claims there. Raises TokenRefusedError and UnknownKeyIdError."""
@@ -273,7 +273,7 @@ class Authentication(Interceptor):
         claims = self._claims_of(None if found is None else found.value)
         if CLAIMS_HEADER in headers:
             headers.remove(CLAIMS_HEADER)
-        if self._keys is not None and found is not None and not self._keep:
+        if self._checks and found is not None and not self._keep:
             headers.remove(self._header)
         if claims is not None:
             headers.add(CLAIMS_HEADER, claims)
@@ -286,7 +286,7 @@ class Authentication(Interceptor):
         each = [*tokens.dictionary.to_pylist(), *([None] if tokens.null_count else [])]
         claims = pa.array([self._claims_of(token) for token in each], pa.binary()).take(indices)
         made = records.without_header(CLAIMS_HEADER)
-        if self._keys is not None and not self._keep:
+        if self._checks and not self._keep:
             made = made.without_header(self._header)
         return with_header_where(made, claims.is_valid(), CLAIMS_HEADER, claims)
 
@@ -313,7 +313,7 @@ class Authentication(Interceptor):
 
     def _claims_of(self, token: bytes | None) -> bytes | None:
         """Return the claims of a token that is good now; None if there is none, and need not be."""
-        if self._keys is None:
+        if not self._checks:
             return None
         try:
             if token is None:
@@ -322,7 +322,7 @@ class Authentication(Interceptor):
                 return None
             verified = self._verified.get(token, self._keys.ring)
             if verified is None:
-                verified = self._verify(token, self._keys)
+                verified = self._verify(token)
                 self._verified.put(token, verified)
             now_ms = system_time_ms(self._context)
             if now_ms >= verified.ends_ms + self._leeway_ms:
@@ -335,10 +335,10 @@ class Authentication(Interceptor):
             raise
         return verified.claims
 
-    def _verify(self, token: bytes, keys: KeySource) -> _Verified:
+    def _verify(self, token: bytes) -> _Verified:
         if len(token) > self._max_bytes:
             raise TokenRefusedError(reason=f"it has {len(token)} bytes, and {self._max_bytes} are allowed")
-        key_id, key = self._key(token, keys)
+        key_id, key = self._key(token)
         try:
             claims = _TOKENS.decode(
                 token,
@@ -355,7 +355,7 @@ class Authentication(Interceptor):
         assert ends_ms is not None  # it is required
         return _Verified(self._kept(claims), max(time_ms or 0 for time_ms in times), ends_ms)
 
-    def _key(self, token: bytes, keys: KeySource) -> tuple[str, TokenKey]:
+    def _key(self, token: bytes) -> tuple[str, TokenKey]:
         """Return the key that a token says it is signed with, if that is one of its algorithm."""
         try:
             header = _SIGNATURES.get_unverified_header(token)
@@ -364,11 +364,11 @@ class Authentication(Interceptor):
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in self._algorithms:
             raise TokenRefusedError(reason=f"its algorithm {str(algorithm)[:20]!r} is not one of {self._algorithms}")
-        if key_id is None and len(keys.ring) == 1:
-            (key_id,) = keys.ring
+        if key_id is None and len(self._keys.ring) == 1:
+            (key_id,) = self._keys.ring
         if not is_key_id(key_id):
             raise TokenRefusedError(reason="it names no key, or one that can't be")
-        key = keys.key(key_id, TokenKey)
+        key = self._keys.key(key_id, TokenKey)
         if key.algorithm != algorithm:
             raise TokenRefusedError(reason=f"its algorithm {algorithm!r} is not that of key {key_id!r}")
         return key_id, key

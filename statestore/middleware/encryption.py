@@ -20,8 +20,8 @@ from statestore.format.serde import Serde
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.middleware.ciphertext import is_sealed, seal, topic_is_bound, unseal
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.key_source import KeySource
+from statestore.middleware.interceptor import EmittedRecord, IngestedRecord
+from statestore.middleware.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.keys import KeyProvider
 from statestore.middleware.marked_columns import with_header_where
 from statestore.middleware.properties import made_of
@@ -53,7 +53,7 @@ _HEADER_PROPERTIES: Final = ConfigDef(
 )
 
 
-class _Encrypting(Interceptor):
+class _Encrypting(KeyedInterceptor):
     """What has a source of keys, encrypts on one side, and opens on the other."""
 
     _options: ClassVar[ConfigDef]
@@ -71,10 +71,6 @@ class _Encrypting(Interceptor):
         Raises ConfigException.
         """
         return made_of(cls, cls.kind, cls._options, config)
-
-    def init(self, context: InterceptorContext) -> None:
-        """Get the keys anew if they are provided."""
-        self._keys = self._keys.renewed()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._keys!r})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from statestore.errors import KeyUnusableError, UnknownKeyIdError
+from statestore.middleware.interceptor import Interceptor, InterceptorContext
 from statestore.middleware.keys import Key, KeyProvider, Keyring
 
 _K = TypeVar("_K", bound=Key)
@@ -69,3 +70,17 @@ class KeySource:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KeySource, (self._given, self.purpose)
+
+
+class KeyedInterceptor(Interceptor):
+    """An interceptor with keys. Provided ones are got anew for each batch, where they are first needed in it."""
+
+    _keys: KeySource
+
+    def init(self, context: InterceptorContext) -> None:
+        """Begin with a batch: the ring of a copy may be older."""
+        self._keys = self._keys.renewed()
+
+    def finish_batch(self) -> None:
+        """Be ready for another batch, which an interceptor of a client or of the test driver sees, too."""
+        self._keys = self._keys.renewed()

@@ -226,8 +226,8 @@ class Keyring(Mapping[str, Key]):
 
 
 KeyProvider: TypeAlias = "Keyring | Callable[[], Keyring]"
-"""A keyring, or a function that returns one, called on the executors: for every shard and micro-batch, so rings that
-are slow to get are for the function to keep."""
+"""A keyring, or a function that returns one, called on the executors: for every shard and micro-batch that needs a key,
+so rings that are slow to get are for the function to keep."""
 
 
 def _is_signature(key: ed25519.Ed25519PublicKey, message: bytes, signature: bytes) -> bool:

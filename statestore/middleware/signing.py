@@ -21,8 +21,8 @@ from statestore.format.serde import Serdes
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.middleware.clock import system_time_ms
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
-from statestore.middleware.key_source import KeySource
+from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
+from statestore.middleware.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.keys import KeyProvider, SignatureKey
 from statestore.middleware.properties import made_of
 from statestore.middleware.signature_frame import NAMES_MAX, SignatureHead, read_frame, signed_bytes
@@ -58,7 +58,7 @@ _PROPERTIES: Final = ConfigDef(
 )
 
 
-class Signing(Interceptor):
+class Signing(KeyedInterceptor):
     """Signs what is emitted, and verifies what is ingested: key, value and chosen headers are as they were signed.
 
     A signature names its key, so that keys can be changed. In a query, a batch that is retried signs the same.
@@ -148,8 +148,8 @@ class Signing(Interceptor):
         return (PartStore(builder.with_ttl(kept_ms, _CLOCKS[self._clock]), MAP_KEYS),)
 
     def init(self, context: InterceptorContext) -> None:
-        """Take clock and store, and get the keys anew if they are provided."""
-        self._keys = self._keys.renewed()
+        """Take clock and store."""
+        super().init(context)
         self._context = context
         # The same for the same records when a batch is retried, and different in each shard.
         self._serials = count(context.shard << 32)

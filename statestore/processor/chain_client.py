@@ -96,7 +96,7 @@ class ChainClient:
         return self._emit.pass_record(record)
 
     def finish_batch(self) -> None:
-        """Have the interceptors finish what they hold back: after each poll, say."""
+        """End a batch: after each poll, say. Interceptors finish what they hold back, and get provided keys anew."""
         self._tick()
         self._made.finish_batch()
 
