@@ -4,7 +4,7 @@
     LOCATION/objects/ab/ab12...    the value, under its SHA-256
 
 The same value is the same object, however often it is written: a batch that is retried leaves nothing behind. An object
-is written before its record is, and again with each record of it, so that it is never older than the last one.
+is written before its record is sent, and again with each record that carries the claim on.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class ClaimCheck(Interceptor):
             threshold_bytes: values of more bytes are checked in.
             max_bytes: larger values are refused, on either side.
             lazy: whether values are left where they are: user code sees an empty one, and gets it with `fetch`. A
-                record that it forwards with that header and an empty value takes the claim along.
+                record that it forwards with that header and an empty value takes the claim along, and has its object
+                written anew.
 
         Raises ValueError for sizes that can't be.
         """
@@ -120,10 +121,12 @@ class ClaimCheck(Interceptor):
         Raises ClaimError if there is no claim, it is malformed, or its object is too large or not what was checked in,
         ClaimMissingError if there is none, and LocationError.
         """
-        header = headers.last_header(CLAIM_CHECK_HEADER)
-        if header is None or header.value is None:
+        claim = _claim_in(headers)
+        if claim is None:
             raise ClaimError(f"it has no header {CLAIM_CHECK_HEADER}")
-        claim = _Claim.of(header.value)
+        return self._fetched(claim)
+
+    def _fetched(self, claim: _Claim) -> bytes:
         if claim.size_bytes > self._max_bytes:
             raise ClaimError(
                 f"its value has {claim.size_bytes} bytes, {self._max_bytes} are allowed: raise max_bytes of ClaimCheck"
@@ -140,12 +143,17 @@ class ClaimCheck(Interceptor):
         return value
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
-        """Check a large value in. Raises ClaimError for one that is too large, and LocationNotWritableError."""
+        """Check a large value in, or write the object of a claim anew that goes on with an empty value.
+
+        Raises ClaimError for a value that is too large, what `fetch` raises for a claim, and LocationNotWritableError.
+        """
         value = record.value
         if value is None:
             return (record,)
         if value:
             record.headers.remove(CLAIM_CHECK_HEADER)  # of a value that was here before
+        elif claim := _claim_in(record.headers):
+            self.location.write(claim.path, self._fetched(claim))
         if len(value) <= self._threshold_bytes:
             return (record,)
         if len(value) > self._max_bytes:
@@ -166,12 +174,10 @@ class ClaimCheck(Interceptor):
 
     def on_ingest(self, record: IngestedRecord) -> Iterable[IngestedRecord]:
         """Fetch the value of a record that has a claim. Raises what `fetch` raises."""
-        if record.value != b"" or self._lazy:
+        claim = None if record.value != b"" or self._lazy else _claim_in(record.headers)
+        if claim is None:
             return (record,)
-        header = record.headers.last_header(CLAIM_CHECK_HEADER)
-        if header is None or header.value is None:
-            return (record,)
-        value = self.fetch(record.headers)
+        value = self._fetched(claim)
         return (record.copy(value=value, headers=record.headers.copy().remove(CLAIM_CHECK_HEADER)),)
 
     def on_ingest_columns(self, records: RecordColumns) -> RecordColumns | None:
@@ -182,17 +188,21 @@ class ClaimCheck(Interceptor):
         return f"ClaimCheck({str(self.location)!r})"
 
 
-def delete_objects(location: str | Path | DurableLocation, before_ms: int) -> int:
-    """Delete the objects of claims that were last written before a time, in milliseconds since the epoch.
+def delete_objects(location: str | Path | DurableLocation, before_ms: int, *, live: Iterable[bytes]) -> int:
+    """Delete the objects that were last written before a time, in milliseconds since the epoch, and are not `live`.
 
-    Returns how many. It does not know which records are left: take a time before which no topic keeps any. Other files
-    are left alone. Raises LocationError.
+    It knows neither topics nor states: `live` are the claims that state holds, as bytes of the header, and `before_ms`
+    is earlier than any record was sent that a topic had when they were gathered; claims of topics may be live instead.
+    Other files are left alone. Returns how many were deleted. Raises ClaimError, before any is, for what is no claim,
+    and LocationError.
     """
+    kept = {_Claim.of(claim).path for claim in live}
     opened = DurableLocation.of(location)
     deleted = 0
     for directory in opened.directories(_OBJECTS):
         for entry in opened.entries(directory):
-            if _OBJECT.fullmatch(entry.name) and entry.modified_ms is not None and entry.modified_ms < before_ms:
+            is_old = entry.modified_ms is not None and entry.modified_ms < before_ms
+            if is_old and _OBJECT.fullmatch(entry.name) and entry.name not in kept:
                 opened.delete(entry.name)
                 deleted += 1
     return deleted
@@ -200,6 +210,12 @@ def delete_objects(location: str | Path | DurableLocation, before_ms: int) -> in
 
 def _another(claim: _Claim) -> ClaimError:
     return ClaimError(f"object {claim.path} is not what was checked in: its size or its hash differs")
+
+
+def _claim_in(headers: Headers) -> _Claim | None:
+    """Return the claim that a record has; None if there is none. Raises ClaimError."""
+    header = headers.last_header(CLAIM_CHECK_HEADER)
+    return None if header is None or header.value is None else _Claim.of(header.value)
 
 
 def _without_claims(records: RecordColumns) -> RecordColumns | None:

@@ -164,6 +164,27 @@ def test_a_lazy_claim_is_opened_by_user_code_and_forwarded_as_it_is(tmp_path: Pa
         lazy.fetch(Headers())
 
 
+def test_a_claim_that_goes_on_untouched_has_its_object_written_anew(check: ClaimCheck, tmp_path: Path) -> None:
+    emitted(check, VALUE)
+    os.utime(tmp_path / PATH, (1000, 1000))
+    claim = [*HEADERS, (CLAIM_CHECK_HEADER, CLAIM)]
+    assert list(emitted(check, b"", claim).headers) == claim
+    assert (tmp_path / PATH).stat().st_mtime > 1000
+    assert (tmp_path / PATH).read_bytes() == VALUE
+    assert list(emitted(check, b"", [(CLAIM_CHECK_HEADER, None)]).headers) == [(CLAIM_CHECK_HEADER, None)]
+
+
+def test_a_claim_that_nobody_could_follow_does_not_go_on(check: ClaimCheck, tmp_path: Path) -> None:
+    with pytest.raises(ClaimMissingError):
+        emitted(check, b"", [(CLAIM_CHECK_HEADER, CLAIM)])
+    with pytest.raises(ClaimError, match="no claim"):
+        emitted(check, b"", [(CLAIM_CHECK_HEADER, b"anything")])
+    (tmp_path / PATH).parent.mkdir(parents=True)
+    (tmp_path / PATH).write_bytes(VALUE[:-1])
+    with pytest.raises(ClaimError, match="not what was checked in"):
+        emitted(check, b"", [(CLAIM_CHECK_HEADER, CLAIM)])
+
+
 def test_a_missing_object_is_a_dead_letter_in_columns_and_alone(check: ClaimCheck) -> None:
     topology = Topology()
     ends: dict[str, Any] = {"key_serde": Serdes.bytes(), "value_serde": Serdes.bytes()}
@@ -214,12 +235,15 @@ def test_old_objects_are_deleted_and_nothing_else(check: ClaimCheck, tmp_path: P
     for path in tmp_path.rglob("*"):
         if path.is_file() and path.read_bytes() != VALUE + b"new":
             os.utime(path, (1000, 1000))
-    assert delete_objects(tmp_path, 999_000) == 0
-    assert delete_objects(tmp_path, 2_000_000) == 1
+    assert delete_objects(tmp_path, 999_000, live=()) == 0
+    assert delete_objects(tmp_path, 2_000_000, live=[CLAIM]) == 0
+    with pytest.raises(ClaimError, match="no claim"):
+        delete_objects(tmp_path, 2_000_000, live=[b"anything"])
+    assert delete_objects(tmp_path, 2_000_000, live=()) == 1
     assert not (tmp_path / PATH).exists()
-    assert delete_objects(tmp_path, 2_000_000) == 0
+    assert delete_objects(tmp_path, 2_000_000, live=()) == 0
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 4
-    assert delete_objects(tmp_path / "elsewhere", 2_000_000) == 0
+    assert delete_objects(tmp_path / "elsewhere", 2_000_000, live=()) == 0
 
 
 def test_it_travels_and_shows_no_secret(tmp_path: Path) -> None:

@@ -157,11 +157,11 @@ def _leave_out(*refused: Any) -> None:
 
 def _send_whole_event(record: EmittedRecord) -> list[EmittedRecord]:
     """The record as an event in structured mode, with all that can stand there."""
-    names = [header.key for header in record.headers if header.key.startswith(CE_PREFIX)]
+    attributes = {name: value or b"" for name, value in record.headers if name.startswith(CE_PREFIX)}
     event = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "sold"}
-    event |= {name[len(CE_PREFIX) :]: (record.headers.last_header(name).value or b"").decode() for name in names}
+    event |= {name[len(CE_PREFIX) :]: value.decode() for name, value in attributes.items()}
     event["data_base64"] = base64.b64encode(record.value or b"").decode()
-    headers = [header for header in record.headers if header.key not in (*names, CONTENT_TYPE)]
+    headers = [header for header in record.headers if header.key not in (*attributes, CONTENT_TYPE)]
     return [record.copy(value=json.dumps(event).encode(), headers=[*headers, (CONTENT_TYPE, STRUCTURED.encode())])]
 
 
