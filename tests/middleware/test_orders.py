@@ -7,7 +7,9 @@ user code sees in the end is held against what the pages promise; how chains are
 from __future__ import annotations
 
 import base64
+import importlib
 import json
+import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from itertools import combinations, permutations
@@ -15,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+import statestore.middleware
 from statestore import ConsumerRecord, ProducerRecord, Topology
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.errors import ChainIncompleteError, ChainOrderError
@@ -289,6 +292,17 @@ class Outsider:
 @pytest.fixture(scope="module")
 def outsider(kinds: dict[str, Interceptor]) -> Outsider:
     return Outsider(kinds)
+
+
+def test_no_kind_of_interceptor_is_left_out(kinds: dict[str, Interceptor]) -> None:
+    for module in pkgutil.walk_packages(statestore.middleware.__path__, "statestore.middleware."):
+        importlib.import_module(module.name)
+    waiting, found = [Interceptor], set()
+    while waiting:
+        one = waiting.pop()
+        waiting += one.__subclasses__()
+        found |= {one.kind} if one.__module__.startswith("statestore.") else set()
+    assert found - {""} == set(kinds)
 
 
 def test_every_order_of_two_that_breaks_is_refused_and_by_headers_no_other(
