@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -92,7 +92,7 @@ class DurableLocation:
         Raises DurableFileCorruptedError for a longer one, of which nothing is read, and LocationError.
         """
         files, path = self._at(name)
-        with self._read_errors(name, max_bytes, f"{name} can't be read"):
+        with self._reading(name, max_bytes, f"{name} can't be read"):
             return files.read(path, max_bytes)
 
     def fetch(self, name: str, path: str | os.PathLike[str], max_bytes: int) -> bool:
@@ -101,7 +101,7 @@ class DurableLocation:
         After a failure there is nothing at `path`. What is there is not synced. `max_bytes` and errors as of `read`.
         """
         files, source = self._at(name)
-        with self._read_errors(name, max_bytes, f"{name} can't be copied to {os.fspath(path)}"):
+        with self._reading(name, max_bytes, f"{name} can't be copied to {os.fspath(path)}"):
             return files.fetch(source, os.fspath(path), max_bytes)
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
@@ -121,7 +121,7 @@ class DurableLocation:
         Partial files of writers, at work or crashed, are among them. `""` is the location itself. Raises LocationError.
         """
         files, path = self._at(directory)
-        with self._listing_errors(directory):
+        with self._read_errors(f"{directory or 'it'} can't be listed"):
             found = files.entries(path)
         entries = (DurableEntry(_join(directory, info.base_name), info.size, _modified_ms(info)) for info in found)
         return sorted(entries, key=lambda entry: entry.name)
@@ -129,7 +129,7 @@ class DurableLocation:
     def directories(self, directory: str) -> list[str]:
         """Return the names of the directories directly in `directory`, sorted. Raises LocationError."""
         files, path = self._at(directory)
-        with self._listing_errors(directory):
+        with self._read_errors(f"{directory or 'it'} can't be listed"):
             found = files.directories(path)
         return sorted(_join(directory, name) for name in found)
 
@@ -172,20 +172,17 @@ class DurableLocation:
             files.write(path, content)
 
     @contextmanager
-    def _read_errors(self, name: str, max_bytes: int, problem: str) -> Iterator[None]:
+    def _reading(self, name: str, max_bytes: int, problem: str) -> Iterator[None]:
         try:
-            with self._errors(problem):
+            with self._read_errors(problem):
                 yield
         except FileTooLongError as found:
             raise DurableFileCorruptedError(
                 self.path(name), cause=f"has {found.size_bytes} bytes, at most {max_bytes} can be its own"
             ) from None
 
-    def _listing_errors(self, directory: str) -> AbstractContextManager[None]:
-        return self._errors(f"{directory or 'it'} can't be listed")
-
     @contextmanager
-    def _errors(self, problem: str) -> Iterator[None]:
+    def _read_errors(self, problem: str) -> Iterator[None]:
         try:
             yield
         except (OSError, pa.ArrowException) as cause:

@@ -226,11 +226,7 @@ class NewState:
             raise ValueError("a shard was filled twice; each shard must be filled by one ShardFilling")
         with turn(self.location, f"what ends the making of state {state_id}"):
             claimed = _read_mark(self.location)
-            if (
-                claimed is None
-                or claimed.state_id != state_id
-                or self.location.read(METADATA_NAME, MAX_DOCUMENT_BYTES) is not None
-            ):
+            if claimed is None or claimed.state_id != state_id or _is_state(self.location):
                 raise TargetNotEmptyError(
                     str(self.location), found="what another command has begun, or finished, there meanwhile"
                 )
@@ -264,7 +260,7 @@ def _unfinished_request(location: DurableLocation, request: str) -> _Unfinished 
 
 def _refuse_occupied(location: DurableLocation, earlier: _Unfinished | None) -> None:
     """Raise TargetNotEmptyError if a location is not empty, and not half filled by who may be cleared away."""
-    if location.read(METADATA_NAME, MAX_DOCUMENT_BYTES) is not None:
+    if _is_state(location):
         raise TargetNotEmptyError(str(location), found=f"a state ({METADATA_NAME})")
     if earlier is None:
         stranger = _first_file(location, "")
@@ -274,6 +270,10 @@ def _refuse_occupied(location: DurableLocation, earlier: _Unfinished | None) -> 
         raise TargetNotEmptyError(
             str(location), found=f"what another command has begun to make of {earlier.made_from}, as it was then"
         )
+
+
+def _is_state(location: DurableLocation) -> bool:
+    return location.read(METADATA_NAME, MAX_DOCUMENT_BYTES) is not None
 
 
 def _first_file(location: DurableLocation, directory: str) -> str | None:
