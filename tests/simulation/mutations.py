@@ -24,15 +24,22 @@ from tests.simulation.world import simulate
 
 
 class Mutation(NamedTuple):
-    """One change: in a function of a module of `statestore.recovery`, from one text to another."""
+    """One change: in a function of a module, from one text to another."""
 
     name: str
     module: str
+    """Its name in `statestore.recovery`, or as `middleware...` in `statestore`."""
     function: str
     old: str
     new: str
     covered_by: str = ""
     """What else sees to it that nothing can come of it; empty if a plan can notice it."""
+
+    @property
+    def code(self) -> Any:
+        """The module."""
+        room = "" if self.module.startswith("middleware.") else "recovery."
+        return importlib.import_module(f"statestore.{room}{self.module}")
 
 
 MUTATIONS = (
@@ -293,8 +300,7 @@ MUTATIONS = (
         "who has lost a location ends a state there",
         "making.new_state",
         "NewState.complete",
-        "claimed is None or claimed.state_id != state_id or "
-        "self.location.read(METADATA_NAME, MAX_DOCUMENT_BYTES) is not None",
+        "claimed is None or claimed.state_id != state_id or _is_state(self.location)",
         "False",
     ),
     Mutation(
@@ -361,14 +367,41 @@ MUTATIONS = (
         "            self.sync_directory(parent)\n",
         "            pass\n",
     ),
+    Mutation(
+        "a record is accepted as often as it comes",
+        "middleware.signing",
+        "Signing.__init__",
+        "refuse_replays and verify",
+        "False",
+    ),
+    Mutation(
+        "a message is glued of slices that are not all there",
+        "middleware.slicing.open_messages",
+        "OpenMessages.add",
+        "message.received + 1 == message.count",
+        "message.received + 1 >= message.count - (message.count > 2)",
+    ),
+    Mutation(
+        "slices of a message are given up while more of it come",
+        "middleware.slicing.open_messages",
+        "OpenMessages._set",
+        "        message.changed_ms = now_ms\n",
+        "        message.changed_ms = message.changed_ms or now_ms\n",
+    ),
+    Mutation(
+        "what a process has counted is charged again",
+        "middleware.chargeback",
+        "Chargeback.init",
+        "        self._usage = {}\n",
+        "",
+    ),
 )
 
 
 @contextmanager
 def mutated(mutation: Mutation) -> Iterator[None]:
     """Have the mutation in the code, until the end of the block."""
-    module = importlib.import_module(f"statestore.recovery.{mutation.module}")
-    owner: Any = module
+    module = owner = mutation.code
     *path, last = mutation.function.split(".")
     for name in path:
         owner = getattr(owner, name)

@@ -116,8 +116,13 @@ class Oracle:
             self._fail(f"{attempt.name}: the batch wrote, and made no version")
 
     def batch_committed(self, driver: Driver, number: int) -> None:
-        """Take note of a batch that Spark has committed."""
+        """Take note of a batch that Spark has committed; fail if what was put out so far can't be."""
         self.last_committer = driver
+        checkpoint = driver.start.checkpoint
+        for shard in range(self.site.shards):
+            problem = self.world.workload.problem(shard, self.site.shards, checkpoint.history(shard))
+            if problem is not None:
+                self._fail(f"wrong output: shard {shard} of {checkpoint.name}: {problem}")
 
     def claimed(self, query_id: str) -> None:
         """Take note of a claim; fail if another query has one."""

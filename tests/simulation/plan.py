@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from statestore.recovery.snapshots.options import RecoveryOptions
 from tests.simulation.decisions import Decision, Effect
+
+MIDDLEWARE: Final = ("middleware",)
+"""In place of stores: those that interceptors keep their state in, and what comes out of them."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,9 @@ class Plan:
         stores = tuple(
             sorted(rng.sample(("totals", "prices", "quotes", "windows", "sessions"), rng.choice((1, 2, 2, 3))))
         )
-        return cls(
+        # Drawn apart, so that all else of a seed is as it was before there were any.
+        has_middleware = not is_rescaled and random.Random(f"middleware {seed}").random() < 0.06
+        drawn = cls(
             seed,
             rng.choice((1, 2, 3)) if is_rescaled else 1 if is_long else rng.choice((1, 1, 1, 2)),
             stores,
@@ -107,6 +112,7 @@ class Plan:
             is_rescaled,
             rng.choice((1, 3, 3)),
         )
+        return replace(drawn, stores=MIDDLEWARE, varies=False) if has_middleware else drawn
 
     @property
     def content(self) -> str:

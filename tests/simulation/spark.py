@@ -17,9 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from statestore.errors import StateStoreError
-from statestore.processor.context import TaskRecordContext
-from statestore.processor.task_stores import flush_stores
-from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.recovery.local.local_directory import LocalDirectory
 from statestore.recovery.location.shard_files import parse_delta_name
@@ -30,7 +27,6 @@ from statestore.recovery.shard_batch import ShardedState
 from tests.simulation.decisions import DRIVER, TASK, Effect
 from tests.simulation.machines import SimulatedLocalDirectory
 from tests.simulation.scheduler import Actor, Process
-from tests.simulation.workload import build
 
 if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle
@@ -60,6 +56,8 @@ class Checkpoint:
     """By shard and number of batch."""
     committers: dict[tuple[int, int], str] = field(default_factory=dict)
     """The pointers of the attempts that counted, which others may have replaced since."""
+    outputs: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """What the sink got, by shard and number of batch."""
     too_old: bool = False
     """Whether it was already behind what is retained when it was copied."""
 
@@ -67,7 +65,12 @@ class Checkpoint:
         """Return a copy as of a batch; what was planned after it is not in it."""
         kept = {at: text for at, text in self.pointers.items() if at[1] <= committed}
         planned, committers = self.planned[:committed], dict(self.committers)
-        return Checkpoint(name, self.query_id, self.site, self.began, planned, committed, kept, committers)
+        outputs = {at: put for at, put in self.outputs.items() if at[1] <= committed}
+        return Checkpoint(name, self.query_id, self.site, self.began, planned, committed, kept, committers, outputs)
+
+    def history(self, shard: int) -> list[tuple[str, Any]]:
+        """Return the batches that were committed, and what each has put out of a shard."""
+        return [(self.planned[number - 1], self.outputs[shard, number]) for number in range(1, self.committed + 1)]
 
     def is_mixed(self, shard: int) -> bool:
         """Return whether the pointer of a batch was replaced by that of an attempt of another run."""
@@ -105,6 +108,8 @@ class Task:
     error: BaseException | None = None
     pointer: str | None = None
     """That of the attempt that counts."""
+    outputs: Any = None
+    """What that one has put out."""
 
 
 @dataclass
@@ -228,6 +233,7 @@ class Driver:
         checkpoint.committed = number
         for task in tasks:
             assert task.pointer is not None
+            checkpoint.outputs[task.shard, number] = task.outputs
             if self.world.plan.overwrites:
                 checkpoint.committers[task.shard, number] = task.pointer
             else:
@@ -317,15 +323,21 @@ class Attempt:
         world.scheduler.op("spark.read", f"batch {self.number - 1}", TASK)
         pointer = state.pointer(shard, checkpoint.recorded(shard, self.number - 1))
         self.pointer = pointer
-        context = TaskRecordContext(pointer.stream_time_ms, 0)
         with state.open(pointer) as batch:
             with world.scheduler.silence():
                 oracle.check_content(self.name, pointer, batch)
             inner = {name: store.bytes for name, store in batch.stores.items()}
             changelogs = {name: store.changelog for name, store in batch.stores.items()}
-            stores = build(inner, pointer.store_times_ms, context, changelogs)
-            world.workload.process(stores, context, self.records, self.variant)
-            end = BatchEnd(stream_time_ms=context.stream_time_ms, store_times_ms=flush_stores(stores))
+            end, outputs = world.workload.run(
+                inner,
+                pointer.stream_time_ms,
+                pointer.store_times_ms,
+                self.batch,
+                (shard, site.shards),
+                attempt=self.variant,
+                changelogs=changelogs,
+                memory=memory,
+            )
             world.scheduler.op("task.processed", "", TASK)
             self.fenced_by = oracle.taken_over(self)
             self.built_past = oracle.built_past(self)
@@ -334,6 +346,7 @@ class Attempt:
         world.scheduler.op("spark.write", f"batch {self.number}", TASK)
         if not self.task.succeeded:
             self.task.pointer = committed.to_json()
+            self.task.outputs = outputs
         if world.plan.overwrites:
             checkpoint.pointers[shard, self.number] = committed.to_json()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import os
@@ -124,7 +123,7 @@ def test_each_mutation_changes_the_code(mutation: Mutation) -> None:
 
 def function_of(mutation: Mutation) -> Any:
     *path, last = mutation.function.split(".")
-    owner: Any = importlib.import_module(f"statestore.recovery.{mutation.module}")
+    owner: Any = mutation.code
     for name in path:
         owner = getattr(owner, name)
     return inspect.getattr_static(owner, last)

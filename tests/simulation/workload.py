@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -17,7 +17,11 @@ from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.segments import Segments, segment_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.processor.context import TaskRecordContext
+from statestore.processor.task_stores import flush_stores
+from statestore.recovery.commit.batch_end import BatchEnd
 
+BATCH_MS = 25
+"""From batch to batch."""
 RETENTION_MS = 40
 SEGMENT_MS = 10
 KEYS = (b"a", b"b", b"c")
@@ -109,8 +113,7 @@ class Workload:
         rng = random.Random(f"{self.seed} {batch} {shard}")
         if rng.random() < 0.1:
             return []
-        number = int(batch.rpartition(":")[2])
-        now_ms = 25 * number + rng.randrange(30)
+        now_ms = BATCH_MS * batch_number(batch) + rng.randrange(30)
         return [
             Input(
                 rng.choice(self.stores),
@@ -120,6 +123,31 @@ class Workload:
             )
             for _ in range(rng.choice((1, 2, 3, 5, 8)))
         ]
+
+    def run(
+        self,
+        inner: Mapping[str, Any],
+        stream_time_ms: int,
+        times_ms: Mapping[str, int],
+        batch: str,
+        place: tuple[int, int],
+        *,
+        attempt: str = "",
+        changelogs: Any = None,
+        memory: dict[str, Any] | None = None,
+    ) -> tuple[BatchEnd, Any]:
+        """Do what a batch does to a shard of so many, `place`, and return what it leaves, and what it puts out.
+
+        `attempt` is who does it, if each is to make something else of it; `memory` what its process keeps.
+        """
+        context = TaskRecordContext(stream_time_ms, 0)
+        stores = build(inner, times_ms, context, changelogs)
+        self.process(stores, context, self.records(batch, *place), attempt)
+        return BatchEnd(stream_time_ms=context.stream_time_ms, store_times_ms=flush_stores(stores)), None
+
+    def problem(self, shard: int, shards: int, history: Sequence[tuple[str, Any]]) -> str | None:
+        """Return what is wrong with what batches have put out: nothing, where they put out nothing."""
+        return None
 
     def process(
         self, stores: Mapping[str, Any], context: TaskRecordContext, records: list[Input], attempt: str = ""
@@ -132,8 +160,11 @@ class Workload:
             context.stream_time_ms = max(context.stream_time_ms, time_ms)
             context.headers = Headers([("t", b"%d" % time_ms)])
             _PUTS[name](stores[name], key, value, time_ms)
-        for store in stores.values():
-            store.flush()
+
+
+def batch_number(batch: str) -> int:
+    """Return the number of a batch in its query, which its name ends with."""
+    return int(batch.rpartition(":")[2])
 
 
 def _put_total(store: Any, key: bytes, value: int | None, time_ms: int) -> None:
@@ -208,14 +239,10 @@ class Reference:
         database = MemoryDatabase(self.workload.stores)
         for name, pairs in self.content.items():
             database.family(name).write(pairs.items())
-        context = TaskRecordContext(self.stream_time_ms, 0)
         inner = {name: database.family(name) for name in self.workload.stores}
-        stores = build(inner, self.times_ms, context)
-        self.workload.process(stores, context, self.workload.records(batch, self.shard, self.shards), attempt)
-        times_ms = dict(self.times_ms)
-        for name, store in stores.items():
-            if store.stream_time_ms is not None:
-                times_ms[name] = store.stream_time_ms
+        place = self.shard, self.shards
+        end, _ = self.workload.run(inner, self.stream_time_ms, self.times_ms, batch, place, attempt=attempt)
+        times_ms = {**self.times_ms, **end.store_times_ms}
         content = {name: dict(store.range(None, None)) for name, store in inner.items()}
         content = live(content, times_ms)
         made = replace(
@@ -223,7 +250,7 @@ class Reference:
             chain=(*self.chain, batch),
             content=content,
             times_ms=times_ms,
-            stream_time_ms=context.stream_time_ms,
+            stream_time_ms=end.stream_time_ms,
             _next={},
         )
         self._next[batch, attempt] = made

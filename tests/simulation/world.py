@@ -22,8 +22,9 @@ from statestore.recovery.shard_batch import ShardBatch, ShardedState
 from tests.simulation.decisions import Decision, Decisions, DrawnDecisions, WrittenDecisions
 from tests.simulation.disks import DiskNotes, SimulatedDisk
 from tests.simulation.machines import Machine, SimulatedLocalDirectory
+from tests.simulation.middleware import GUARDED_STORES, Guarded
 from tests.simulation.oracle import Oracle
-from tests.simulation.plan import Plan, Step
+from tests.simulation.plan import MIDDLEWARE, Plan, Step
 from tests.simulation.remote import ROOT, Remote, SimulatedLocalLocation, SimulatedLocation, Stored
 from tests.simulation.rescaling import Rescaling
 from tests.simulation.scheduler import Process, Scheduler
@@ -113,7 +114,11 @@ class World:
         self.plan = plan
         self.scheduler = scheduler
         self.home = home
-        self.workload = Workload(plan.seed, plan.stores, plan.by_hash, plan.keys)
+        self.workload = (
+            Guarded(plan.seed, GUARDED_STORES)
+            if plan.stores == MIDDLEWARE
+            else Workload(plan.seed, plan.stores, plan.by_hash, plan.keys)
+        )
         self.machines = [Machine(f"m{n}", home / "machines" / f"m{n}", plan.engine) for n in range(plan.machines)]
         self.stored = Stored()
         self.notes = DiskNotes()

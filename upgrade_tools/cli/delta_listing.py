@@ -50,7 +50,7 @@ def delta_document(file: str, delta: Delta, limit: int) -> dict[str, Any]:
 
 def _listed(delta: Delta, limit: int) -> tuple[int, list[dict[str, Any]]]:
     """Return how many records there are, and the first ones."""
-    records, listed = 0, []
+    records, listed = 0, list[dict[str, Any]]()
     for _, batch in delta.batches():
         records += batch.num_rows
         listed += (batch if limit == 0 else batch.slice(0, limit - len(listed))).to_pylist()
