@@ -114,7 +114,7 @@ def add_table_join(
     if joined.grace_ms is not None:
         key_serde = _required(joined.key_serde or stream.key_serde, "key", stream, "Joined.with_(...)")
         value_serde = _required(joined.value_serde or stream.value_serde, "value", stream, "Joined.with_(...)")
-        buffer = StreamBufferPlan(f"{node}-Buffer", value_serde, joined.grace_ms)
+        buffer = StreamBufferPlan(f"{node}-Buffer", key_serde, value_serde, joined.grace_ms)
         stores = (_key_value_builder(buffer.store, buffered_key_serde(key_serde), buffered_record_serde()),)
         entry_keys = {buffer.store: BUFFERED_KEYS}
 
@@ -173,6 +173,7 @@ def add_stream_join(
         names.left_store,
         names.right_store,
         names.waiting_store,
+        key_serde,
         left_serde,
         right_serde,
     )
@@ -183,8 +184,22 @@ def add_stream_join(
         # Values are taken apart by who sends them on: most are looked at before, and left there.
         waiting = waiting_key_serde(key_serde), Serdes.bytes()
         shared = (_key_value_builder(names.waiting_store, *waiting, is_persistent=joined.is_persistent),)
-    graph.add(_node(names.left_window, left.node, KeepingWindow(names.left_store), left_builder))
-    graph.add(_node(names.right_window, right.node, KeepingWindow(names.right_store), right_builder))
+    graph.add(
+        _node(
+            names.left_window,
+            left.node,
+            KeepingWindow(names.left_store, key_serde, _retention_ms(windows)),
+            left_builder,
+        )
+    )
+    graph.add(
+        _node(
+            names.right_window,
+            right.node,
+            KeepingWindow(names.right_store, key_serde, _retention_ms(windows)),
+            right_builder,
+        )
+    )
     joins_left = StreamSideJoining(join, is_left=True, sends_unmatched=kind.keeps_left)
     joins_right = StreamSideJoining(join, is_left=False, sends_unmatched=kind.keeps_right)
     graph.add(_node(names.join_left, names.left_window, joins_left, right_builder, waiting=shared))
@@ -258,8 +273,13 @@ def _window_builder(
         if joined.is_persistent
         else Stores.in_memory_window_store
     )
-    supplier = make(name, windows.size_ms + windows.grace_ms, windows.size_ms, True)
+    supplier = make(name, _retention_ms(windows), windows.size_ms, True)
     return Stores.timestamped_window_store_with_headers_builder(supplier, key_serde, value_serde)
+
+
+def _retention_ms(windows: JoinWindows) -> int:
+    """Return for how long a side keeps records."""
+    return windows.size_ms + windows.grace_ms
 
 
 def _key_value_builder(

@@ -5,6 +5,7 @@ processor, batch_processor
                 what a user writes; context, record, punctuation, processor_metadata, counted:
                 what is handed to it
 task            runs a topology over the records of a shard; task_stores: its stores
+earlier_times   what was seen of event time before the state was rescaled
 receivers       what each kind of node does with a record; column_receivers, topic_columns: with records in columns
 ingest, emission, interceptors
                 records on their way in and out through middleware, and what else it has; failures: records that fail

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.errors import DeserializationError, SerializationError, TopologyError
 from statestore.format.binary_columns import Flags, Integers, row_sizes
@@ -26,6 +27,7 @@ from statestore.format.serde_columns import (
 from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import BatchReceiver, Receiver, TaskRecordContext
+from statestore.processor.earlier_times import EarlierTimes
 from statestore.processor.emission import SendBatch
 from statestore.processor.nodes import SinkNode, SourceNode
 from statestore.processor.receivers import locate_failures
@@ -49,8 +51,11 @@ class ReadColumns(NamedTuple):
 class ColumnSource:
     """Makes RecordColumns of batches of its topics. Raises TopologyError unless both its serdes have columns."""
 
-    def __init__(self, node: SourceNode, children: Sequence[BatchReceiver]) -> None:
+    def __init__(
+        self, node: SourceNode, children: Sequence[BatchReceiver], earlier: EarlierTimes | None = None
+    ) -> None:
         self.node = node
+        self._earlier = None if node.is_global else earlier
         self.children = children
         self._key = columns_of(node.key_serde, "key", self._no_columns)
         self._value = columns_of(node.value_serde, "value", self._no_columns)
@@ -72,7 +77,11 @@ class ColumnSource:
         read_times = np.full(len(times), -1) if self.node.is_global else np.where(is_readable, times, -1)
         stream_times = np.maximum(np.maximum.accumulate(read_times), stream_time_ms)
         origin = [batch.column(name) for name in ("topic", "partition", "offset")]
-        origin += [pa.array(stream_times, pa.int64()), pa.array(sizes, pa.int64())]
+        of_records = stream_times
+        if self._earlier is not None:
+            earlier = self._earlier.of_many(pc.fill_null(keys, b""), batch.column("partition").to_numpy())
+            of_records = np.maximum(stream_times, earlier)
+        origin += [pa.array(of_records, pa.int64()), pa.array(sizes, pa.int64())]
         records = RecordColumns.adopt(
             key, value, timestamps, batch.column("headers"), pa.record_batch(origin, schema=ORIGIN)
         )

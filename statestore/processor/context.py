@@ -20,9 +20,11 @@ from statestore.errors.readable import content_facts, shape_of
 from statestore.format.binary_columns import row_objects
 from statestore.headers import Headers
 from statestore.headers.record_columns import ORIGIN, RecordColumns
+from statestore.processor.earlier_times import EarlierTimes, earlier_times
 from statestore.processor.processor_metadata import ProcessorMetadata
 from statestore.processor.punctuation import LAST_MS, Cancellable, Punctuations, PunctuationType, Punctuator
 from statestore.processor.record import Record, RecordMetadata
+from statestore.recovery.commit.earlier_shards import Clock, EarlierShards
 
 if TYPE_CHECKING:
     from statestore.connect.converters.base import HeaderConverter
@@ -159,7 +161,11 @@ class ShardClock:
 
     @property
     def current_stream_time_ms(self) -> int:
-        """The highest timestamp that this shard has seen, in milliseconds since the epoch; -1 before the first."""
+        """The highest timestamp that this shard has seen, in milliseconds since the epoch; -1 before the first.
+
+        Of a state that was rescaled, while a record is processed, it is at least what the shard had seen in which its
+        key was.
+        """
         return self._record_context.stream_time_ms
 
     @property
@@ -180,6 +186,7 @@ class ProcessorContext(ShardClock):
         punctuations: Punctuations,
         processor_metadata: ProcessorMetadata,
         counted: Counter[str],
+        earlier: Sequence[EarlierShards] = (),
         *,
         is_global: bool = False,
         header_converter: HeaderConverter | None = None,
@@ -190,6 +197,7 @@ class ProcessorContext(ShardClock):
         self._punctuations = punctuations
         self._processor_metadata = processor_metadata
         self._counted = counted
+        self._earlier = earlier
         self._is_global = is_global
         self._header_converter = header_converter
         self.disconnect()
@@ -323,10 +331,11 @@ class ProcessorContext(ShardClock):
     def set_processor_metadata(self, key: str, value: int) -> None:
         """Keep a whole number by name, over batches and restarts: it counts once the batch is committed.
 
-        All nodes of the topology share the names of a shard: take that of your state store, as Kafka does. A batch that
-        fails has set nothing. It is meant for a few times of a shard; what belongs to a key goes into a state store.
+        All nodes of the topology share the names of a shard: take that of your state store, as Kafka does. A batch
+        that fails has set nothing. It is meant for a few times of a shard; what belongs to a key goes into a store.
         When the state is rescaled, each new shard starts with the lowest number that an old one had; with none, if one
-        that was in use had none. Source: KIP-825, InternalProcessorContext.addProcessorMetadataKeyValue.
+        that was in use had none. A name that ends in `-stream-time` is to say up to what time records were seen.
+        Source: KIP-825, InternalProcessorContext.addProcessorMetadataKeyValue.
 
         Raises TypeError for anything but str and int, ValueError for a name that is empty or above 249 bytes of UTF-8
         and a value that does not fit in 64 bits, signed, ProcessorMetadataError when the shard has 1,000 names, and
@@ -334,6 +343,14 @@ class ProcessorContext(ShardClock):
         """
         self._refuse_global_metadata()
         self._processor_metadata.set(self.node, key, value)
+
+    def earlier_times(self, kind: str, name: str) -> EarlierTimes | None:
+        """Return what a store's or a processor's clock had shown in each key's shard before the state was rescaled.
+
+        `name` is the store's, or that of the processor's metadata, which ends as such clocks' names do. None: this
+        shard has seen as much.
+        """
+        return earlier_times(self._earlier, Clock(kind, name))
 
     def count(self, what: str, number: int = 1) -> None:
         """Count something, as records left out: `counted` of the batch's figures has it as `<node>.<what>`."""

@@ -20,6 +20,7 @@ from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
 from statestore.headers.record_headers import blank_headers
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, TaskRecordContext, processor_error
+from statestore.processor.earlier_times import EarlierTimes
 from statestore.processor.nodes import SinkNode, SourceNode
 from statestore.processor.record import Record, blank_record
 
@@ -48,9 +49,16 @@ BeforeSending = Callable[[str, "Record[Any, Any]"], "list[Record[Any, Any]]"]
 
 
 def source_receiver(
-    node: SourceNode, children: Sequence[Receiver], context: TaskRecordContext, unreadable: OnUnreadable
+    node: SourceNode,
+    children: Sequence[Receiver],
+    context: TaskRecordContext,
+    unreadable: OnUnreadable,
+    earlier: EarlierTimes | None = None,
 ) -> SourceReceiver:
-    """Return what makes a Record of a topic's record and hands it to the source's children."""
+    """Return what makes a Record of a topic's record and hands it to the source's children.
+
+    While a record is processed whose shard was ahead before the state was rescaled, stream time is what that had seen.
+    """
     key_serde, value_serde = node.key_serde, node.value_serde
     deserializers = _PerTopic(
         lambda topic: (key_serde.on_topic(topic).deserialize, value_serde.on_topic(topic).deserialize)
@@ -95,8 +103,17 @@ def source_receiver(
         record.value = value
         record.timestamp_ms = timestamp_ms
         record._headers = headers
-        for child in children:
-            child(record)
+        if earlier is None or is_global:
+            for child in children:
+                child(record)
+            return
+        stream_time_ms = context.stream_time_ms
+        context.stream_time_ms = max(stream_time_ms, earlier.of(source[4] or b"", source[1]))
+        try:
+            for child in children:
+                child(record)
+        finally:
+            context.stream_time_ms = stream_time_ms
 
     return receive
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -35,6 +35,7 @@ from statestore.processor.column_receivers import (
     sink_batches,
 )
 from statestore.processor.context import BatchReceiver, ProcessorContext, Receiver, TaskRecordContext
+from statestore.processor.earlier_times import earlier_times
 from statestore.processor.emission import TaskEmission
 from statestore.processor.failures import TaskFailures, cause_of
 from statestore.processor.ingest import Ingest
@@ -58,6 +59,7 @@ from statestore.processor.topic_columns import sink_records, source_batch, sourc
 from statestore.processor.topology import Topology
 from statestore.recovery.commit.batch_end import BatchEnd
 from statestore.recovery.commit.changelog import ChangelogObserver
+from statestore.recovery.commit.earlier_shards import SHARD_CLOCK, EarlierShards
 from statestore.recovery.commit.punctuations import RecordedPunctuation, RecordedPunctuations
 from statestore.stores.typed_store import TypedStore
 
@@ -106,6 +108,7 @@ class Task:
         handling: FailureHandling = FAIL_ALWAYS,
         punctuations: RecordedPunctuations | None = None,
         processor_metadata: Mapping[str, int] | None = None,
+        earlier: Sequence[EarlierShards] = (),
         send: Send | None = None,
         send_batch: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:
@@ -120,6 +123,7 @@ class Task:
         self._global_views = {name: stores[name].read_only() for name in topology.global_stores}
         self._punctuations = Punctuations(punctuations or {})
         self.processor_metadata = ProcessorMetadata(processor_metadata or {})
+        self._earlier = earlier
         self.counted: Counter[str] = Counter()
         """What the processors have counted, by `<node>.<what>`."""
         send = send or (lambda *record: self.outputs.append(record))
@@ -389,6 +393,7 @@ class Task:
                     self._punctuations,
                     self.processor_metadata,
                     self.counted,
+                    self._earlier,
                     is_global=topology.is_global(node.name),
                     header_converter=self._header_converter,
                 ),
@@ -445,9 +450,11 @@ class Task:
                 for name in children
             )
 
-        receive = source_receiver(source, self._interceptors.consuming(below(receivers)), context, self._unreadable)
+        earlier = earlier_times(self._earlier, SHARD_CLOCK)
+        consumers = self._interceptors.consuming(below(receivers))
+        receive = source_receiver(source, consumers, context, self._unreadable, earlier)
         takes_batches = any(name in made and isinstance(made[name][0], BatchProcessor) for name in children)
-        columns = ColumnSource(source, below(batch_receivers)) if takes_batches else None
+        columns = ColumnSource(source, below(batch_receivers), earlier) if takes_batches else None
         for topic in source.topics or (None,):
             self._sources[topic] = receive
             self._column_sources[topic] = columns

@@ -129,6 +129,7 @@ class ShardCall:
             handling=self.handling,
             punctuations=batch.pointer.punctuations,
             processor_metadata=batch.pointer.processor_metadata,
+            earlier=batch.pointer.earlier,
             send=outputs.add,
             send_batch=outputs.add_batch,
         )

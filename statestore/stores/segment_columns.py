@@ -86,7 +86,7 @@ def put_segmented(
     stack, segments = parts.stack, parts.segments
     if stack.cache is not None or stack.retaining is None:
         return False
-    stream_times = np.maximum(np.maximum.accumulate(times_ms), segments.stream_time_ms)
+    stream_times = segments.stream_times(times_ms)
     ids = segments.ids_of(times_ms)
     stack.retaining.dropped_records += int((ids < segments.first_live_at(stream_times)).sum())
     if len(times_ms):

@@ -64,6 +64,10 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         """The latest window start that was put; -1 before the first, as far as is known."""
         return self._segments.stream_time_ms
 
+    def hold_stream_time(self, latest_ms: int) -> None:
+        """Have no put take the stream time beyond a time, whatever its window start, until another time is said."""
+        self._segments.latest_ms = latest_ms
+
     @property
     def first_visible_ms(self) -> int:
         """The earliest window start that is shown, in milliseconds since the epoch."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from statestore.errors import NewStateError
+from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.earlier_shards import MAX_EARLIER, SHARD_CLOCK, EarlierShards
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile, SnapshotRef
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 from statestore.recovery.making.carry_over import carry_over, processor_metadata, punctuations, store_times
@@ -22,8 +25,65 @@ def test_pointers_carry_over_what_is_not_in_stores() -> None:
     assert (first.state_id, first.shard, first.version, first.deltas) == ("new", 0, 1, files[0])
     assert (second.shard, second.version, second.deltas) == (1, 0, ())
     assert (first.skipped_records, second.skipped_records) == (5, 0)
-    assert first.stream_time_ms == second.stream_time_ms == 90
-    assert first.store_times_ms == second.store_times_ms == {"w": 40, "v": 7}
+    assert first.stream_time_ms == second.stream_time_ms == -1, "the third one has seen nothing yet"
+    assert first.store_times_ms == second.store_times_ms == {}
+    assert seen_by(first) == {0: {"": 50, "w": 40}, 1: {"": 90, "w": 80, "v": 7}}
+    versions = carry_over(old, "new", files, versioned={"v"})
+    assert [pointer.store_times_ms for pointer in versions] == [{"v": 7}] * 2
+    assert seen_by(versions[0]) == {0: {"": 50, "w": 40}, 1: {"": 90, "w": 80}}
+    first, second = carry_over(old[:2], "new", [(), (), ()])[:2]
+    assert first.stream_time_ms == second.stream_time_ms == 50
+    assert first.store_times_ms == second.store_times_ms == {"w": 40}
+    assert seen_by(first) == {1: {"": 90, "w": 80, "v": 7}}
+
+
+def seen_by(pointer: CommitPointer) -> dict[int, dict[str, int]]:
+    """Return what is known of the only earlier number of shards, by shard and name."""
+    (earlier,) = pointer.earlier
+    return {shard: {clock.name: time_ms for clock, time_ms in times.items()} for shard, times in earlier.seen.items()}
+
+
+def test_a_new_shard_begins_with_the_times_of_those_whose_keys_it_can_have() -> None:
+    old = [CommitPointer("s", shard, stream_time_ms=10 * (shard + 1)) for shard in range(4)]
+    halves = carry_over(old, "new", [()] * 2)
+    assert [pointer.stream_time_ms for pointer in halves] == [10, 20]
+    assert [seen_by(pointer) for pointer in halves] == [{2: {"": 30}}, {3: {"": 40}}]
+    doubled = carry_over(old, "new", [()] * 8)
+    assert [pointer.stream_time_ms for pointer in doubled] == [10, 20, 30, 40] * 2
+    assert all(pointer.earlier == () for pointer in doubled)
+    sixths = carry_over(old, "new", [()] * 6, shard_by="partition")
+    assert [seen_by(pointer) for pointer in sixths[:2]] == [{2: {"": 30}}, {3: {"": 40}}]
+    assert {each.by for pointer in sixths for each in pointer.earlier} == {"partition"}
+
+
+def test_what_was_seen_is_known_over_several_rescalings_until_the_shard_has_seen_as_much() -> None:
+    old = [
+        CommitPointer("s", 0, stream_time_ms=30, processor_metadata={"w-observed-stream-time": 30, "emitted": 7}),
+        CommitPointer("s", 1, stream_time_ms=90, processor_metadata={"w-observed-stream-time": 80, "emitted": 70}),
+    ]
+    (one,) = carry_over(old, "new", [()])
+    assert seen_by(one) == {1: {"": 90, "w-observed-stream-time": 80}}
+    assert one.processor_metadata == {"w-observed-stream-time": 30, "emitted": 7}
+    three = carry_over([one], "new", [()] * 3)
+    assert all(pointer.earlier == one.earlier for pointer in three)
+    (again,) = carry_over(three, "newest", [()])
+    assert again.earlier == one.earlier
+    later = one.advance(None, BatchEnd(stream_time_ms=85, processor_metadata={"w-observed-stream-time": 85}))
+    assert seen_by(later) == {1: {"": 90}}
+    assert CommitPointer.from_json(later.to_json()) == later
+    latest = later.advance(None, BatchEnd(stream_time_ms=90))
+    assert latest.earlier == ()
+
+
+def test_more_numbers_of_shards_than_a_pointer_holds_are_refused() -> None:
+    earlier = tuple(
+        EarlierShards(number, "key", {0: {SHARD_CLOCK: 100 + number}}) for number in range(3, 3 + MAX_EARLIER)
+    )
+    old = [CommitPointer("s", 0, stream_time_ms=1, earlier=earlier), CommitPointer("s", 1, stream_time_ms=200)]
+    with pytest.raises(NewStateError, match="let the query run"):
+        carry_over(old, "new", [()])
+    same = carry_over(old, "new", [(), ()])
+    assert same[0].earlier == earlier
 
 
 def schedule(next_ms: int | None, interval_ms: int = 10) -> RecordedPunctuation:
@@ -49,8 +109,10 @@ def test_of_different_schedules_those_of_the_latest_shard_count() -> None:
 
 def test_the_earliest_time_counts_so_that_nothing_live_expires() -> None:
     old = [CommitPointer("s", shard, store_times_ms={"w": time_ms}) for shard, time_ms in enumerate((80, 0, 40, -1))]
-    assert store_times(old) == {"w": 0}
-    assert store_times(old[3:]) == {}, "nothing was put into it yet"
+    assert store_times(old[:3]) == {"w": 0}
+    assert store_times(old) == {}, "of keys of the last one, anything may still come"
+    assert store_times(old, {"w"}) == {"w": 0}
+    assert store_times(old[3:], {"w"}) == {}, "nothing was put into it yet"
 
 
 def test_with_as_many_shards_each_goes_on_from_its_own() -> None:

@@ -75,7 +75,8 @@ def test_every_version_is_restored_entry_for_entry(golden: Shard, version: int, 
     assert golden.content(pointer) == content
     assert json.loads(pointer.to_json()) == {
         **recorded,
-        "format": 5,
+        "format": 6,
+        "earlier": [],
         "snapshots": [],
         "stores": {},
         "punctuations": {},
@@ -153,7 +154,8 @@ def test_every_kind_of_store_is_restored(tmp_path: Path, versions: tuple[int, ..
         recorded, pointer = recorded_pointers(2)[version - 1], pointers[version - 1]
         assert json.loads(pointer.to_json()) == {
             **recorded,
-            "format": 5,
+            "format": 6,
+            "earlier": [],
             "snapshots": [],
             "punctuations": {},
             "metadata": {},
@@ -179,7 +181,13 @@ def test_schedules_are_read_back_as_they_were_written() -> None:
         ),
         "näme": (RecordedPunctuation("stream-time", 1, None, 0),),
     }
-    assert json.loads(pointer.to_json()) == {**recorded, "format": 5, "snapshots": [], "metadata": {}}
+    assert json.loads(pointer.to_json()) == {
+        **recorded,
+        "format": 6,
+        "snapshots": [],
+        "metadata": {},
+        "earlier": [],
+    }
 
 
 @pytest.mark.parametrize(
@@ -206,7 +214,8 @@ def test_schedules_that_are_none_are_refused(wrong: object) -> None:
 def test_every_kind_of_store_is_restored_from_snapshots_and_without(tmp_path: Path, version: int, without: str) -> None:
     state, pointers = opened_copy(4, tmp_path)
     pointer = pointers[version - 1]
-    assert json.loads(pointer.to_json()) == {**recorded_pointers(4)[version - 1], "format": 5, "metadata": {}}
+    recorded = recorded_pointers(4)[version - 1]
+    assert json.loads(pointer.to_json()) == {**recorded, "format": 6, "metadata": {}, "earlier": []}
     assert [made.version for made in pointer.snapshots] == [made for made in (2, 4) if made + 2 <= version]
     if without == "newest snapshot" and pointer.snapshots:
         (tmp_path / "state" / pointer.snapshots[-1].manifest.name).unlink()
@@ -292,8 +301,38 @@ def test_processor_metadata_is_read_back_as_it_was_written(tmp_path: Path) -> No
         (2, {"windows": 160, "näme": -(2**63), "last": 2**63 - 1}),
         (2, {"windows": 170, "näme": -(2**63), "last": 2**63 - 1}),
     ]
-    assert [json.loads(pointer.to_json()) for pointer in pointers] == recorded_pointers(9)
+    newer = [{**recorded, "format": 6, "earlier": []} for recorded in recorded_pointers(9)]
+    assert [json.loads(pointer.to_json()) for pointer in pointers] == newer
     assert [entries_of(state, pointer) for pointer in pointers] == [CONTENTS_2[0], CONTENTS_2[1], CONTENTS_2[1]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        7,
+        {},
+        [7],
+        [{"shards": 2, "by": "key"}],
+        [{"shards": 0, "by": "key", "seen": {}}],
+        [{"shards": 2, "by": "hash", "seen": {}}],
+        [{"shards": 2, "by": "key", "seen": {"2": [["shard", "", 1]]}}],
+        [{"shards": 2, "by": "key", "seen": {"-1": [["shard", "", 1]]}}],
+        [{"shards": 2, "by": "key", "seen": {"x": [["shard", "", 1]]}}],
+        [{"shards": 2, "by": "key", "seen": {"1": [["shard", 1]]}}],
+        [{"shards": 2, "by": "key", "seen": {"1": [["wall", "", 1]]}}],
+        [{"shards": 2, "by": "key", "seen": {"1": [["store", 7, 1]]}}],
+        [{"shards": 2, "by": "key", "seen": {"1": [["store", "w", -1]]}}],
+        [{"shards": 2, "by": "key", "seen": {"1": [["store", "w", 2**63]]}}],
+        [{"shards": 2**63, "by": "key", "seen": {}}],
+        [{"shards": 2, "by": "key", "seen": {}}] * 17,
+    ],
+    ids=lambda wrong: repr(wrong)[-30:],
+)
+def test_what_earlier_shards_had_seen_and_is_none_is_refused(wrong: object) -> None:
+    recorded = {**recorded_pointers(9)[-1], "format": 6}
+    with pytest.raises(CommitPointerError, match=r"is not one of ours") as failure:
+        CommitPointer.from_json(json.dumps({**recorded, "earlier": wrong}))
+    assert failure.value.field == "earlier"
 
 
 @pytest.mark.parametrize(

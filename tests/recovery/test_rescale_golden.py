@@ -50,3 +50,24 @@ def test_initial_state_is_restored_entry_for_entry(opened: States) -> None:
 def test_initial_pointers_carry_times_over(opened: States) -> None:
     assert [opened.pointer(shard).stream_time_ms for shard in range(2)] == [23, 23]
     assert opened.pointer(1).store_times_ms["windows"] == 23
+
+
+def test_what_earlier_shards_had_seen_is_read_back(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN.with_name("rescaled-2"), tmp_path / "new")
+    pointer = States(tmp_path, every_kind(), 1, name="other").opened().pointer(0)
+    assert (pointer.stream_time_ms, pointer.processor_metadata) == (20, {"w-observed-stream-time": 20, "w-ends": 30})
+    ((shards, by, seen),) = pointer.earlier
+    assert (shards, by, {shard: dict(times) for shard, times in seen.items()}) == (
+        2,
+        "key",
+        {
+            1: {
+                ("shard", ""): 120,
+                ("store", "windows"): 120,
+                ("store", "sessions"): 120,
+                ("store", "versions"): 128,
+                ("store", "headed-versions"): 129,
+                ("processor", "w-observed-stream-time"): 120,
+            }
+        },
+    )

@@ -321,8 +321,8 @@ MUTATIONS = (
         "the stream time of a rescaled store is the latest",
         "making.carry_over",
         "store_times",
-        "min(times.get(store, time_ms), time_ms)",
-        "max(times.get(store, time_ms), time_ms)",
+        "times[name] = min(put)",
+        "times[name] = max(put)",
     ),
     Mutation(
         "a target that others have begun is not cleared",
@@ -396,6 +396,53 @@ MUTATIONS = (
         "",
     ),
 )
+
+
+OF_EVENT_TIME = (
+    Mutation(
+        "what old shards had seen is not known",
+        "making.carry_over",
+        "carry_over",
+        "beyond(joined([*before, own]), begun.seen)",
+        "()",
+    ),
+    Mutation(
+        "what shards had seen before the last rescaling is not known",
+        "making.carry_over",
+        "carry_over",
+        "joined([*before, own])",
+        "joined([own])",
+    ),
+    Mutation(
+        "a new shard begins with the latest stream time",
+        "making.carry_over",
+        "carry_over",
+        "stream_time_ms=min(pointer.stream_time_ms",
+        "stream_time_ms=max(pointer.stream_time_ms",
+    ),
+    Mutation(
+        "a new shard begins with the latest time of nodes",
+        "making.carry_over",
+        "processor_metadata",
+        "name: min(pointer.processor_metadata[name] for pointer in used)",
+        "name: max(pointer.processor_metadata[name] for pointer in used)",
+    ),
+    Mutation(
+        "a shard that has seen nothing has no say",
+        "making.carry_over",
+        "processor_metadata",
+        "old if name.endswith(TIME_SUFFIX) else used",
+        "used",
+    ),
+    Mutation(
+        "what is known of old shards goes with the first batch",
+        "commit.pointer",
+        "CommitPointer.advance",
+        "earlier=beyond(self.earlier, counted.seen)",
+        "earlier=()",
+    ),
+)
+"""What `event_time` finds: `MUTATIONS` are found by plans."""
 
 
 @contextmanager

@@ -108,15 +108,20 @@ class Rescaling:
         return self.shards == len(self.pointers)
 
     def expected_pointer(self, shard: int) -> tuple[int, dict[str, int]]:
-        """Return the stream time of a new shard, and those of its stores."""
+        """Return the stream time of a new shard, and of its stores: the earliest of those that its keys were in."""
         if self.keeps_shards:
             return self.pointers[shard].stream_time_ms, dict(self.pointers[shard].store_times_ms)
+        old = len(self.pointers)
+        hashes = [number for number in range(old * self.shards) if number % self.shards == shard]
+        sources = [self.pointers[number] for number in sorted({number % old for number in hashes})]
         times_ms: dict[str, int] = {}
-        for pointer in self.pointers:
-            for name, time_ms in pointer.store_times_ms.items():
-                if time_ms >= 0:
-                    times_ms[name] = min(time_ms, times_ms.get(name, time_ms))
-        return max(pointer.stream_time_ms for pointer in self.pointers), times_ms
+        for name in self.world.plan.stores:
+            found = [pointer.store_times_ms.get(name, -1) for pointer in sources]
+            if SPECS[name].kind is StoreKind.VERSIONED:
+                found = [time_ms for time_ms in found if time_ms >= 0]
+            if min(found, default=-1) >= 0:
+                times_ms[name] = min(found)
+        return min(pointer.stream_time_ms for pointer in sources), times_ms
 
     def differences(self, shard: int, found: Mapping[str, Pairs], times_ms: Mapping[str, int]) -> Iterator[str]:
         """Yield in words what is wrong with the content of a new shard."""
@@ -128,7 +133,7 @@ class Rescaling:
             expected = {
                 key: value
                 for old, reference in enumerate(references)
-                for key, value in reference.content.get(name, {}).items()
+                for key, value in self._shown(name, reference).items()
                 if self._place(name, key, old) == shard
             }
             got = live({name: found.get(name, {})}, times_ms)[name]
@@ -138,13 +143,22 @@ class Rescaling:
 
     def entries(self, name: str, shard: int) -> int:
         """Return how many entries of a store, not of versions, belong to a new shard."""
-        contents = [self._reference(pointer).content.get(name, {}) for pointer in self.pointers]
+        contents = [self._shown(name, self._reference(pointer)) for pointer in self.pointers]
         return sum(self._place(name, key, old) == shard for old, pairs in enumerate(contents) for key in pairs)
 
     def _reference(self, pointer: CommitPointer) -> Reference:
         found = self.source.oracle.reference(pointer)
         assert found is not None
         return found
+
+    def _shown(self, name: str, reference: Reference) -> Pairs:
+        """Return the entries of a store that reads show, for as long as its segments are there."""
+        pairs, kind = reference.content.get(name, {}), SPECS[name].kind
+        if self.keeps_shards or kind not in (StoreKind.WINDOW, StoreKind.SESSION):
+            return pairs
+        hidden_ms = reference.times_ms.get(name, -1) - RETENTION_MS
+        size = WINDOW_SUFFIX_SIZE if kind is StoreKind.WINDOW else SESSION_SUFFIX_SIZE
+        return {key: value for key, value in pairs.items() if int.from_bytes(key[-size:][:8], "big") > hidden_ms}
 
     def _place(self, name: str, key: bytes, old: int) -> int:
         if self.keeps_shards:

@@ -65,6 +65,8 @@ class Segments:
         self, inner: ByteStore, retention_ms: int, interval_ms: int, stream_time_ms: int = NO_STREAM_TIME
     ) -> None:
         self.stream_time_ms = stream_time_ms
+        self.latest_ms = MAX_SEGMENT_ID
+        """No put takes the stream time beyond this: who puts what came from a shard ahead says how far it is."""
         self.retention_ms = retention_ms
         self._interval_ms = interval_ms
         self._inner = inner
@@ -88,6 +90,10 @@ class Segments:
         """Return `first_live` as it is at each of these stream times."""
         return np.maximum((stream_times_ms - self.retention_ms) // self._interval_ms, 0)
 
+    def stream_times(self, put_times_ms: Integers) -> Integers:
+        """Return the stream time after each of some puts, at their times, one after the other."""
+        return np.maximum(np.minimum(np.maximum.accumulate(put_times_ms), self.latest_ms), self.stream_time_ms)
+
     @property
     def first_visible_ms(self) -> int:
         """The first time that reads show; what is older may still be there until its whole segment expires."""
@@ -95,6 +101,8 @@ class Segments:
 
     def advance(self, time_ms: int) -> None:
         """Let the stream time go on to `time_ms`, if that is later, and delete the segments that expire by it."""
+        if time_ms > self.latest_ms:
+            time_ms = self.latest_ms
         if time_ms <= self.stream_time_ms:
             return
         self.stream_time_ms = time_ms

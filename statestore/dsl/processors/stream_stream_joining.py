@@ -14,6 +14,7 @@ from statestore.dsl.header_policy import HeaderPolicy
 from statestore.dsl.join_serdes import WaitingKey
 from statestore.dsl.processors.joining import JoinedRecords, Joiner, ValueBytes
 from statestore.dsl.processors.windows.closing import SharedTime, latest_closed
+from statestore.dsl.processors.windows.earlier_shards import EarlierTimesOfKeys
 from statestore.dsl.windows import JoinWindows
 from statestore.format.serde import Serde
 from statestore.format.waiting_values import WaitingValue, decode_waiting_values, encode_waiting_values
@@ -32,23 +33,27 @@ class KeepingWindow:
     """Makes the processor that keeps one side's records, each after it was sent on to be joined."""
 
     store: str
+    key_serde: Serde[Any]
+    retention_ms: int
 
     def __call__(self) -> Processor:
         """Return a new processor."""
-        return _WindowKeeper(self.store)
+        return _WindowKeeper(self)
 
 
 class _WindowKeeper(Processor):
-    def __init__(self, store: str) -> None:
-        self._name = store
+    def __init__(self, plan: KeepingWindow) -> None:
+        self._plan = plan
 
     def init(self, context: ProcessorContext) -> None:
         self._forward = context.forward
-        self._store = context.state_store(self._name)
+        self._store = context.state_store(self._plan.store)
+        self._earlier = EarlierTimesOfKeys(context, "store", self._plan.store, self._plan.key_serde)
 
     def process(self, record: Record[Any, Any]) -> None:
         self._forward(record)
-        if record.key is not None:
+        # What the store of the key's earlier shard would have shown no more is not kept by a later one either.
+        if record.key is not None and record.timestamp_ms > self._earlier.of(record) - self._plan.retention_ms:
             # A value of None changes nothing, but is logged, as in Kafka.
             held = ValueTimestampHeaders.make(record.value, record.timestamp_ms, record.headers)
             self._store.put(record.key, held, record.timestamp_ms)
@@ -65,6 +70,7 @@ class StreamJoin:
     right_store: str
     waiting_store: str | None
     """Where records without a match wait; None in inner joins, where none do."""
+    key_serde: Serde[Any]
     left_serde: Serde[Any]
     right_serde: Serde[Any]
 
@@ -175,7 +181,7 @@ class _StreamSideJoin(Processor):
         self._context = context
         self._other = context.state_store(join.right_store if plan.is_left else join.left_store)
         self._joined = JoinedRecords(join.joiner, join.headers, context)
-        self._time = SharedTime(context, join.left_store)
+        self._time = SharedTime(context, join.left_store, join.key_serde)
         self._waiting = None
         if join.waiting_store is not None:
             store = context.state_store(join.waiting_store)
@@ -194,7 +200,8 @@ class _StreamSideJoin(Processor):
             self._waiting.send_closed(stream_time_ms, by_left=plan.is_left)
         if self._join(record) or not plan.sends_unmatched:
             return
-        if self._waiting is None or max(0, timestamp_ms + self._after_ms) < stream_time_ms:
+        seen_ms = max(stream_time_ms, self._time.earlier(record))
+        if self._waiting is None or max(0, timestamp_ms + self._after_ms) < seen_ms:
             self._send(record, None, timestamp_ms)
         else:
             self._waiting.add(record, is_left=plan.is_left)

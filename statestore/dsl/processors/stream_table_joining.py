@@ -31,6 +31,7 @@ class StreamBufferPlan:
     """Where records of a stream wait until their time has come. Travels to the executors."""
 
     store: str
+    key_serde: Serde[Any]
     value_serde: Serde[Any]
     grace_ms: int
 
@@ -99,7 +100,7 @@ class _BufferedStreamTableJoin(_StreamTableJoin):
         super().init(context)
         self._store = context.state_store(self._buffer.store)
         self._values = ValueBytes(self._buffer.value_serde)
-        self._observed = ObservedTime(context, self._buffer.store)
+        self._observed = ObservedTime(context, self._buffer.store, self._buffer.key_serde)
         self._closing = WindowClosing(self._observed, self._buffer.grace_ms)
         self._sequence_name = _SEQUENCE.format(self._buffer.store)
         self._sequence = context.processor_metadata(self._sequence_name) or 0
@@ -109,9 +110,12 @@ class _BufferedStreamTableJoin(_StreamTableJoin):
     def process(self, record: Record[Any, Any]) -> None:
         if not self._is_joinable(record):
             self._context.count(DROPPED_RECORDS)
-        elif record.key is None:
+            return
+        if record.key is None:
             self._join(record)  # Kafka fails for it; it has nothing to wait for
-        elif record.timestamp_ms < (due_ms := self._closing.advance(record)):
+            return
+        due_ms = self._closing.advance(record)
+        if record.timestamp_ms < self._closing.of_key(record, due_ms):
             self._join(record)
         else:
             self._wait(record)

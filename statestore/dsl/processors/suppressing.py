@@ -48,13 +48,16 @@ class _Suppress(Processor):
     def init(self, context: ProcessorContext) -> None:
         self._context = context
         self._buffer = SuppressionBuffer(self._asked.buffer, context)
-        self._observed = ObservedTime(context, self._asked.buffer.store)
+        self._observed = ObservedTime(context, self._asked.buffer.store, self._asked.buffer.key_serde)
         self._closing = WindowClosing(self._observed, self._asked.wait_ms)
 
     def process(self, record: Record[Any, Change]) -> None:
         asked, buffer = self._asked, self._buffer
-        buffer.put(record.key.end_ms if asked.is_final else record.timestamp_ms, record)
         due_ms = self._closing.advance(record)
+        time_ms = record.key.end_ms if asked.is_final else record.timestamp_ms
+        if time_ms <= self._closing.of_key(record, due_ms):
+            time_ms = min(time_ms, due_ms)  # of another key, what waits that long may not be due yet
+        buffer.put(time_ms, record)
         self._emit(lambda time_ms: time_ms <= due_ms)
         if self._is_full():
             if asked.config.is_strict:

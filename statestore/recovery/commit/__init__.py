@@ -5,6 +5,7 @@ delta           a delta file; batch_delta: that of a batch while it goes on
 changelog       the records in it, and how they come back
 manifest        the files of a snapshot; initial_state: what a shard starts from that was made without a query
 punctuations    when they are due next; processor_metadata: the numbers that processors keep
+earlier_shards  what the shards that this one was made of had seen
 batch_end       what a batch leaves beside its writes; figures: what it came to
 
 Imports `location`; all other rooms of `recovery` but `metadata` import it, and so do stores, for their changelogs.

@@ -2,14 +2,15 @@
 
 Stored as one JSON string (arrays in the state schema fail in applyInPandasWithState of pyspark 4.2):
 
-    {"format": 5, "state_id": str, "shard": int, "version": int,
+    {"format": 6, "state_id": str, "shard": int, "version": int,
      "snapshots": [[version, name, size_bytes, digest, delta, since], ...],     oldest first; not before format 4
      "deltas": [[name, size_bytes, digest], ...],      oldest first; the last one made `version`
      "skipped_records": int, "stream_time_ms": int,
      "stores": {name: stream_time_ms, ...},            of the segmented stores; format 1 had none
      "punctuations": {node: [[clock, interval_ms, start_ms | null, next_ms | null], ...], ...},
                                                        formats 1 and 2 had none
-     "metadata": {name: whole number, ...}}            of processors; not before format 5
+     "metadata": {name: whole number, ...},            of processors; not before format 5
+     "earlier": [...]}                                 see `earlier_shards`; not before format 6
 
 `digest` is BLAKE2b of 16 bytes, as hex. `name` is relative to the state location. Of a snapshot, name, size and digest
 are those of its manifest, `delta` names the delta that made its version, and `since` is the version of the first
@@ -26,12 +27,22 @@ from typing import Any, Final, NamedTuple
 from statestore.errors import CommitPointerError, DurableFileCorruptedError, UnreadableCommitError
 from statestore.format.json_fields import MALFORMED, whole_number
 from statestore.recovery.commit.batch_end import BatchEnd
+from statestore.recovery.commit.earlier_shards import (
+    SHARD_CLOCK,
+    TIME_SUFFIX,
+    Clock,
+    EarlierShards,
+    SeenTimes,
+    beyond,
+    earlier_from_json,
+    earlier_to_json,
+)
 from statestore.recovery.commit.processor_metadata import processor_metadata_from_json
 from statestore.recovery.commit.punctuations import RecordedPunctuations, punctuations_from_json
 from statestore.recovery.location.recorded_names import path_part
 
-POINTER_FORMAT = 5
-_READABLE_FORMATS = (1, 2, 3, 4, 5)
+POINTER_FORMAT = 6
+_READABLE_FORMATS = (1, 2, 3, 4, 5, 6)
 
 
 class DurableFile(NamedTuple):
@@ -73,6 +84,7 @@ class CommitPointer:
     highest timestamp seen, -1 before the first record. `store_times_ms` is the stream time of each segmented store,
     which decides what has expired: a store that is not there was not written to yet. `punctuations` says
     when each schedule of a processor is due next, and `processor_metadata` has the numbers that processors keep.
+    `earlier` is what the shards that this one was made of had seen beyond what it has seen itself.
     """
 
     state_id: str
@@ -86,6 +98,17 @@ class CommitPointer:
     snapshots: tuple[SnapshotRef, ...] = ()
     """Oldest first."""
     processor_metadata: Mapping[str, int] = field(default_factory=dict)
+    earlier: tuple[EarlierShards, ...] = ()
+
+    @property
+    def seen(self) -> SeenTimes:
+        """The latest time that the shard, its stores and its processors have seen; of those that have seen one."""
+        times_ms = {Clock("store", name): time_ms for name, time_ms in self.store_times_ms.items()}
+        for name, number in self.processor_metadata.items():
+            if name.endswith(TIME_SUFFIX):
+                times_ms[Clock("processor", name)] = number
+        times_ms[SHARD_CLOCK] = self.stream_time_ms
+        return {clock: time_ms for clock, time_ms in times_ms.items() if time_ms >= 0}
 
     @property
     def base_version(self) -> int:
@@ -127,6 +150,8 @@ class CommitPointer:
             punctuations=self.punctuations if end.punctuations is None else end.punctuations,
             processor_metadata={**self.processor_metadata, **end.processor_metadata},
         )
+        if self.earlier:
+            counted = replace(counted, earlier=beyond(self.earlier, counted.seen))
         if delta is None:
             return counted
         return replace(counted, version=self.version + 1, deltas=(*self.deltas, delta))
@@ -181,6 +206,7 @@ class CommitPointer:
             "stores": self.store_times_ms,
             "punctuations": self.punctuations,
             "metadata": self.processor_metadata,
+            "earlier": earlier_to_json(self.earlier),
         }
 
     @classmethod
@@ -267,8 +293,9 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "stores": lambda times_ms: {str(name): whole_number(time_ms, -1) for name, time_ms in times_ms.items()},
     "punctuations": punctuations_from_json,
     "metadata": processor_metadata_from_json,
+    "earlier": earlier_from_json,
 }
 _ATTRIBUTES: Final = {"stores": "store_times_ms", "metadata": "processor_metadata"}
 """The fields that have another name in JSON."""
-_SINCE: Final[Mapping[str, Any]] = {"stores": {}, "punctuations": {}, "snapshots": (), "metadata": {}}
+_SINCE: Final[Mapping[str, Any]] = {"stores": {}, "punctuations": {}, "snapshots": (), "metadata": {}, "earlier": ()}
 """The fields that older formats don't have, and what they are then."""

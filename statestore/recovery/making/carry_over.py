@@ -1,61 +1,83 @@
 """What the commit pointers of a state's shards say beside what is in the stores, for shards of another number.
 
-Why each is what it is: ADR 7, and ADR 24 for processor metadata.
+Why each is what it is: ADR 7, ADR 24 for processor metadata, and ADR 31 for what is late.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from math import gcd
 
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME
+from statestore.recovery.commit.earlier_shards import TIME_SUFFIX, EarlierShards, beyond, joined
 from statestore.recovery.commit.pointer import CommitPointer, DurableFile
 from statestore.recovery.commit.processor_metadata import COUNT_PREFIX
 from statestore.recovery.commit.punctuations import RecordedPunctuation
 
 
 def carry_over(
-    old: Sequence[CommitPointer], state_id: str, deltas: Sequence[Sequence[DurableFile]]
+    old: Sequence[CommitPointer],
+    state_id: str,
+    deltas: Sequence[Sequence[DurableFile]],
+    shard_by: str = "key",
+    versioned: Collection[str] = (),
 ) -> list[CommitPointer]:
     """Return the initial pointers of shards that have these deltas, made from all of the old state's pointers.
 
-    With as many shards as there were, each goes on from its own.
+    `shard_by` says by what records are placed, `versioned` names the stores of versions. With as many shards as there
+    were, each goes on from its own.
+
+    Raises NewStateError if more is known of earlier numbers of shards than a pointer holds.
     """
     if len(old) == len(deltas):
         return [
             replace(pointer, state_id=state_id, version=len(files), snapshots=(), deltas=tuple(files))
             for pointer, files in zip(old, deltas, strict=True)
         ]
-    template = CommitPointer(
-        state_id,
-        0,
-        stream_time_ms=max(pointer.stream_time_ms for pointer in old),
-        store_times_ms=store_times(old),
-        punctuations=punctuations(old),
-        processor_metadata=processor_metadata(old),
-    )
     skipped_records = sum(pointer.skipped_records for pointer in old)
-    return [
-        replace(
-            template,
-            shard=shard,
+    made = []
+    for shard, files in enumerate(deltas):
+        sources = sources_of(shard, old, len(deltas))
+        begun = CommitPointer(
+            state_id,
+            shard,
             version=len(files),
             deltas=tuple(files),
             skipped_records=0 if shard else skipped_records,
+            stream_time_ms=min(pointer.stream_time_ms for pointer in sources),
+            store_times_ms=store_times(sources, versioned),
+            punctuations=punctuations(sources),
+            processor_metadata=processor_metadata(sources),
         )
-        for shard, files in enumerate(deltas)
-    ]
+        before = [each for source in sources for each in source.earlier]
+        own = EarlierShards(len(old), shard_by, {source.shard: source.seen for source in sources})
+        made.append(replace(begun, earlier=beyond(joined([*before, own]), begun.seen)))
+    return made
 
 
-def store_times(old: Sequence[CommitPointer]) -> dict[str, int]:
-    """Return the stream time of each segmented store: the earliest of those shards that have put something into it.
+def sources_of(shard: int, old: Sequence[CommitPointer], shards: int) -> list[CommitPointer]:
+    """Return the pointers of the old shards that a new one of `shards` can have keys of.
 
-    A later one would have entries of the other shards expire that are live there.
+    A key's shard is a number of its own, modulo the number of shards, or its partition is.
     """
+    apart = gcd(len(old), shards)
+    return [pointer for pointer in old if (pointer.shard - shard) % apart == 0]
+
+
+def store_times(old: Sequence[CommitPointer], versioned: Collection[str] = ()) -> dict[str, int]:
+    """Return the stream time of each segmented store: the earliest of the shards.
+
+    A later one would have entries of the other shards expire that are live there, or that are still to come. Those
+    shards alone count that have put something into it, of stores of versions; of others, it has none if one has not.
+    """
+    names = {name for pointer in old for name in pointer.store_times_ms}
     times: dict[str, int] = {}
-    for pointer in old:
-        for store, time_ms in pointer.store_times_ms.items():
-            if time_ms >= 0:
-                times[store] = min(times.get(store, time_ms), time_ms)
+    for name in sorted(names):
+        found = [pointer.store_times_ms.get(name, NO_STREAM_TIME) for pointer in old]
+        put = [time_ms for time_ms in found if time_ms >= 0]
+        if put and (name in versioned or len(put) == len(old)):
+            times[name] = min(put)
     return times
 
 
@@ -80,15 +102,17 @@ def processor_metadata(old: Sequence[CommitPointer]) -> dict[str, int]:
     """Return the numbers of processors: the lowest of each name, of the shards that were in use.
 
     A time that is too early has a processor take or emit something once more, one that is too late has it drop what is
-    still to come. A name that one of these shards lacks is left out: there it was earlier than any number. Counts are
-    left out, too: of what a new shard holds, they say nothing.
+    still to come. A name that one of these shards lacks is left out: there it was earlier than any number. What a node
+    has seen counts of all shards: one that was not in use has seen nothing. Counts are left out, too: of what a new
+    shard holds, they say nothing.
     """
     used = [each for each in old if each.version or each.stream_time_ms >= 0 or each.processor_metadata]
     names = used[0].processor_metadata if used else ()
     return {
         name: min(pointer.processor_metadata[name] for pointer in used)
         for name in names
-        if not name.startswith(COUNT_PREFIX) and all(name in pointer.processor_metadata for pointer in used)
+        if not name.startswith(COUNT_PREFIX)
+        and all(name in pointer.processor_metadata for pointer in (old if name.endswith(TIME_SUFFIX) else used))
     }
 
 

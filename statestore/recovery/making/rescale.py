@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from statestore.bytestore.kinds.kind_layout import LAYOUTS
-from statestore.bytestore.kinds.segments import NO_STREAM_TIME
+from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
+from statestore.bytestore.kinds.segments import NO_STREAM_TIME, Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.errors import DurableFileMissingError, StatePointersError
 from statestore.recovery.commit.initial_state import initial_pointer
@@ -143,7 +143,9 @@ def rescale(
     move.read(source, pointers, filling)
     filled = [filling.shard(shard) for shard in range(shards)]
     if made is not None:
-        starts = carry_over(pointers, new.state_id, [shard.start.deltas for shard in filled])
+        versioned = {spec.name for spec in old.stores if LAYOUTS[spec.kind].keeps_versions}
+        deltas = [shard.start.deltas for shard in filled]
+        starts = carry_over(pointers, new.state_id, deltas, old.shard_by, versioned)
         filled = [replace(shard, start=start) for shard, start in zip(filled, starts, strict=True)]
         move.check(made, filled)
         made.complete(filled)
@@ -237,13 +239,21 @@ class _Move:
 
     def _read_store(self, spec: StoreSpec, batch: ShardBatch, part: Part, filling: ShardFilling) -> None:
         for chunk in self._writes(spec, batch):
-            writes = part.of(chunk) if LAYOUTS[spec.kind].keeps_versions else chunk
+            writes = part.of(chunk) if LAYOUTS[spec.kind].keeps_versions else self._shown(spec, batch, chunk)
             by_shard: dict[int, list[LogicalWrite]] = {}
             targets = self.placement.new_shards(spec, batch.pointer.shard, writes)
             for target, write in zip(targets, writes, strict=True):
                 by_shard.setdefault(target, []).append(write)
             for target, own_writes in by_shard.items():
                 filling.put(target, spec.name, own_writes)
+
+    def _shown(self, spec: StoreSpec, batch: ShardBatch, writes: list[LogicalWrite]) -> list[LogicalWrite]:
+        """Return the entries that reads show: a new shard, whose time is an earlier one, would show the others too."""
+        if self.placement.keeps_shards or not spec.kind.is_segmented:
+            return writes
+        layout, stream_time_ms = layout_of(spec), batch.pointer.store_times_ms.get(spec.name, NO_STREAM_TIME)
+        first_ms = Segments(batch.stores[spec.name].bytes, *spec.retention, stream_time_ms).first_visible_ms
+        return [write for write in writes if layout.put_time_ms(write.key) >= first_ms]
 
     def _read_global(self, spec: StoreSpec, batch: ShardBatch, copies: list[Tally], filling: ShardFilling) -> None:
         """Give all new shards what the first shard that is read has; the others must have the same."""

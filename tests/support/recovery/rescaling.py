@@ -19,6 +19,7 @@ from statestore import (
     Windowed,
 )
 from statestore.bytestore.kinds.contents import StoredEntry, stored_entries
+from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.format.partitioner import partition_column
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.task_stores import flush_stores, shard_stores
@@ -102,6 +103,7 @@ class States:
         time_ms: int = 7,
         skipped_records: int = 0,
         punctuations: RecordedPunctuations | None = None,
+        processor_metadata: Mapping[str, int] | None = None,
     ) -> None:
         """Commit a batch of a shard in which `operations` was done with its stores."""
         context = TaskRecordContext(time_ms, time_ms)
@@ -110,7 +112,8 @@ class States:
         with self.state.open(self.pointer(shard)) as batch:
             stores = shard_stores(self.topology, batch, context)
             operations(stores)
-            end = BatchEnd(skipped_records, time_ms, flush_stores(stores), punctuations)
+            times_ms = flush_stores(stores)
+            end = BatchEnd(skipped_records, time_ms, times_ms, punctuations, processor_metadata or {})
             self.pointers[shard] = batch.commit(end).pointer
 
     def put_everywhere(self, times_ms: Mapping[str, int]) -> None:
@@ -139,6 +142,21 @@ class States:
     def contents(self) -> list[Contents]:
         """Return what each shard holds."""
         return [entries_of(self.state, self.pointer(shard)) for shard in range(self.shards)]
+
+    def shown(self) -> list[Contents]:
+        """Return what each shard holds without the windows and sessions that its stores show no more."""
+        shown = self.contents()
+        for shard, contents in enumerate(shown):
+            for spec in self.metadata.stores:
+                if spec.kind in (StoreKind.WINDOW, StoreKind.SESSION):
+                    hidden_ms = self.pointer(shard).store_times_ms.get(spec.name, -1) - spec.retention[0]
+                    is_session = spec.kind is StoreKind.SESSION
+                    contents[spec.name] = {
+                        entry
+                        for entry in contents[spec.name]
+                        if ((entry.end_ms if is_session else entry.start_ms) or 0) > hidden_ms
+                    }
+        return shown
 
     def rescaled(
         self, shards: int, name: str = "new", *, key_of: Mapping[str, KeyOf] | None = None, **options: Any

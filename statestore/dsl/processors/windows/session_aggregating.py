@@ -67,7 +67,7 @@ class _SessionAggregate(WindowedAggregate):
         # Functions may change what they are given.
         olds = {session[:2]: deepcopy(session[2]) if self._keeps_old else None for session in near}
         merged = self._merging.merge(
-            [(0, time_ms, record.value, record.headers.to_bytes(), closed_ms)],
+            [(0, time_ms, record.value, record.headers.to_bytes(), closed_ms, time_ms)],
             [key],
             [near],
             self._update.merged,

@@ -69,7 +69,7 @@ class _SessionColumnAggregate(BatchProcessor):
         self._store = context.state_store(plan.store)
         self._changes = ColumnChanges(plan.changes, context)
         self._headers, self._update = plan.headers, Update(plan, context)
-        self._observed = ObservedTime(context, plan.store)
+        self._observed = ObservedTime(context, plan.store, plan.key_serde)
         self._closing = WindowClosing(self._observed, windows.closes_after_ms)
         self._gap_ms = windows.inactivity_gap_ms
         is_final = self._asked.is_final
@@ -81,10 +81,13 @@ class _SessionColumnAggregate(BatchProcessor):
             tells_each=tells_each,
             removes_kept=tells_each,
         )
+        self._store_is_behind = context.earlier_times("store", plan.store) is not None
         self._final = None
         if is_final:
             read = self._store.fetch_session_many
-            self._final = FinalWindowColumns(context, plan, self._changes, read, self._sessions)
+            self._final = FinalWindowColumns(
+                context, plan, self._changes, read, self._closing.not_yet_closed(self._sessions)
+            )
 
     def process_batch(self, records: RecordColumns) -> None:
         records = with_keys(records, self._context, needs_value=self._asked.plan.aggregation.needs_value)
@@ -99,7 +102,9 @@ class _SessionColumnAggregate(BatchProcessor):
             sessions[key].append(tuple(session))
         closing = Closing(records, self._closing.advance_many(records))
         times_ms = records.timestamp_ms.to_pylist()
-        rows = records.by_key.codes.tolist(), times_ms, values.coming, headers.coming, closing.closed_ms.tolist()
+        closed_ms = self._closing.of_keys(records, closing.closed_ms).tolist()
+        seen_ms = self._closing.seen(closing.closed_ms).tolist()
+        rows = records.by_key.codes.tolist(), times_ms, values.coming, headers.coming, closed_ms, seen_ms
         merged = self._merging.merge(
             zip(*rows, strict=True),
             records.by_key.keys.to_pylist(),
@@ -112,6 +117,9 @@ class _SessionColumnAggregate(BatchProcessor):
         changed = self._changed(records, merged, values, headers)
         if self._final is not None:
             self._put_out(self._final, closing, changed)
+        if self._store_is_behind:
+            # What came from a shard that was ahead must not hide what is open.
+            self._store.hold_stream_time(seen_ms[-1])
         if merged.changes:
             self._keep(records, changed)
         if self._final is None:

@@ -11,8 +11,8 @@ from statestore.dsl.windows import SessionWindows
 
 Session: TypeAlias = tuple[int, int, Any, Any]
 """End and start in ms, aggregate, and headers."""
-SessionRecord: TypeAlias = tuple[int, int, Any, Any, int]
-"""The place of its key, timestamp in ms, value, headers, and the latest end of a session that has closed by it."""
+SessionRecord: TypeAlias = tuple[int, int, Any, Any, int, int]
+"""The place of its key, timestamp in ms, value, headers, the latest end that has closed by it, and what time it is."""
 SessionChange: TypeAlias = tuple[int, int, int, Any, Any]
 """The row of the record that made it, start and end in ms, what the session is, and what it was; None is nothing."""
 
@@ -73,7 +73,7 @@ class SessionMerging:
         hidden_ms = stored_ms - self._retention_ms
         made = MergedRecords([], [], [])
         changes, headers_of, late = made
-        for row, (place, time_ms, value, coming, closed_ms) in enumerate(records):
+        for row, (place, time_ms, value, coming, closed_ms, seen_ms) in enumerate(records):
             key, of_key, start_ms, end_ms, first = keys[place], sessions[place], time_ms, time_ms, 0
             near: list[Session] = []
             if of_key:
@@ -104,6 +104,6 @@ class SessionMerging:
             if near:
                 of_key[first:] = [session for session in of_key[first:] if session[1] > latest_ms]
             insort(of_key, (end_ms, start_ms, aggregate, headers))
-            if end_ms - self._retention_ms > hidden_ms:
-                hidden_ms = end_ms - self._retention_ms
+            # A session of a shard that was ahead may end later than it is.
+            hidden_ms = max(hidden_ms, min(end_ms, seen_ms) - self._retention_ms)
         return made

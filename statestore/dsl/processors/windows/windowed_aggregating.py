@@ -58,11 +58,13 @@ class WindowedAggregate(Processor):
         changes = replace(plan.changes, is_cached=False) if self._asked.is_final else plan.changes
         self._changes = changes.open(context, plan.key_serde)
         self._update = Update(plan, context)
-        self._observed = ObservedTime(context, plan.store)
+        self._observed = ObservedTime(context, plan.store, plan.key_serde)
         self._closing = WindowClosing(self._observed, self._asked.windows.closes_after_ms)
+        self._store_is_behind = context.earlier_times("store", plan.store) is not None
         self._final = None
         if self._asked.is_final:
-            self._final = FinalWindows(context, plan.store, plan.key_serde, self._held, self._windows)
+            windows = self._closing.not_yet_closed(self._windows)
+            self._final = FinalWindows(context, plan.store, plan.key_serde, self._held, windows)
 
     def finish_batch(self) -> None:
         """Send on what was held back, and have committed what is to be remembered."""
@@ -80,14 +82,17 @@ class WindowedAggregate(Processor):
         """Yield all windows that there are."""
 
     def _close(self, record: Record[Any, Any]) -> int:
-        """Return the latest end that has closed by a record; what has is put out, if that is what is asked for.
+        """Return the latest end that has closed for a record; what has is put out, if that is what is asked for.
 
         To be called before the record is stored, which may take the store to a time in which it shows them no longer.
         """
         closed_ms = self._closing.advance(record)
         if self._final is not None:
             self._final.put_out(closed_ms, self._changes)
-        return closed_ms
+        if self._store_is_behind:
+            # What came from a shard that was ahead must not hide what is open.
+            self._store.hold_stream_time(self._closing.seen(closed_ms))
+        return self._closing.of_key(record, closed_ms)
 
     def _lacks_value(self, record: Record[Any, Any]) -> bool:
         return record.value is None and self._asked.plan.aggregation.needs_value

@@ -76,7 +76,7 @@ class _WindowedColumnAggregate(BatchProcessor):
         self._store = context.state_store(plan.store)
         self._changes = ColumnChanges(plan.changes, context)
         self._update = ColumnUpdate(self._aggregation, plan, context)
-        self._observed = ObservedTime(context, plan.store)
+        self._observed = ObservedTime(context, plan.store, plan.key_serde)
         self._closing = WindowClosing(self._observed, self._asked.windows.closes_after_ms)
         self._final = None
         if self._asked.is_final:
@@ -85,7 +85,7 @@ class _WindowedColumnAggregate(BatchProcessor):
                 plan,
                 self._changes,
                 lambda keys, starts_ms, _: self._store.fetch_many(keys, starts_ms),
-                self._windows,
+                self._closing.not_yet_closed(self._windows),
             )
 
     def process_batch(self, records: RecordColumns) -> None:
@@ -94,7 +94,7 @@ class _WindowedColumnAggregate(BatchProcessor):
             return
         closing = Closing(records, self._closing.advance_many(records))
         assigned = self._assign(records.timestamp_ms.to_numpy())
-        is_late = assigned.ends_ms <= closing.closed_ms[assigned.rows]
+        is_late = assigned.ends_ms <= self._closing.of_keys(records, closing.closed_ms)[assigned.rows]
         self._tell_late(records, assigned.rows[is_late])
         kept = assigned.where(~is_late)
         if self._final is not None:

@@ -1,0 +1,50 @@
+"""What the shard of a record's key had seen before the state got the number of shards that it has now.
+
+By it, beside what the shard has seen since, is judged what comes late: a shard that was made of several begins with the
+earliest of their times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from statestore.format.binary_columns import Integers
+from statestore.format.partitioner import murmur2_column
+from statestore.recovery.commit.earlier_shards import Clock, EarlierShards
+
+_POSITIVE = np.uint32(0x7FFFFFFF)
+_UNSEEN_MS = -1
+_NOWHERE = -1
+
+
+class EarlierTimes:
+    """The latest time that one clock had shown in the earlier shard of each record, in ms since the epoch."""
+
+    def __init__(self, earlier: Iterable[EarlierShards], clock: Clock) -> None:
+        self._earlier = [
+            (shards, by, {shard: times_ms[clock] for shard, times_ms in seen.items() if clock in times_ms})
+            for shards, by, seen in earlier
+        ]
+
+    def of(self, key: bytes, partition: int) -> int:
+        """Return the time of a record; -1 if its shard had seen none, or nothing that the present one has not seen."""
+        return int(self.of_many(pa.array([key], pa.binary()), np.array([partition]))[0])
+
+    def of_many(self, keys: pa.BinaryArray, partitions: Integers) -> Integers:
+        """Return the time of each record; the partition of one that came from no topic is -1."""
+        found = np.full(len(keys), _UNSEEN_MS, np.int64)
+        for shards, by, times_ms in self._earlier:
+            places = partitions if by == "partition" else (murmur2_column(keys) & _POSITIVE).astype(np.int64)
+            numbers, rows = np.unique(np.where(places < 0, _NOWHERE, places % shards), return_inverse=True)
+            seen = np.array([times_ms.get(number, _UNSEEN_MS) for number in numbers.tolist()], np.int64)
+            found = np.maximum(found, seen[rows])
+        return found
+
+
+def earlier_times(earlier: Iterable[EarlierShards], clock: Clock) -> EarlierTimes | None:
+    """Return what a clock had shown in earlier shards; None if the present one has seen as much."""
+    known = [each for each in earlier if any(clock in times for times in each.seen.values())]
+    return EarlierTimes(known, clock) if known else None

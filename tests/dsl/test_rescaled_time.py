@@ -1,0 +1,227 @@
+"""After rescaling, what comes late is judged by what the key's own shard had seen, whatever the others had.
+
+What must come of them is taken from the old state, which is still there: only keys that were in one shard, and are in
+one, get records afterwards, and the old shard gets them too. As nobody else lets time pass in the new one, it must do
+with them what the old one does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from statestore import Topology
+from statestore.dsl import (
+    BufferConfig,
+    EmitStrategy,
+    JoinWindows,
+    KStream,
+    Materialized,
+    SessionWindows,
+    SlidingWindows,
+    StreamJoined,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
+from statestore.processor.context import TaskRecordContext
+from statestore.processor.receivers import SourceRecord
+from statestore.processor.task import Task
+from statestore.processor.task_stores import shard_stores
+from statestore.processor.topic_columns import source_batch
+from tests.support.dsl.runs import SHOWN, TEXT
+from tests.support.recovery.rescaling import States
+
+KEYS = [f"key-{number}" for number in range(12)]
+CLOSE, UPDATE = EmitStrategy.on_window_close(), EmitStrategy.on_window_update()
+LONG = 10_000
+HELD = BufferConfig.max_records(1_000)
+STRICT = BufferConfig.unbounded().with_max_records(1_000)
+Declare = Callable[[KStream, KStream], Sequence[KStream]]
+
+
+def windowed(windows: Any, strategy: EmitStrategy, retention_ms: int | None = None) -> Declare:
+    def declare(left: KStream, right: KStream) -> Sequence[KStream]:
+        kept = (
+            Materialized.as_("kept") if retention_ms is None else Materialized.as_("kept").with_retention(retention_ms)
+        )
+        table = left.group_by_key().windowed_by(windows).emit_strategy(strategy).count(materialized=kept)
+        return table.to_stream(), table.late_records()
+
+    return declare
+
+
+def suppressed(left: KStream, right: KStream) -> Sequence[KStream]:
+    windows = TimeWindows.of_size_and_grace(10, 5)
+    table = left.group_by_key().windowed_by(windows).count()
+    return table.suppress(Suppressed.until_window_closes(STRICT)).to_stream(), table.late_records()
+
+
+def limited(left: KStream, right: KStream) -> Sequence[KStream]:
+    return [left.group_by_key().count().suppress(Suppressed.until_time_limit(20, HELD)).to_stream()]
+
+
+def joined(how: str) -> Declare:
+    within = JoinWindows.of_time_difference_and_grace(10, 5)
+    stored = StreamJoined.with_(TEXT, TEXT, TEXT)
+
+    def declare(left: KStream, right: KStream) -> Sequence[KStream]:
+        return [getattr(left, how)(right, lambda one, other: f"{one}&{other}", within, stored)]
+
+    return declare
+
+
+FAMILIES: dict[str, Declare] = {
+    "windows on close": windowed(TimeWindows.of_size_and_grace(10, 5), CLOSE),
+    "hopping windows on close": windowed(TimeWindows.of_size_and_grace(20, 0).advance_by(10), CLOSE),
+    "windows on close, kept long": windowed(TimeWindows.of_size_and_grace(10, 5), CLOSE, LONG),
+    "windows": windowed(TimeWindows.of_size_and_grace(10, 5), UPDATE),
+    "windows, kept long": windowed(TimeWindows.of_size_and_grace(10, 5), UPDATE, LONG),
+    "sessions on close": windowed(SessionWindows.of_inactivity_gap_and_grace(6, 5), CLOSE),
+    "sessions on close, kept long": windowed(SessionWindows.of_inactivity_gap_and_grace(6, 5), CLOSE, LONG),
+    "sessions": windowed(SessionWindows.of_inactivity_gap_and_grace(6, 5), UPDATE),
+    "sliding windows on close": windowed(SlidingWindows.of_time_difference_and_grace(6, 5), CLOSE),
+    "sliding windows on close, kept long": windowed(SlidingWindows.of_time_difference_and_grace(6, 5), CLOSE, LONG),
+    "sliding windows": windowed(SlidingWindows.of_time_difference_and_grace(6, 5), UPDATE),
+    "suppressed until windows close": suppressed,
+    "suppressed until a limit": limited,
+    "deduplicated": lambda left, right: [left.deduplicate(10, grace=5)],
+    "joined": joined("join"),
+    "joined, left": joined("left_join"),
+    "joined, outer": joined("outer_join"),
+}
+SENT_LATER = {"joined, left", "joined, outer"}
+"""What nothing was found for goes on later than it could, as in Kafka, by what else is waiting in the shard."""
+BY_ROWS_ALONE = {name for name in FAMILIES if name.startswith(("sliding", "suppressed", "joined"))}
+PATHS = [
+    (name, in_columns)
+    for name in FAMILIES
+    for in_columns in (False, True)
+    if not in_columns or name not in BY_ROWS_ALONE
+]
+
+
+def program(name: str, *, in_columns: bool) -> Topology:
+    builder = StreamsBuilder(in_columns=in_columns)
+    left, right = (builder.stream(topic, key_serde=TEXT, value_serde=TEXT) for topic in ("left", "right"))
+    if not name.startswith("joined"):
+        left = left.merge(right)
+    for number, stream in enumerate(FAMILIES[name](left, right)):
+        stream.to(f"out-{number}", key_serde=SHOWN, value_serde=SHOWN)
+    return builder.build()
+
+
+class Given(NamedTuple):
+    """A record."""
+
+    topic: str
+    key: str
+    time_ms: int
+    value: str
+
+
+def drawn(draw: random.Random, keys: Sequence[str], around_ms: int, spread_ms: int, count: int) -> list[Given]:
+    return [
+        Given(
+            draw.choice(("left", "right")),
+            draw.choice(keys),
+            max(0, around_ms + draw.randint(-spread_ms, spread_ms)),
+            f"v{number % 3}",
+        )
+        for number in range(count)
+    ]
+
+
+Outputs = dict[str, list[tuple[str, bytes | None, bytes | None, int]]]
+
+
+def process(states: States, given: Sequence[Given]) -> tuple[Outputs, Counter[str]]:
+    """Process records as one batch, and return what came out of each shard's keys, and what was counted."""
+    outputs: Outputs = {}
+    counted: Counter[str] = Counter()
+    for shard in range(states.shards):
+        records: list[SourceRecord] = [
+            (each.topic, shard, number, each.time_ms, each.key.encode(), each.value.encode(), b"")
+            for number, each in enumerate(given)
+            if states.shard_of(each.key) == shard
+        ]
+        if not records:
+            continue
+        pointer = states.pointer(shard)
+        context = TaskRecordContext(pointer.stream_time_ms, 0)
+        with states.state.open(pointer) as batch:
+            task = Task(
+                states.topology,
+                shard,
+                shard_stores(states.topology, batch, context),
+                context,
+                punctuations=pointer.punctuations,
+                processor_metadata=pointer.processor_metadata,
+                earlier=pointer.earlier,
+            )
+            if task.takes_batches:
+                task.process_batch(source_batch(records))
+            else:
+                task.process(records)
+            task.end_batch(0)
+            end = task.leave()
+            counted += Counter({what.rpartition(".")[2]: number for what, number in task.counted.items()})
+            states.pointers[shard] = batch.commit(end).pointer
+        for topic, time_ms, key, value, _ in task.outputs:
+            record_key = (key or b"").partition(b"[")[0].decode()
+            outputs.setdefault(record_key, []).append((topic, key, value, time_ms))
+    return outputs, counted
+
+
+def of_keys(outputs: Outputs, keys: Sequence[str]) -> Outputs:
+    return {key: found for key, found in outputs.items() if key in keys}
+
+
+SCENARIOS = [(2, 1, "ahead"), (3, 2, "ahead"), (2, 1, "behind")]
+"""How many shards there were, how many there are, and whose keys go on."""
+
+
+@pytest.mark.parametrize(
+    ("name", "in_columns"), PATHS, ids=[f"{name}, {'columns' if each else 'records'}" for name, each in PATHS]
+)
+def test_a_key_goes_on_as_in_its_old_shard(tmp_path: Path, name: str, in_columns: bool) -> None:
+    seen = Counter[str]()
+    topology = program(name, in_columns=in_columns)
+    for number, (old, new, whose) in enumerate(SCENARIOS):
+        draw = random.Random(f"{name} {number}")
+        states = States(tmp_path / str(number), topology, old)
+        of_shard = [[key for key in KEYS if states.shard_of(key) == shard] for shard in range(old)]
+        ahead = draw.randrange(old)
+        for at_ms in (30, 60):
+            given = []
+            for shard, keys in enumerate(of_shard):
+                around_ms = at_ms if shard != ahead else at_ms + draw.choice((40, 120))
+                given += drawn(draw, keys, around_ms, 15, 10)
+            process(states, given)
+        states.rescaled(new, trust_keys=True)
+        made = states.opened()
+        chosen = ahead if whose == "ahead" else (ahead + 1) % old
+        place = made.shard_of(of_shard[chosen][0])
+        keys = [key for key in of_shard[chosen] if made.shard_of(key) == place]
+        reached_ms = states.pointer(chosen).stream_time_ms
+        whole: tuple[Counter[Any], Counter[Any]] = (Counter(), Counter())
+        for step_ms in (-10, 5, 60, 300, 600):
+            given = drawn(draw, keys, reached_ms + step_ms, 30, 12)
+            expected, expected_counts = process(states, given)
+            found, counts = process(made, given)
+            if name not in SENT_LATER:
+                assert of_keys(found, keys) == of_keys(expected, keys), (number, step_ms)
+            for total, outputs in zip(whole, (found, expected), strict=True):
+                total.update(output for key in keys for output in outputs.get(key, []) if output[3] < reached_ms + 200)
+            assert counts == expected_counts, (number, step_ms)
+            seen += counts
+            seen["outputs"] += len(expected)
+        assert whole[0] == whole[1], number
+    assert seen["outputs"]
+    if name.startswith(("windows", "sessions", "sliding", "dedup")):
+        assert seen["late_records"]
