@@ -301,13 +301,13 @@ class RenamedFiles(DurableFiles):
 
     def _move(self, partial: str, path: str) -> None:
         # Another writer may delete first what both replace, or bring its own there before this one does.
-        for _ in range(_MOVES - 1):
+        for tries_left in reversed(range(_MOVES)):
             try:
-                return self.filesystem.move(partial, path)
+                self.filesystem.move(partial, path)
+                return
             except OSError as cause:
-                if is_transient(cause):
+                if is_transient(cause) or not tries_left:
                     raise
-        return self.filesystem.move(partial, path)
 
     def _open(self, path: str) -> Any:
         # From the neighbour it may have been renamed meanwhile, so the name is asked for again, last.
