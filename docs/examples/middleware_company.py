@@ -16,14 +16,14 @@ from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProces
 
 from statestore import Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.middleware import Chain
-from statestore.middleware.auth import TOKEN_HEADER, AccessRequest, Authentication, Authorization, TokenKey
+from statestore.middleware.auth import AccessRequest, Authentication, Authorization, TokenKey
 from statestore.middleware.compression import Compression
 from statestore.middleware.encryption import Encryption, encrypted_serde
 from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Keyring
 from statestore.middleware.schema_registry import IdPlace, TopicRegistry, avro_serde
 from statestore.middleware.signing import Signing
 from statestore.middleware.slicing import Slicing
-from statestore.middleware.tracing import TRACEPARENT, Tracing
+from statestore.middleware.tracing import Tracing
 
 SLICE_BYTES = 50_000
 _NOTED = [{"name": "note", "type": "string"}, {"name": "scan", "type": "bytes"}]
@@ -86,7 +86,7 @@ class Company:
         """Return what signs as a party, and knows everybody's signature; nobody only verifies."""
         own = {} if party is None else {party.name: party.key}
         ring = Keyring({**self.signers, **own}, active=None if party is None else party.name)
-        return Signing(ring, sign=party is not None, headers=[TOKEN_HEADER, TRACEPARENT])
+        return Signing(ring, sign=party is not None)
 
     def topology(self) -> Topology:
         """Return orders -> running total -> totals; what the store holds is ciphertext on every disk."""

@@ -10,7 +10,8 @@ tracing/, compression, schema_registry/, polyglot, cloud_events
                 those with an extra; extras: how a missing one is said; avro, content_type: what some of them share
 signing, encryption, auth, cedar
                 those with secrets; keys, key_ids, key_source: what they have them from; canonical, ciphertext,
-                serde_cipher, signature_frame: bytes that are signed and encrypted
+                serde_cipher, signature_frame: bytes that are signed and encrypted; seen_signatures: which ones
+                came already; changing_headers: what is not signed, as it changes on the way
 
 Applications are public modules: nothing is imported that nobody asked for. A task runs a chain around a topology,
 `with_middleware` on a DataFrame, ChainClient around a plain client. Imports stores and below. Start at `interceptor`.

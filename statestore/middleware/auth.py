@@ -201,6 +201,10 @@ class Authentication(KeyedInterceptor):
     """
 
     kind = "token"
+    not_after: ClassVar[Mapping[str, str]] = {
+        "signing": "a token has to be signed with its record, or it can be put on another one; and what comes in would "
+        "be given claims before it is verified"
+    }
     not_before: ClassVar[Mapping[str, str]] = {
         "authorization": "what is ingested passes the last interceptor first, and who a record is of has to be known "
         "before a policy is asked"
@@ -442,7 +446,10 @@ class AccessDecision:
 
 
 Policy: TypeAlias = Callable[[AccessRequest], "bool | AccessDecision"]
-"""A function of a request that says whether it is allowed. It travels to the executors."""
+"""A function of a request that says whether it is allowed. It travels to the executors.
+
+Which headers it looks at may stand in its attribute `goes_by`: signing behind it has to sign them then.
+"""
 
 _POLICY_PROPERTIES: Final = ConfigDef(
     Property("policy", ConfigType.CLASS, doc="module:function"),
@@ -472,7 +479,6 @@ class Authorization(Interceptor):
         "token": "claims that nobody has checked are those that anybody has written. If the policy does not look at "
         "them, say authenticated=False"
     }
-    goes_by = ("*",)
 
     def __init__(
         self,
@@ -488,6 +494,7 @@ class Authorization(Interceptor):
         if not authenticated:
             self.needs = {}  # type: ignore[misc]
         self._policy: Final = policy
+        self.goes_by = ("*", *getattr(policy, "goes_by", ()))
         self._authenticated: Final = authenticated
         self._audit_topic: Final = audit_topic
         self._action: Final = action

@@ -65,6 +65,8 @@ class CedarPolicy:
             resource_type=resource_type,
             cache_size=cache_size,
         )
+        self.goes_by: Final = tuple(headers)
+        """The headers that policies look at."""
         self._policies: Final = cedarpy.PolicySet.from_str(policies)
         self._decisions: Final[OrderedDict[Any, AccessDecision]] = OrderedDict()
 

@@ -98,9 +98,7 @@ def _check_names(interceptors: Sequence[Interceptor]) -> None:
 def _check_order(interceptors: Sequence[Interceptor]) -> None:
     for place, second in enumerate(interceptors):
         for first in interceptors[:place]:
-            reason = (
-                second.not_after.get(first.kind) or first.not_before.get(second.kind) or _late_header(first, second)
-            )
+            reason = second.why_not_after(first) or first.why_not_before(second) or _late_header(first, second)
             if reason:
                 raise ChainOrderError(first=first.name, second=second.name, reason=reason)
 

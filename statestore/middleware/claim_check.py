@@ -72,6 +72,7 @@ class ClaimCheck(Interceptor):
     """
 
     kind = "claim-check"
+    marks = (CLAIM_CHECK_HEADER,)
     not_before: ClassVar[Mapping[str, str]] = {
         "schema": "the value is elsewhere by then: give it its schema before it is checked in",
         "compression": "the value is elsewhere by then: compress it before it is checked in",
@@ -106,6 +107,8 @@ class ClaimCheck(Interceptor):
         self._threshold_bytes: Final = threshold_bytes
         self._max_bytes: Final = max_bytes
         self._lazy: Final = lazy
+        if lazy:
+            self.changes = (CLAIM_CHECK_HEADER,)
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:

@@ -148,6 +148,7 @@ class CloudEvents(Interceptor):
     """
 
     kind: ClassVar[str] = "cloudevents"
+    marks = (CONTENT_TYPE, *(CE_PREFIX + name for name in _REQUIRED))
     not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("compression", "encryption", "slicing", "claim-check", "signing"),
         "an event's data are the value as the serde has written it, and so is a whole event: put cloudevents before",

@@ -66,6 +66,7 @@ class CompactHeaders(Interceptor):
         except UnknownHeaderError:
             self.ids = ids
         self.header = header
+        self.marks = (header,)
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:

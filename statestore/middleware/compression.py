@@ -117,6 +117,7 @@ class Compression(Interceptor):
     """
 
     kind = "compression"
+    marks = (COMPRESSION_HEADER,)
     not_after: ClassVar[Mapping[str, str]] = {
         "encryption": "what is encrypted does not get smaller, so compress before you encrypt"
     }

@@ -91,6 +91,7 @@ class Encryption(_Encrypting):
     """
 
     kind = "encryption"
+    marks = (ENCRYPTION_HEADER,)
     _options = _PROPERTIES
     not_after: ClassVar[Mapping[str, str]] = {
         "claim-check": "what was checked in would lie there unencrypted: encryption has to come first"
@@ -107,6 +108,8 @@ class Encryption(_Encrypting):
     ) -> None:
         super().__init__(keys, encrypt=encrypt, opens=decrypt, required=required)
         self._bind_topic: Final = bind_topic
+        if not decrypt:
+            self.changes = (ENCRYPTION_HEADER,)
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's value. Raises KeyUnusableError."""
@@ -188,6 +191,8 @@ class HeaderEncryption(_Encrypting):
         self._names: Final = frozenset(names)
         if open and required:
             self.goes_by = self._names
+        if not open:
+            self.changes = self._names
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Encrypt a record's headers. Raises KeyUnusableError."""

@@ -47,6 +47,9 @@ class ExpiryHeader(Interceptor):
     """
 
     kind: ClassVar[str] = "expiry"
+    not_after: ClassVar[Mapping[str, str]] = {
+        "signing": "it would stamp what is signed already, and drop what comes in by a header that nobody has verified"
+    }
 
     def __init__(self, lifetime: Duration | None = None, *, header: str = EXPIRY_HEADER, expired: str = "drop") -> None:
         """Make one.

@@ -42,6 +42,10 @@ class InterceptorContext(Protocol):
         """The highest timestamp that the shard has seen, in milliseconds since the epoch; -1 before the first."""
         ...
 
+    def stream_time_ms_of(self, key: bytes | None) -> int:
+        """Return the highest timestamp that the shard has seen, or that in which a key was before it was rescaled."""
+        ...
+
     @property
     def current_system_time_ms(self) -> int:
         """The wall clock in milliseconds since the epoch; under Spark the micro-batch's start, also when retried."""
@@ -92,14 +96,36 @@ class Interceptor:
     """Kinds of which there must be one behind it in a chain that runs, each with the reason."""
     goes_by: Collection[str] = ()
     """Names of headers that it checks, decides by or vouches for when a record is ingested; "*" for all. What may bring
-    such headers in must not come before it in a chain: records would pass that later."""
+    such headers in must not come before it in a chain: records would pass that later. A signature behind it has to sign
+    them, but for those that it changes itself."""
     brings_in: Collection[str] = ()
     """Names of headers that it may make of what came in when a record is ingested; "ce_*" is all that begin so."""
+    marks: Collection[str] = ()
+    """Names of headers by which it knows what to take off a record that is ingested. A signature behind it has to sign
+    them."""
+    changes: Collection[str] = ()
+    """Names of headers that differ between what it was given to emit and what it hands on when that is ingested. A
+    signature before it must not sign them."""
 
     @property
     def name(self) -> str:
         """What it is called in errors, figures and the names of its stores: its kind, or its class."""
         return self.kind or type(self).__name__
+
+    def why_not_after(self, other: Interceptor) -> str | None:
+        """Return why `other` must not come before it in a chain; None if it may. Goes by `not_after`."""
+        return self.not_after.get(other.kind)
+
+    def why_not_before(self, other: Interceptor) -> str | None:
+        """Return why `other` must not come after it in a chain; None if it may. Goes by `not_before`."""
+        return self.not_before.get(other.kind)
+
+    def why_not_sharded(self, shard_by: str, global_topics: Collection[str]) -> str | None:
+        """Return why it can't work in a query whose shards get records so; None if it can.
+
+        `shard_by` is "key" or "partition"; records of `global_topics` go to all shards.
+        """
+        return None
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:

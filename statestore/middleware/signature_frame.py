@@ -1,7 +1,7 @@
 """A signature as it stands in a header, and what is signed.
 
     frame := head signature:u8[rest]
-    head  := version:u8(=01) algorithm:u8 flags:u8 key_id time_ms:i64_be serial:u64_be
+    head  := version:u8(=02) algorithm:u8 flags:u8 key_id time_ms:i64_be serial:u64_be
              name_count:u8 { size:u8 name:u8[size] }[name_count]
 
     algorithm    1 HMAC-SHA256, 32 bytes of signature; 2 Ed25519, 64 bytes
@@ -9,30 +9,38 @@
     key_id       size:u8 id:u8[size], as in `key_ids`
     time_ms      when it was signed, milliseconds since the epoch
     serial       what tells two records apart that are equal and signed in the same millisecond
-    names        of the headers that are signed, whether the record has them or not; UTF-8
+    names        of the headers that are not signed, whether the record has them or not; UTF-8
 
 Signed are the canonical bytes (`canonical`) of these fields, in this order:
 
     "statestore signature", head, topic (null if it is not signed), key, value,
-    and for each name: the number of headers of that name as u32_be, then their values in order
+    and for each header in its order, but those named and the signature's own: its name and its value
+
+Version 1 is still read. It names the headers that are signed, and not those that are not; of each name the number of
+headers is signed, as u32_be, then their values in order. As the head is signed, neither can be taken for the other.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from statestore.errors import FormatError, TruncatedError
-from statestore.headers.record_headers import Headers
 from statestore.middleware.canonical import canonical_bytes
 from statestore.middleware.key_ids import read_key_id, read_sized_text, sized_text
 
 NAMES_MAX: Final = 32
-"""How many headers may be signed."""
+"""How many headers a signature may name."""
+VERSION: Final = 2
+"""The version of signatures that are made."""
+
+Pairs: TypeAlias = "Sequence[tuple[str, bytes | None]]"
+"""Names and values of headers."""
 
 _DOMAIN: Final = b"statestore signature"
-_VERSION: Final = 1
+_VERSION_OF_CHOSEN: Final = 1
 _TOPIC_IS_SIGNED: Final = 1
 _FIRST: Final = struct.Struct(">BBB")
 _TIME_AND_SERIAL: Final = struct.Struct(">qQ")
@@ -49,14 +57,21 @@ class SignatureHead:
     serial: int
     topic_is_signed: bool
     names: tuple[str, ...]
+    """Of version 2 the headers that are not signed, of version 1 those that are."""
+    version: int = VERSION
 
     def to_bytes(self) -> bytes:
         """Return the head of a frame."""
-        first = _FIRST.pack(_VERSION, self.algorithm, _TOPIC_IS_SIGNED if self.topic_is_signed else 0)
+        first = _FIRST.pack(self.version, self.algorithm, _TOPIC_IS_SIGNED if self.topic_is_signed else 0)
         times = _TIME_AND_SERIAL.pack(self.time_ms, self.serial)
         return b"".join(
             (first, sized_text(self.key_id), times, bytes((len(self.names),)), *map(sized_text, self.names))
         )
+
+    @property
+    def signs_all_but_names(self) -> bool:
+        """Whether the names are of headers that are left out; else they are of those that are signed, and no others."""
+        return self.version != _VERSION_OF_CHOSEN
 
 
 def read_frame(frame: bytes) -> tuple[SignatureHead, int]:
@@ -64,7 +79,7 @@ def read_frame(frame: bytes) -> tuple[SignatureHead, int]:
     if len(frame) < _FIRST.size:
         raise TruncatedError("signature", wanted=_FIRST.size, got=len(frame))
     version, algorithm, flags = _FIRST.unpack_from(frame)
-    if version != _VERSION or flags & ~_TOPIC_IS_SIGNED:
+    if version not in (_VERSION_OF_CHOSEN, VERSION) or flags & ~_TOPIC_IS_SIGNED:
         raise FormatError("signature", f"version {version} with flags {flags} is not known")
     key_id, position = read_key_id(frame, _FIRST.size)
     behind = position + _TIME_AND_SERIAL.size
@@ -73,25 +88,33 @@ def read_frame(frame: bytes) -> tuple[SignatureHead, int]:
     time_ms, serial = _TIME_AND_SERIAL.unpack_from(frame, position)
     count, position = frame[behind], behind + 1
     if count > NAMES_MAX:
-        raise FormatError("signature", f"{count} signed headers are more than {NAMES_MAX}")
+        raise FormatError("signature", f"{count} names of headers are more than {NAMES_MAX}")
     names = []
     for _ in range(count):
-        name, position = read_sized_text(frame, position, "name of a signed header")
+        name, position = read_sized_text(frame, position, "name of a header")
         names.append(name)
-    return SignatureHead(algorithm, key_id, time_ms, serial, bool(flags), tuple(names)), position
+    return SignatureHead(algorithm, key_id, time_ms, serial, bool(flags), tuple(names), version), position
 
 
 def signed_bytes(
-    head: bytes,
-    names: tuple[str, ...],
-    topic: str | None,
+    head: SignatureHead,
+    head_bytes: bytes,
+    topic: str,
     key: bytes | None,
     value: bytes | None,
-    headers: Headers,
+    headers: Pairs,
+    *,
+    own: str,
 ) -> bytes:
-    """Return what is signed; headers are looked at only if there are names."""
-    fields = [_DOMAIN, head, None if topic is None else topic.encode(), key, value]
-    for name in names:
-        found = [header.value for header in headers.headers(name)]
+    """Return what is signed by a head, which is `head_bytes` in its frame; `own` is the signature's header."""
+    fields = [_DOMAIN, head_bytes, topic.encode() if head.topic_is_signed else None, key, value]
+    if head.signs_all_but_names:
+        left_out = {own, *head.names}
+        for name, content in headers:
+            if name not in left_out:
+                fields += (name.encode(), content)
+        return canonical_bytes(fields)
+    for chosen in head.names:
+        found = [content for name, content in headers if name == chosen]
         fields += (_COUNT.pack(len(found)), *found)
     return canonical_bytes(fields)

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,37 +15,35 @@ import pyarrow as pa
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.errors import FormatError, KeyUnusableError, SignatureRefusedError
 from statestore.format.binary_columns import row_objects
-from statestore.format.entry_key import MAP_KEYS, map_entry_key
-from statestore.format.serde import Serdes
+from statestore.format.header_bytes import parse_headers
 from statestore.headers.record_columns import RecordColumns
-from statestore.headers.record_headers import Headers
+from statestore.middleware.changing_headers import CHANGING_HEADERS
 from statestore.middleware.clock import system_time_ms
-from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
+from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.key_source import KeyedInterceptor, KeySource
 from statestore.middleware.keys import KeyProvider, SignatureKey
 from statestore.middleware.properties import made_of
-from statestore.middleware.signature_frame import NAMES_MAX, SignatureHead, read_frame, signed_bytes
+from statestore.middleware.seen_signatures import SeenSignatures, seen_store
+from statestore.middleware.signature_frame import NAMES_MAX, Pairs, SignatureHead, read_frame, signed_bytes
 from statestore.stores.part_store import PartStore
-from statestore.stores.stores import Stores
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["SIGNATURE_HEADER", "Signing"]
+__all__ = ["CHANGING_HEADERS", "SIGNATURE_HEADER", "Signing"]
 
 SIGNATURE_HEADER: Final = "statestore-signature"
 """The header that has a record's signature, as bytes."""
 
 _FRAME_BYTES_MAX: Final = 16 << 10
-_DIGEST_BYTES: Final = 16
-_HEADERS_IN_ONE: Final = {"header-ids": "the headers that it is to sign are in one header by then, and have no names"}
-_CLOCKS: Final = {"system": "processing", "record": "event"}
+_CLOCKS: Final = ("system", "record")
 
 _PROPERTIES: Final = ConfigDef(
     Property("keys", ConfigType.CLASS, doc="module:function, which returns the Keyring"),
     Property("sign", ConfigType.BOOLEAN, None),
     Property("verify", ConfigType.BOOLEAN, None),
-    Property("headers", ConfigType.LIST, None),
+    Property("unsigned", ConfigType.LIST, None),
+    Property("version.1.headers", ConfigType.LIST, None),
     Property("bind.topic", ConfigType.BOOLEAN, None),
     Property("required", ConfigType.BOOLEAN, None),
     Property("keep", ConfigType.BOOLEAN, None),
@@ -59,15 +56,19 @@ _PROPERTIES: Final = ConfigDef(
 
 
 class Signing(KeyedInterceptor):
-    """Signs what is emitted, and verifies what is ingested: key, value and chosen headers are as they were signed.
+    """Signs what is emitted, and verifies what is ingested: key, value and headers are as they were signed.
 
-    A signature names its key, so that keys can be changed. In a query, a batch that is retried signs the same.
+    All headers are signed, their order, and that there are no others; but for the signature itself, and for those that
+    change on the way. A signature names its key, so that keys can be changed. In a query, a batch that is retried signs
+    the same.
 
     Args:
         keys: those to verify with; the active one signs.
         sign: whether what is emitted is signed; who only verifies needs no active key.
         verify: whether what is ingested is verified; else it passes as it is.
-        headers: names of those that have to be signed, too: all of a name, in their order, or that there is none.
+        unsigned: names of the headers that are not signed, and that who has signed may have left out.
+        version_1_headers: names of headers that a signature of version 1 has to sign, in order to be accepted: it says
+            nothing of any other header. None accepts none of that version.
         bind_topic: whether the topic is signed. A record can't be mirrored to another one then.
         required: whether a record without a signature is refused; else it passes.
         keep: whether the signature stays with a record that was ingested, so that it can be verified again.
@@ -78,6 +79,8 @@ class Signing(KeyedInterceptor):
             is only worth something if brokers write it (`message.timestamp.type=LogAppendTime`), and then allows for
             records that are read late.
         refuse_replays: whether a record whose signature was seen in the window is refused, by a store of those seen.
+            Of a record that is older than what its shard has seen the window is measured from that, so that what the
+            store no longer knows is too old.
     """
 
     kind = "signing"
@@ -88,7 +91,8 @@ class Signing(KeyedInterceptor):
         *,
         sign: bool = True,
         verify: bool = True,
-        headers: Sequence[str] = (),
+        unsigned: Sequence[str] = CHANGING_HEADERS,
+        version_1_headers: Sequence[str] | None = None,
         bind_topic: bool = False,
         required: bool = True,
         keep: bool = False,
@@ -102,7 +106,8 @@ class Signing(KeyedInterceptor):
         self._keys = KeySource(keys, "signing")
         self._sign: Final = sign
         self._verify: Final = verify
-        self._names: Final = _signed_names(headers, header)
+        self._unsigned: Final = _header_names(unsigned, header)
+        self._version_1_headers: Final = None if version_1_headers is None else _header_names(version_1_headers, header)
         self._bind_topic: Final = bind_topic
         self._required: Final = required
         self._keep: Final = keep
@@ -117,11 +122,11 @@ class Signing(KeyedInterceptor):
         self._ahead_ms: Final = ahead_ms
         self._clock: Final = clock
         self._refuse_replays: Final = refuse_replays and verify
-        if self._names:
-            self.not_after = _HEADERS_IN_ONE  # type: ignore[misc]  # without names, it does not look at headers
+        if keep or not verify:
+            self.changes = (header,)
         self._context: InterceptorContext | None = None
         self._serials: Iterator[int] | None = None
-        self._seen: Any = None
+        self._seen: SeenSignatures | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self:
@@ -138,14 +143,42 @@ class Signing(KeyedInterceptor):
 
     def stores(self) -> Sequence[PartStore]:
         """Return the store of signatures that were seen, if replays are refused."""
-        if not self._refuse_replays:
+        if not self._refuse_replays or self._window_ms is None:
             return ()
-        assert self._window_ms is not None
-        builder = Stores.key_value_store_builder(
-            Stores.persistent_key_value_store(f"{self.name}-seen"), Serdes.bytes(), Serdes.bytes()
-        )
-        kept_ms = self._window_ms + self._ahead_ms
-        return (PartStore(builder.with_ttl(kept_ms, _CLOCKS[self._clock]), MAP_KEYS),)
+        return (seen_store(self.name, self._clock, self._window_ms, self._ahead_ms),)
+
+    def why_not_after(self, other: Interceptor) -> str | None:
+        """Return why another one must not come before it: it goes by a header that is not signed."""
+        if steering := sorted(
+            set(self._unsigned).intersection({*other.goes_by, *other.marks}.difference(other.changes))
+        ):
+            return f"what comes in is as headers say that are not signed: take {steering} out of `unsigned`"
+        return super().why_not_after(other)
+
+    def why_not_before(self, other: Interceptor) -> str | None:
+        """Return why another one must not come after it: it changes what was signed."""
+        if changed := sorted(set(other.changes).difference(self._unsigned)):
+            return (
+                f"what comes in has other headers {changed} by then than those that were signed, and would be refused: "
+                "put it before, or add them to `unsigned`"
+            )
+        return super().why_not_before(other)
+
+    def why_not_sharded(self, shard_by: str, global_topics: Collection[str]) -> str | None:
+        """Return why it can't refuse replays: another shard may get a record that is sent again."""
+        if not self._refuse_replays:
+            return None
+        if shard_by != "key":
+            return (
+                "a record that is sent again to another partition would come to another shard, which has not seen it, "
+                "and get in: shard by key, or leave refuse_replays out"
+            )
+        if global_topics and not self._bind_topic:
+            return (
+                f"a record that is sent again to {sorted(global_topics)}, which all shards read, would get in where it "
+                "was not seen: sign topics, too (bind_topic=True)"
+            )
+        return None
 
     def init(self, context: InterceptorContext) -> None:
         """Take clock and store."""
@@ -153,14 +186,13 @@ class Signing(KeyedInterceptor):
         self._context = context
         # The same for the same records when a batch is retried, and different in each shard.
         self._serials = count(context.shard << 32)
-        if self._refuse_replays:
-            self._seen = context.state_store(f"{self.name}-seen")
+        self._seen = SeenSignatures(self.name, context) if self._refuse_replays else None
 
     def on_emit(self, record: EmittedRecord) -> Iterable[EmittedRecord]:
         """Sign a record, instead of who has signed it before. Raises KeyUnusableError without a key to sign with."""
         if not self._sign:
             return (record,)
-        frame = self._signed(record.topic, record.key, record.value, record.headers)
+        frame = self._signed(record.topic, record.key, record.value, list(record.headers))
         record.headers.remove(self._header).add(self._header, frame)
         return (record,)
 
@@ -177,9 +209,9 @@ class Signing(KeyedInterceptor):
             return (record,)
         found = record.headers.last_header(self._header)
         frame = None if found is None else found.value
-        self._check(frame, record.topic, record.key, record.value, record.headers, record.timestamp_ms)
-        if self._refuse_replays and frame is not None:
-            self._note([(record.key, frame)])
+        row = (record.topic, record.key, record.value, list(record.headers), record.timestamp_ms)
+        if self._is_good(frame, *row):
+            self._note([(frame, *row)])
         if found is not None and not self._keep:
             record.headers.remove(self._header)
         return (record,)
@@ -188,94 +220,111 @@ class Signing(KeyedInterceptor):
         """Verify records."""
         if not self._verify:
             return records
-        frames = records.header(self._header).to_pylist()
-        for frame, row, timestamp_ms in zip(frames, _rows(records), records.timestamp_ms.to_pylist(), strict=True):
-            self._check(frame, *row, timestamp_ms)
-        if self._refuse_replays:
-            pairs = zip(row_objects(records.key), frames, strict=True)
-            self._note([(key, frame) for key, frame in pairs if frame is not None])
+        frames, times_ms = records.header(self._header).to_pylist(), records.timestamp_ms.to_pylist()
+        rows = [(frame, *row, time_ms) for frame, row, time_ms in zip(frames, _rows(records), times_ms, strict=True)]
+        self._note([row for row in rows if self._is_good(*row)])
         return records if self._keep else records.without_header(self._header)
 
-    def _signed(self, topic: str | None, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
+    def finish_batch(self) -> None:
+        """Have the store of signatures hold those that the batch has brought."""
+        super().finish_batch()
+        if self._seen is not None:
+            self._seen.flush()
+
+    def _signed(self, topic: str, key: bytes | None, value: bytes | None, headers: Pairs) -> bytes:
         key_id, signer = self._keys.active(SignatureKey)  # type: ignore[type-abstract]
         if not signer.signs:
             raise KeyUnusableError(purpose="signing", problem=f"the active key {key_id!r} is public, and can't sign")
         if self._serials is None:
             self._serials = count(int.from_bytes(os.urandom(7), "big"))
         time_ms, serial = system_time_ms(self._context), next(self._serials)
-        head = SignatureHead(signer.algorithm, key_id, time_ms, serial, self._bind_topic, self._names).to_bytes()
-        topic = topic if self._bind_topic else None
-        return head + signer.sign(signed_bytes(head, self._names, topic, key, value, headers))
+        head = SignatureHead(signer.algorithm, key_id, time_ms, serial, self._bind_topic, self._unsigned)
+        data = head.to_bytes()
+        return data + signer.sign(signed_bytes(head, data, topic, key, value, headers, own=self._header))
 
-    def _check(
+    def _is_good(
         self,
         frame: bytes | None,
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers,
+        headers: Pairs,
         timestamp_ms: int,
-    ) -> None:
+    ) -> bool:
+        """Return whether there is a signature, which is good then. Raises SignatureRefusedError, UnknownKeyIdError."""
         if frame is None:
             if self._required:
                 raise SignatureRefusedError(reason=f"there is no header {self._header!r}")
-            return
+            return False
         if len(frame) > _FRAME_BYTES_MAX:
             raise SignatureRefusedError(reason=f"it has {len(frame)} bytes, more than {_FRAME_BYTES_MAX}")
         try:
             head, end = read_frame(frame)
         except FormatError as error:
             raise SignatureRefusedError(reason=f"malformed: {error}") from None
-        if self._bind_topic and not head.topic_is_signed:
-            raise SignatureRefusedError(reason="the topic is not signed")
-        if missing := [name for name in self._names if name not in head.names]:
-            raise SignatureRefusedError(reason=f"these headers have to be signed, and are not: {missing}")
+        self._check_signs_enough(head)
         verifier = self._keys.key(head.key_id, SignatureKey)  # type: ignore[type-abstract]
-        signed_topic = topic if head.topic_is_signed else None
-        signed = signed_bytes(frame[:end], head.names, signed_topic, key, value, headers)
+        signed = signed_bytes(head, frame[:end], topic, key, value, headers, own=self._header)
         if head.algorithm != verifier.algorithm or not verifier.verifies(signed, frame[end:]):
             raise SignatureRefusedError(reason=f"it is not that of this record by key {head.key_id!r}")
-        self._check_time(head.time_ms, timestamp_ms)
+        self._check_time(head.time_ms, key, timestamp_ms)
+        return True
 
-    def _check_time(self, time_ms: int, timestamp_ms: int) -> None:
+    def _check_signs_enough(self, head: SignatureHead) -> None:
+        if self._bind_topic and not head.topic_is_signed:
+            raise SignatureRefusedError(reason="the topic is not signed")
+        if head.signs_all_but_names:
+            missing = [name for name in head.names if name not in self._unsigned]
+        elif self._version_1_headers is None:
+            raise SignatureRefusedError(
+                reason="it is of version 1, which does not sign all headers (version_1_headers)"
+            )
+        else:
+            missing = [name for name in self._version_1_headers if name not in head.names]
+        if missing:
+            raise SignatureRefusedError(reason=f"these headers have to be signed, and are not: {missing}")
+
+    def _check_time(self, time_ms: int, key: bytes | None, timestamp_ms: int) -> None:
         if self._window_ms is None:
             return
-        now_ms = timestamp_ms if self._clock == "record" else system_time_ms(self._context)
-        if time_ms < now_ms - self._window_ms:
-            raise SignatureRefusedError(reason=f"made {now_ms - time_ms} ms ago, and {self._window_ms} ms are allowed")
+        now_ms = latest_ms = timestamp_ms if self._clock == "record" else system_time_ms(self._context)
+        if self._seen is not None and self._clock == "record":
+            latest_ms = self._seen.latest_ms(key, now_ms)
+        if time_ms < latest_ms - self._window_ms:
+            reason = f"made {latest_ms - time_ms} ms ago, and {self._window_ms} ms are allowed"
+            raise SignatureRefusedError(reason=reason)
         if time_ms > now_ms + self._ahead_ms:
             raise SignatureRefusedError(reason=f"made {time_ms - now_ms} ms in the future: are clocks set?")
 
-    def _note(self, frames: Sequence[tuple[bytes | None, bytes]]) -> None:
-        """Take signatures as seen. Raises SignatureRefusedError, and takes none, if one was seen before."""
+    def _note(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Take the signatures of rows as seen. Raises SignatureRefusedError if one was seen before, and takes none."""
+        if not self._refuse_replays or not rows:
+            return
         if self._seen is None:
             raise RuntimeError("to refuse replays it needs the context that a query or a test driver gives it")
-        places = {map_entry_key(key or b"", hashlib.sha256(frame).digest()[:_DIGEST_BYTES]) for key, frame in frames}
-        if len(places) < len(frames) or any(self._seen.get(place) is not None for place in places):
-            raise SignatureRefusedError(reason="it was seen before: the record is sent again")
-        for place in sorted(places):
-            self._seen.put(place, b"")
+        self._seen.add([(key, frame, timestamp_ms) for frame, _, key, _, _, timestamp_ms in rows])
 
     def __repr__(self) -> str:
-        return f"Signing({self._keys!r}, headers={list(self._names)})"
+        return f"Signing({self._keys!r})"
 
 
-def _signed_names(headers: Sequence[str], own: str) -> tuple[str, ...]:
-    if isinstance(headers, str):
+def _header_names(names: Sequence[str], own: str) -> tuple[str, ...]:
+    """Return names of headers without repetitions. Raises ValueError for what can't be one, or too many; TypeError."""
+    if isinstance(names, str):
         raise TypeError("headers are names in a list, not one text")
-    names = tuple(dict.fromkeys(headers))
-    if len(names) > NAMES_MAX:
-        raise ValueError(f"at most {NAMES_MAX} headers can be signed, not {len(names)}")
-    for name in names:
+    made = tuple(dict.fromkeys(names))
+    if len(made) > NAMES_MAX:
+        raise ValueError(f"a signature names at most {NAMES_MAX} headers, not {len(made)}")
+    for name in made:
         if not name or len(name.encode()) > 255 or name == own:
             raise ValueError(
-                f"header {name[:80]!r} can't be signed: it is the signature, empty, or longer than 255 bytes"
+                f"header {name[:80]!r} can't be named: it is the signature's own, empty, or longer than 255 bytes"
             )
-    return names
+    return made
 
 
-def _rows(records: RecordColumns) -> Iterator[tuple[str, bytes | None, bytes | None, Headers]]:
-    """Yield topic, key, value and headers of each record, which are parsed by who looks at them."""
+def _rows(records: RecordColumns) -> Iterator[tuple[Any, Any, Any, Pairs]]:
+    """Yield topic, key, value and headers of each record."""
     columns = (records.topic, records.key, records.value, records.headers)
-    for topic, key, value, headers in zip(*map(row_objects, columns), strict=True):
-        yield topic, key, value, Headers.from_bytes(headers)
+    for topic, key, value, header_bytes in zip(*map(row_objects, columns), strict=True):
+        yield topic, key, value, parse_headers(header_bytes)

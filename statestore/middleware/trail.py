@@ -24,6 +24,7 @@ from statestore.format.binary_columns import row_objects
 from statestore.format.varint import decode_uvarint, decode_varlong, encode_uvarint, encode_varlong
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
+from statestore.middleware.changing_headers import TRAIL_HEADER
 from statestore.middleware.clock import system_time_ms
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.properties import made_of
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_ENTRIES", "TRAIL_HEADER", "Entry", "PaperTrail", "Trail", "read_trail"]
 
-TRAIL_HEADER: Final = "paper-trail"
-"""The header that the trail is in."""
 MAX_ENTRIES: Final = 64
 """How many entries a trail can have."""
 
@@ -98,6 +97,7 @@ class PaperTrail(Interceptor):
 
     kind: ClassVar[str] = "trail"
     goes_by = (TRAIL_HEADER,)
+    changes = (TRAIL_HEADER,)
 
     def __init__(
         self,

@@ -20,13 +20,18 @@ from statestore.errors.readable import shape_of
 from statestore.middleware.failed_record import Refusal
 from statestore.middleware.interceptor import IngestedRecord, Interceptor, defines
 from statestore.processor.context import NO_FAULT_OF_USER_CODE, Receiver, ShardClock, TaskRecordContext, processor_error
+from statestore.processor.earlier_times import EarlierTimes, earlier_times
 from statestore.processor.failures import OnRefusal
 from statestore.processor.ingest import source_of
 from statestore.processor.nodes import InterceptorNode
 from statestore.processor.punctuation import Punctuations, PunctuationType
 from statestore.processor.record import Record, RecordMetadata
 from statestore.recovery.commit.changelog import ChangelogObserver, ChangelogRecord
+from statestore.recovery.commit.earlier_shards import SHARD_CLOCK, EarlierShards
 from statestore.stores.typed_store import TypedStore
+
+_NOWHERE: Final = -1
+"""The partition of a record that is asked for by its key alone."""
 
 
 class TaskInterceptorContext(ShardClock):
@@ -40,8 +45,10 @@ class TaskInterceptorContext(ShardClock):
         stores: Mapping[str, Any],
         punctuations: Punctuations,
         refuse: OnRefusal,
+        earlier: EarlierTimes | None,
     ) -> None:
         super().__init__(shard, record_context)
+        self._earlier = earlier
         self._node = node
         self._task_record = record_context
         self._stores = stores
@@ -52,6 +59,11 @@ class TaskInterceptorContext(ShardClock):
     def record_metadata(self) -> RecordMetadata | None:
         """Topic, partition and offset of the record that is processed; None if none is, as in a punctuation."""
         return self._task_record.metadata
+
+    def stream_time_ms_of(self, key: bytes | None) -> int:
+        """Return the highest timestamp that the shard has seen, or that in which a key was before it was rescaled."""
+        now_ms = self.current_stream_time_ms
+        return now_ms if self._earlier is None else max(now_ms, self._earlier.of(key or b"", _NOWHERE))
 
     def state_store(self, name: str) -> Any:
         """Return a state store of the interceptor's. Raises TopologyError if it has none of that name."""
@@ -101,14 +113,16 @@ class TaskInterceptors:
         stores: Mapping[str, TypedStore],
         punctuations: Punctuations,
         refuse: OnRefusal,
+        earlier: Sequence[EarlierShards] = (),
     ) -> None:
+        seen = earlier_times(earlier, SHARD_CLOCK)
         self._record_context = record_context
         self._punctuations = punctuations
         self._refuse = refuse
         self._made: Final = [
             (
                 copy.copy(node.interceptor),
-                TaskInterceptorContext(node, shard, record_context, stores, punctuations, refuse),
+                TaskInterceptorContext(node, shard, record_context, stores, punctuations, refuse, seen),
                 node.name,
             )
             for node in nodes

@@ -130,7 +130,7 @@ class Task:
         send_batch = send_batch or (lambda batch: self.outputs.extend(sink_records(batch)))
         self.failures = TaskFailures(handling, shard, send)
         self._interceptors = TaskInterceptors(
-            topology.interceptors.values(), shard, context, stores, self._punctuations, self._refused
+            topology.interceptors.values(), shard, context, stores, self._punctuations, self._refused, earlier
         )
         chain = self._interceptors.interceptors
         self._header_converter = header_converter_of(chain)

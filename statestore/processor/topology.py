@@ -227,6 +227,13 @@ class Topology(NodeGraph):
         for builder in self.store_builders.values():
             _warn_of_thrown_away(builder)
 
+    def check_sharding(self, shard_by: str) -> None:
+        """Raise TopologyError if an interceptor can't work where the shards get records by "key", or "partition"."""
+        for node in self.interceptors.values():
+            reason = node.interceptor.why_not_sharded(shard_by, self.global_stores.values())
+            if reason is not None:
+                raise TopologyError(f"interceptor {node.interceptor.name!r} can't run in this query: {reason}")
+
     def _add_source(self, source: SourceNode) -> None:
         name, names = source.name, source.topics
         for other in self.sources.values():

@@ -152,6 +152,7 @@ def stateful(
     hook = with_default_converter(on_ingest, session_header_converter(spark))
     topology = topology.with_interceptors(query_chain(interceptors, hook, session_properties(spark)))
     _validate(topology)
+    topology.check_sharding(shard_by)
     _choose_python(spark)
     check_code_on_workers(topology, handling, spark)
     settings = _settings(spark, shards, via)

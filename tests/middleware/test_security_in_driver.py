@@ -108,7 +108,7 @@ def test_signing_encryption_and_tokens_stand_in_one_chain() -> None:
                 Authentication(TOKEN_RING, algorithms=["HS256"], token=token),
                 HeaderEncryption(["iban"], ring, open=False),
                 Encryption(ring),
-                Signing(keys, headers=["iban", TOKEN_HEADER]),
+                Signing(keys),
             ]
         )
 

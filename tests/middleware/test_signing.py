@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,29 @@ from statestore.errors import (
     SignatureRefusedError,
     UnknownKeyIdError,
 )
-from statestore.headers import Headers
 from statestore.kip82.id_headers import HeaderIds
 from statestore.middleware import Chain
+from statestore.middleware.auth import TOKEN_HEADER, Authentication, Authorization
 from statestore.middleware.canonical import canonical_bytes
+from statestore.middleware.cedar import CedarPolicy
+from statestore.middleware.chargeback import Chargeback
 from statestore.middleware.compact_headers import CompactHeaders
+from statestore.middleware.compression import Compression
+from statestore.middleware.encryption import HeaderEncryption
+from statestore.middleware.expiry import ExpiryHeader
 from statestore.middleware.keys import AesKey, Ed25519PrivateKey, Ed25519PublicKey, HmacKey, Keyring
 from statestore.middleware.signature_frame import SignatureHead, read_frame, signed_bytes
 from statestore.middleware.signing import SIGNATURE_HEADER, Signing
+from statestore.middleware.tracing import TRACEPARENT
+from statestore.middleware.trail import PaperTrail
 from tests.support.passed_records import Clocks, arrived, contents, in_columns, produced, started, through
-from tests.support.security_keys import PRIVATE, SECRET, SIGNING_RINGS
+from tests.support.security_keys import NOW_MS, PRIVATE, SECRET, SIGNING_RINGS, TOKEN_RING, token
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "signatures.json").read_text(encoding="utf-8"))
+GOLDEN = Path(__file__).parents[1] / "golden"
+VECTORS = {
+    version: json.loads((GOLDEN / name).read_text(encoding="utf-8"))
+    for version, name in ((1, "signatures.json"), (2, "signatures-2.json"))
+}
 HEADERS: Any = [("a", b"1"), ("b", b"2"), ("a", None)]
 
 
@@ -46,27 +57,34 @@ def unhex(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
 
 
-@pytest.mark.parametrize("vector", GOLDEN, ids=lambda vector: vector["key_id"])
-def test_a_signature_is_what_it_always_was(vector: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("version", "vector"),
+    [(version, vector) for version, vectors in VECTORS.items() for vector in vectors],
+    ids=lambda part: part["key_id"] if isinstance(part, dict) else str(part),
+)
+def test_a_signature_is_what_it_always_was(version: int, vector: dict[str, Any]) -> None:
     key = (HmacKey if vector["algorithm"] == 1 else Ed25519PrivateKey)(bytes.fromhex(vector["key"]))
     headers: Any = [(name, unhex(value)) for name, value in vector["headers"]]
     names = tuple(vector["names"])
     fields = (unhex(vector["record_key"]), unhex(vector["value"]))
     bind = vector["topic"] is not None
-    head = SignatureHead(vector["algorithm"], vector["key_id"], vector["time_ms"], vector["serial"], bind, names)
-    signed = signed_bytes(head.to_bytes(), names, vector["topic"], *fields, Headers(headers))
+    head = SignatureHead(
+        vector["algorithm"], vector["key_id"], vector["time_ms"], vector["serial"], bind, names, version
+    )
+    signed = signed_bytes(head, head.to_bytes(), vector["topic"] or "any", *fields, headers, own=SIGNATURE_HEADER)
     frame = bytes.fromhex(vector["frame"])
     assert signed.hex() == vector["signed"]
     assert head.to_bytes() + key.sign(signed) == frame
     assert read_frame(frame) == (head, len(head.to_bytes()))
-    record = produced(*fields, [*headers, (SIGNATURE_HEADER, frame)])
-    verifier = Signing(Keyring({vector["key_id"]: key}), headers=names, bind_topic=bind)
+    record = produced(*fields, [*headers, (SIGNATURE_HEADER, frame)], topic=vector["topic"] or "any")
+    named: Any = {"version_1_headers": names} if version == 1 else {"unsigned": names}
+    verifier = Signing(Keyring({vector["key_id"]: key}), bind_topic=bind, **named)
     assert contents(Chain([verifier]).ingest(arrived(record))) == [(*fields, headers)]
 
 
 @pytest.mark.parametrize("algorithm", SIGNING_RINGS)
 def test_b13_what_was_signed_passes_without_its_signature(algorithm: str) -> None:
-    signing, verifying = (Signing(ring, headers=["a", "absent"]) for ring in SIGNING_RINGS[algorithm])
+    signing, verifying = (Signing(ring) for ring in SIGNING_RINGS[algorithm])
     for key, value in ((b"k", b"v"), (None, b""), (b"", None)):
         record = produced(key, value, HEADERS)
         assert contents([through(signing, record, verifying)]) == [(key, value, HEADERS)]
@@ -93,7 +111,7 @@ def bits_flipped(data: bytes) -> list[bytes]:
 def test_b13_one_flipped_bit_is_refused(
     algorithm: str, key: bytes | None, value: bytes | None, signed: list[bytes | None], bind_topic: bool
 ) -> None:
-    signing, verifying = (Signing(ring, headers=["h"], bind_topic=bind_topic) for ring in SIGNING_RINGS[algorithm])
+    signing, verifying = (Signing(ring, unsigned=["free"], bind_topic=bind_topic) for ring in SIGNING_RINGS[algorithm])
     others: Any = [("free", b"x")]
     (sent,) = Chain([signing]).emit(produced(key, value, [*(("h", one) for one in signed), *others]))
     frame = sent.headers.last_header(SIGNATURE_HEADER).value
@@ -140,8 +158,9 @@ def test_b13_bytes_do_not_move_between_fields() -> None:
 
 
 def test_a_signature_is_of_the_algorithm_of_its_key() -> None:
-    head = SignatureHead(2, "h", 0, 0, False, ()).to_bytes()
-    frame = head + SECRET.sign(signed_bytes(head, (), None, b"k", b"v", Headers()))
+    head = SignatureHead(2, "h", 0, 0, False, ())
+    data = head.to_bytes()
+    frame = data + SECRET.sign(signed_bytes(head, data, "orders", b"k", b"v", (), own=SIGNATURE_HEADER))
     with pytest.raises(SignatureRefusedError, match="not that of this record"):
         Chain([Signing(SIGNING_RINGS["hmac"][1])]).ingest(arrived(produced(headers=[(SIGNATURE_HEADER, frame)])))
 
@@ -206,7 +225,7 @@ def test_what_is_not_signed_is_refused_or_passes() -> None:
     [
         b"",
         b"\x01",
-        b"\x02\x01\x00\x01h",
+        b"\x03\x01\x00\x01h",
         b"\x01\x01\x02\x01h",
         b"\x01\x01\x00\xffh",
         b"\x01\x01\x00\x00",
@@ -223,10 +242,45 @@ def test_a_malformed_signature_is_refused_with_the_reason(frame: bytes) -> None:
 def test_a_verifier_says_what_has_to_be_signed() -> None:
     signing, verifying = SIGNING_RINGS["ed25519"]
     with pytest.raises(SignatureRefusedError, match=r"have to be signed, and are not: \['b'\]"):
-        through(Signing(signing, headers=["a"]), produced(headers=HEADERS), Signing(verifying, headers=["a", "b"]))
-    through(Signing(signing, headers=["b", "a"]), produced(headers=HEADERS), Signing(verifying, headers=["a"]))
+        through(Signing(signing, unsigned=["a", "b"]), produced(headers=HEADERS), Signing(verifying, unsigned=["a"]))
+    through(Signing(signing, unsigned=["b"]), produced(headers=HEADERS), Signing(verifying, unsigned=["a", "b"]))
     with pytest.raises(SignatureRefusedError, match="the topic is not signed"):
         through(Signing(signing), produced(), Signing(verifying, bind_topic=True))
+
+
+def test_version_1_is_taken_by_who_says_so_and_has_to_sign_what_it_has_to() -> None:
+    vector = VECTORS[1][0]
+    record = produced(b"k", b"value", [(name, unhex(value)) for name, value in vector["headers"]])
+    record.headers.add(SIGNATURE_HEADER, bytes.fromhex(vector["frame"]))
+    ring = Keyring({vector["key_id"]: HmacKey(bytes.fromhex(vector["key"]))})
+    with pytest.raises(SignatureRefusedError, match="version 1, which does not sign all headers"):
+        Chain([Signing(ring)]).ingest(arrived(record))
+    with pytest.raises(SignatureRefusedError, match=r"have to be signed, and are not: \['b'\]"):
+        Chain([Signing(ring, version_1_headers=["a", "b"])]).ingest(arrived(record))
+    assert Chain([Signing(ring, version_1_headers=["a"])]).ingest(arrived(record))
+    assert vector["names"] == ["a", "c"], "so of b nothing is said"
+    other = record.copy(headers=[("b", b"other"), *((key, value) for key, value in record.headers if key != "b")])
+    assert Chain([Signing(ring, version_1_headers=[])]).ingest(arrived(other))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    names=st.lists(st.sampled_from(["a", "b", "c"]), max_size=2, unique=True),
+    headers=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.none() | st.binary(max_size=2)), max_size=3),
+    kept=st.sets(st.integers(0, 2)),
+    data=st.binary(max_size=3),
+)
+def test_no_version_can_be_taken_for_the_other(names: list[str], headers: Any, kept: set[int], data: bytes) -> None:
+    """Neither with its own names, nor with all headers for names, nor with fewer headers."""
+    (sent,) = Chain([Signing(SIGNING_RINGS["hmac"][0], unsigned=names)]).emit(produced(b"k", data, headers))
+    frame = sent.headers.last_header(SIGNATURE_HEADER).value
+    head, end = read_frame(frame)
+    lenient = Signing(SIGNING_RINGS["hmac"][1], unsigned=["a", "b", "c"], version_1_headers=[])
+    for others in (head.names, ("a", "b", "c"), tuple(name for name, _ in headers), ()):
+        forged = dataclasses.replace(head, names=others, version=1).to_bytes() + frame[end:]
+        left = [header for place, header in enumerate(headers) if place in kept]
+        with pytest.raises(SignatureRefusedError, match="not that of this record"):
+            Chain([lenient]).ingest(arrived(produced(b"k", data, [*left, (SIGNATURE_HEADER, forged)])))
 
 
 def test_a_mirrored_record_verifies_unless_its_topic_is_signed() -> None:
@@ -268,14 +322,14 @@ def test_a_batch_that_is_retried_signs_the_same_and_no_two_records_do() -> None:
 @pytest.mark.parametrize("algorithm", SIGNING_RINGS)
 def test_columns_are_signed_and_verified_as_records_are(algorithm: str) -> None:
     records = [produced(key, value, HEADERS) for key, value in ((b"k", b"v"), (None, b""), (b"", None))]
-    options: Any = dict(headers=["a", "c"], bind_topic=True)
+    options: Any = dict(unsigned=["b"], bind_topic=True)
     one_by_one, together = (started(Signing(SIGNING_RINGS[algorithm][0], **options)) for _ in range(2))
     columns = together.on_emit_columns(in_columns(records))
     sent = [made for record in records for made in one_by_one.on_emit(record.copy())]
     assert contents(columns) == contents(sent)
     verifier = Signing(SIGNING_RINGS[algorithm][1], **options)
     assert contents(verifier.on_ingest_columns(in_columns(map(arrived, sent)))) == contents(records)
-    kept = Signing(SIGNING_RINGS[algorithm][1], keep=True)
+    kept = Signing(SIGNING_RINGS[algorithm][1], keep=True, **options)
     assert contents(kept.on_ingest_columns(columns)) == contents(sent)
     sent[1] = sent[1].copy(value=b"changed")
     with pytest.raises(SignatureRefusedError):
@@ -290,21 +344,62 @@ def test_two_parties_sign_the_same_record() -> None:
     assert contents(chain.ingest(arrived(sent))) == [(b"k", b"v", [])]
 
 
-def test_headers_that_are_to_be_signed_must_still_be_there() -> None:
-    compact = CompactHeaders(HeaderIds({"a": 1}))
-    signing = SIGNING_RINGS["hmac"][0]
-    Chain([Signing(signing, headers=["a"]), compact])
-    Chain([compact, Signing(signing)])
-    with pytest.raises(ChainOrderError, match="in one header by then"):
-        Chain([compact, Signing(signing, headers=["a"])])
+def test_what_a_chain_goes_by_has_to_be_signed() -> None:
+    """The error names the header, and what to do, in whatever way the interceptor got its name."""
+    ring = SIGNING_RINGS["hmac"][0]
+    for steered, header in (
+        (Compression(), "COMPRESSION"),
+        (CompactHeaders(HeaderIds({"a": 1})), "_h"),
+        (ExpiryHeader(1000, header="until"), "until"),
+        (Authentication(TOKEN_RING, algorithms=["HS256"], header="jwt"), "jwt"),
+        (Authorization(CedarPolicy("permit(principal, action, resource);", headers=["test"])), "test"),
+    ):
+        Chain([steered, Signing(ring)])
+        with pytest.raises(ChainOrderError, match=rf"not signed: take \['{header}'\] out of `unsigned`"):
+            Chain([steered, Signing(ring, unsigned=[header, "other"])])
+    with pytest.raises(ChainOrderError, match="paper-trail"):
+        Chain([Chargeback(), Signing(ring)])
+    Chain([PaperTrail(), Chargeback(), Signing(ring, unsigned=[TRACEPARENT])])
+
+
+def test_a_token_is_signed_with_its_record() -> None:
+    """Before a signature it would not be: who can write to the topic could put it on another record."""
+    ring = SIGNING_RINGS["hmac"][0]
+    tokens = Authentication(TOKEN_RING, algorithms=["HS256"], token=token())
+    with pytest.raises(ChainOrderError, match="a token has to be signed with its record"):
+        Chain([Signing(ring), tokens])
+    chain = Chain([started(tokens, Clocks(NOW_MS)), started(Signing(ring), Clocks(NOW_MS))])
+    (sent,) = chain.emit(produced())
+    assert chain.ingest(arrived(sent))
+    other = sent.copy(headers=[(TOKEN_HEADER, token(sub="admin").encode()), *list(sent.headers)[1:]])
+    for moved in (other, sent.copy(headers=list(sent.headers)[1:])):
+        with pytest.raises(SignatureRefusedError, match="not that of this record"):
+            chain.ingest(arrived(moved))
+
+
+def test_what_changes_behind_a_signature_is_not_signed() -> None:
+    ring = SIGNING_RINGS["hmac"][0]
+    for changing, header in (
+        (PaperTrail(), "paper-trail"),
+        (HeaderEncryption(["iban"], Keyring({"k": AesKey(bytes(16))}), open=False), "iban"),
+        (Signing(ring, header="theirs", keep=True), "theirs"),
+    ):
+        with pytest.raises(ChainOrderError, match=rf"\['{header}'\].*put it before, or add them to `unsigned`"):
+            Chain([Signing(ring, unsigned=[]), changing])
+        Chain([changing, Signing(ring, unsigned=[])])
+        Chain([Signing(ring, unsigned=[header]), changing])
 
 
 def test_it_is_made_by_a_configuration_and_travels() -> None:
-    config = {"statestore.signing.keys": f"{__name__}:keys_of_the_vault", "statestore.signing.headers": "a,b"}
-    made = Signing.from_config({**config, "statestore.signing.window.ms": "1000", "other": "x"})
+    config = {"statestore.signing.keys": f"{__name__}:keys_of_the_vault", "statestore.signing.unsigned": "a,b"}
+    made = Signing.from_config({**config, "statestore.signing.version.1.headers": "c", "other": "x"})
     again = started(pickle.loads(pickle.dumps(made)))
     through(again, produced(headers=HEADERS))
-    assert repr(made) == "Signing(keys_of_the_vault, headers=['a', 'b'])"
+    assert repr(made) == "Signing(keys_of_the_vault)"
+    old = SignatureHead(1, "h", 0, 0, False, ("c",), version=1).to_bytes() + b"signature"
+    for head, problem in ((old, "not that of this record"), (old.replace(b"\x01c", b"\x01d"), r"are not: \['c'\]")):
+        with pytest.raises(SignatureRefusedError, match=problem):
+            again.on_ingest(arrived(produced(headers=[(SIGNATURE_HEADER, head)])))
     with pytest.raises(ConfigException, match=r"statestore\.signing\.keys"):
         Signing.from_config({})
 
@@ -312,9 +407,9 @@ def test_it_is_made_by_a_configuration_and_travels() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        dict(headers=["x"] * 2 + [f"h{n}" for n in range(32)]),
-        dict(headers=[SIGNATURE_HEADER]),
-        dict(headers=["x" * 256]),
+        dict(unsigned=["x"] * 2 + [f"h{n}" for n in range(32)]),
+        dict(unsigned=[SIGNATURE_HEADER]),
+        dict(version_1_headers=["x" * 256]),
         dict(refuse_replays=True),
         dict(window_ms=0),
         dict(clock="sun"),
@@ -356,4 +451,4 @@ def test_a_keyring_takes_printable_ids_only(key_id: str) -> None:
 def test_the_store_of_signatures_lasts_as_long_as_the_window() -> None:
     assert Signing(SIGNING_RINGS["hmac"][0], window_ms=5).stores() == ()
     (part,) = Signing(SIGNING_RINGS["hmac"][0], window_ms=5000, ahead_ms=1, refuse_replays=True).stores()
-    assert part.builder.time_to_live.ttl_ms == timedelta(seconds=5.001) / timedelta(milliseconds=1)
+    assert part.builder.time_to_live.ttl_ms == 5000 + 1 + 1, "as long as a record can get in, and one more"

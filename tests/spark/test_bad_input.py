@@ -27,8 +27,10 @@ from statestore.errors import (
     TopologyChangedError,
     TopologyError,
 )
+from statestore.middleware.signing import Signing
 from statestore.recovery.commit.pointer import CommitPointer
 from statestore.spark import error_of, read_pointers, read_store, stateful
+from tests.support.security_keys import SIGNING_RINGS
 from tests.support.spark.queries import OrderQuery
 
 ORDERS = seeded_orders(60)
@@ -106,6 +108,13 @@ def test_a_location_that_cannot_be_written(query: OrderQuery) -> None:
 def test_a_topology_without_source_is_refused(query: OrderQuery) -> None:
     with pytest.raises(TopologyError, match="no source"):
         stateful(query.records(), Topology(), shards=1, state_location=query.home / "state")
+
+
+def test_a_chain_that_needs_shards_by_key_is_refused_without_them(query: OrderQuery) -> None:
+    refusing = Signing(SIGNING_RINGS["hmac"][0], window_ms=1000, refuse_replays=True)
+    with pytest.raises(TopologyError, match="another partition would come to another shard"):
+        start(query, query.records(), interceptors=[refusing], shard_by="partition")
+    assert not (query.home / "state").exists()
 
 
 def with_row(query: OrderQuery, **columns: str) -> Any:

@@ -14,6 +14,7 @@ from statestore.errors import DeserializationError, SchemaRefusedError
 from statestore.headers.record_columns import RecordColumns
 from statestore.headers.record_headers import Headers
 from statestore.middleware.avro import AvroValues, schema_text
+from statestore.middleware.content_type import CONTENT_TYPE
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor
 from statestore.middleware.properties import made_of
 from statestore.middleware.schema_registry.ids import (
@@ -47,6 +48,7 @@ class SchemaInterceptor(Interceptor):
     """
 
     kind: ClassVar[str] = "schema"
+    marks = (CONTENT_TYPE,)
     not_after: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("compression", "encryption", "slicing", "claim-check", "signing"),
         "it needs the value as the serde has written it, and changes it: put schema before",

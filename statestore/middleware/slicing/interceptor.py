@@ -38,6 +38,7 @@ class Slicing(Interceptor):
     """
 
     kind = "slicing"
+    marks = (CHUNK_HEADER,)
     not_before: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("schema", "cloudevents", "compression", "encryption", "signing", "claim-check"), _CHANGES
     )

@@ -2,7 +2,7 @@
 
 interceptor    Tracing: the spans of a record on its way through a query
 batch_traces   the same, for one shard and micro-batch
-w3c            the headers' names and bounds, what of them is read without OpenTelemetry, and links to other traces
+w3c            the headers' bounds, what of them is read without OpenTelemetry, and links to other traces
 propagation    between headers and OpenTelemetry's contexts
 spans          what spans are called and say, by OpenTelemetry's messaging conventions
 providers      the tracer provider of a process
@@ -10,7 +10,8 @@ providers      the tracer provider of a process
 Needs the extra `tracing`; users import from here. Start at `interceptor`.
 """
 
+from statestore.middleware.changing_headers import BAGGAGE, TRACE_LINKS, TRACEPARENT, TRACESTATE
 from statestore.middleware.tracing.interceptor import BatchTracing, Tracing
-from statestore.middleware.tracing.w3c import BAGGAGE, MAX_LINKS, TRACE_LINKS, TRACEPARENT, TRACESTATE, link_traces
+from statestore.middleware.tracing.w3c import MAX_LINKS, link_traces
 
 __all__ = ["BAGGAGE", "MAX_LINKS", "TRACEPARENT", "TRACESTATE", "TRACE_LINKS", "BatchTracing", "Tracing", "link_traces"]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from statestore.format.binary_columns import is_valid, row_objects
 from statestore.headers import ConsumerRecord, Headers, ProducerRecord
 from statestore.headers.record_columns import RecordColumns
+from statestore.middleware.changing_headers import TRACE_LINKS, TRACEPARENT
 from statestore.middleware.extras import extra
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, InterceptorContext
 from statestore.middleware.tracing import w3c
@@ -65,7 +66,7 @@ class BatchTraces:
         headers = record.headers
         seen = w3c.seen_trace(headers)
         if seen.has_links:
-            headers.remove(w3c.TRACE_LINKS)
+            headers.remove(TRACE_LINKS)
         if self._passes(headers, seen):
             return
         place = RecordPlace(record.topic, record.partition, record.offset)
@@ -84,7 +85,7 @@ class BatchTraces:
             place = RecordPlace() if metadata is None else RecordPlace(*metadata)
             context, span = self._begin(Operation.PROCESS, headers, self._propagation.extract(headers), place, record)
         token = attach(context) if self._is_current and context is not None else None
-        named = headers.last_header(w3c.TRACEPARENT)
+        named = headers.last_header(TRACEPARENT)
         self._processed = _Processed(metadata, span, headers.copy(), None if named is None else named.value, token)
 
     def sent_headers(self, headers: Headers) -> Headers | None:
@@ -92,7 +93,7 @@ class BatchTraces:
         processed = self._processed
         if processed is None or processed.metadata != self._metadata:
             return None  # no record is processed, but a punctuation, or what was held back
-        sent = headers.last_header(w3c.TRACEPARENT)
+        sent = headers.last_header(TRACEPARENT)
         if sent is not None and sent.value == processed.traceparent and self._propagation.is_w3c:
             return None
         if not self._propagation.names_trace(headers):
@@ -110,7 +111,7 @@ class BatchTraces:
         links = None
         if seen.has_links:
             links = [Link(remote_span(traceparent)) for traceparent in w3c.read_links(headers)]
-            headers.remove(w3c.TRACE_LINKS)
+            headers.remove(TRACE_LINKS)
         if self._passes(headers, seen):
             return
         place = RecordPlace(record.topic, record.partition)
@@ -214,4 +215,4 @@ class BatchTraces:
                 trace(row, keys[row], b"" if has_value[row] else None, headers)
                 header_bytes[row] = headers.to_bytes()
             records = records.with_columns(headers=pa.array(header_bytes, pa.binary()))
-        return records.without_header(w3c.TRACE_LINKS) if may_have_links else records
+        return records.without_header(TRACE_LINKS) if may_have_links else records

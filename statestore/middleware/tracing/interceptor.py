@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from statestore.connect.config import ConfigDef, ConfigType, Property
 from statestore.headers.record_columns import RecordColumns
+from statestore.middleware.changing_headers import TRACE_LINKS, TRACEPARENT
 from statestore.middleware.interceptor import EmittedRecord, IngestedRecord, Interceptor, InterceptorContext
 from statestore.middleware.properties import made_of
 from statestore.middleware.tracing.batch_traces import BatchTraces
 from statestore.middleware.tracing.propagation import Propagation
 from statestore.middleware.tracing.providers import ProviderFactory, process_tracer
 from statestore.middleware.tracing.spans import SpanMaker
-from statestore.middleware.tracing.w3c import TRACEPARENT
 
 if TYPE_CHECKING:
     from opentelemetry.propagators.textmap import TextMapPropagator
@@ -65,6 +65,7 @@ class Tracing(Interceptor):
         self._tracer_provider = tracer_provider
         self._propagator = propagator
         self.goes_by = (TRACEPARENT,) if propagator is None else tuple(propagator.fields)
+        self.changes = (*sorted(Propagation(propagator).fields), TRACE_LINKS)
         self._consumer_group = consumer_group
         self._shows_keys = shows_keys
         self._is_current = is_current

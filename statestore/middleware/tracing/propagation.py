@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from statestore.headers import Headers
+from statestore.middleware.changing_headers import BAGGAGE, TRACEPARENT, TRACESTATE
 from statestore.middleware.extras import extra
-from statestore.middleware.tracing.w3c import BAGGAGE, MAX_VALUE_BYTES, TRACEPARENT, TRACESTATE, is_traceparent
+from statestore.middleware.tracing.w3c import MAX_VALUE_BYTES, is_traceparent
 
 with extra("tracing"):
     from opentelemetry.context import Context
@@ -38,8 +39,9 @@ class Propagation:
 
     def __init__(self, propagator: TextMapPropagator | None) -> None:
         self._propagator = get_global_textmap() if propagator is None else propagator
-        self._fields: Final = frozenset(self._propagator.fields)
-        self.is_w3c: Final = TRACEPARENT in self._fields and self._fields <= _W3C
+        self.fields: Final = frozenset(self._propagator.fields)
+        """The headers that it writes."""
+        self.is_w3c: Final = TRACEPARENT in self.fields and self.fields <= _W3C
         """Whether traceparent alone says if a trace is sampled."""
 
     def extract(self, headers: Headers) -> Context:
@@ -57,7 +59,7 @@ class Propagation:
         """Have the headers say what the context says, and no more: what of theirs was not understood goes."""
         written: dict[str, str] = {}
         self._propagator.inject(written, context)
-        values: dict[str, str | None] = dict.fromkeys(sorted(self._fields - written.keys()))
+        values: dict[str, str | None] = dict.fromkeys(sorted(self.fields - written.keys()))
         for key, value in (values | written).items():
             found = [header.value for header in headers.headers(key)]
             wanted = [] if value is None else [value.encode()]

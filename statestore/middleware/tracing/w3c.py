@@ -17,15 +17,7 @@ import pyarrow.compute as pc
 from statestore.format.binary_columns import Flags
 from statestore.headers import Headers
 from statestore.headers.record_columns import RecordColumns
-
-TRACEPARENT: Final = "traceparent"
-"""The trace that a record belongs to, and the span that it comes from."""
-TRACESTATE: Final = "tracestate"
-"""What tracing systems add to that."""
-BAGGAGE: Final = "baggage"
-"""Names and values that travel with a trace."""
-TRACE_LINKS: Final = "trace-links"
-"""Other traces that a record comes from. Leaves with the span that is made when the record is emitted."""
+from statestore.middleware.changing_headers import BAGGAGE, TRACE_LINKS, TRACEPARENT, TRACESTATE
 
 MAX_LINKS: Final = 32
 """How many links a record may have: with one more, the oldest goes."""
