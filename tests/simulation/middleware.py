@@ -2,8 +2,9 @@
 
 A message is signed once and sliced each time that it is sent: first by who made it, later by who replays it. Each slice
 of each sending comes in one batch, or gets lost. The query glues, verifies, refuses replays, and charges for what is
-left. The protocol's oracle holds the stores against clean ones; what the interceptors are for is held against the words
-of their promises, by who knows all that came and went, and looks into no store.
+left; it keeps that until a header says that it expires, and tells with each message what it has. The protocol's oracle
+holds the stores against clean ones. What the interceptors are for is held against the words of their promises, by who
+knows all that came and went, and looks into no store.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from math import inf
 from typing import Any, Final, NamedTuple
 
-from statestore import Headers, Serdes, Topology
+from statestore import Headers, Processor, ProcessorContext, Record, Serdes, Stores, Topology, ValueTimestampHeaders
 from statestore.bytestore.kinds.segments import NO_STREAM_TIME
 from statestore.bytestore.kinds.store_spec import StoreSpec
+from statestore.headers.expiry_header import expiry_value
 from statestore.middleware.chain import Chain
 from statestore.middleware.chargeback import NOBODY, USAGE_STORE, Chargeback, Usage, read_usage
 from statestore.middleware.failures import FailureHandling, OnFailure
@@ -40,6 +43,7 @@ CLOCKS: Final = ("system",)
 _SLICE_BYTES: Final = 256
 _RING: Final = Keyring({"k": HmacKey(bytes(32))}, "k")
 _HANDLING: Final = FailureHandling(on_refusal=OnFailure.CONTINUE)
+_KINDS: Final = 5
 _TRIES: Final = 12
 """Batches after that of a message in which it may still be sent again."""
 
@@ -57,7 +61,7 @@ class Slice(NamedTuple):
 class Outputs(NamedTuple):
     """What a batch of a shard put out, and what it says that everybody is charged for by then."""
 
-    values: tuple[tuple[bytes | None, int], ...]
+    values: tuple[tuple[Any, int], ...]
     """Values and timestamps."""
     usage: Usage
 
@@ -72,11 +76,41 @@ def _passed(chain: Sequence[Interceptor], record: SinkRecord, now_ms: int, shard
     return task.outputs
 
 
-def _handing_on(chain: Sequence[Interceptor]) -> Topology:
-    topology = Topology()
+def _handing_on(chain: Sequence[Interceptor], *, keeps: bool = False) -> Topology:
+    topology, last = Topology(), "source"
     topology.add_source("source", key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
-    topology.add_sink("sink", "messages", ["source"], key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
+    if keeps:
+        last = "keeping"
+        topology.add_processor(last, _Keeping, ["source"])
+        supplier = Stores.persistent_timestamped_key_value_store_with_headers("kept")
+        kept = Stores.timestamped_key_value_store_with_headers_builder(supplier, Serdes.bytes(), Serdes.bytes())
+        topology.add_state_store(kept.with_expiry_header("until"), last)
+    topology.add_sink("sink", "messages", [last], key_serde=Serdes.bytes(), value_serde=Serdes.bytes())
     return topology.with_interceptors(Chain(chain))
+
+
+class _Keeping(Processor):
+    """Keeps the last message of each kind, and forwards each one, and the numbers of all that are kept by then."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+        self._kept: Any = context.state_store("kept")
+
+    def process(self, record: Record[Any, Any]) -> None:
+        number = _number_in(record.value)
+        held = ValueTimestampHeaders(b"%d" % number, record.timestamp_ms, record.headers)
+        self._kept.put(_place(number), held)
+        found = [self._kept.get(_place(kind)) for kind in range(_KINDS)]
+        self._context.forward(record)
+        self._context.forward(record.with_value(b"kept " + b" ".join(each.value for each in found if each is not None)))
+
+
+def _number_in(value: bytes) -> int:
+    return int(value.partition(b" ")[0])
+
+
+def _place(number: int) -> bytes:
+    return b"kind %d" % (number % _KINDS)
 
 
 @dataclass(frozen=True)
@@ -92,7 +126,7 @@ class Guarded(Workload):
         signing = Signing(
             _RING, sign=False, window_ms=WINDOW_MS, ahead_ms=AHEAD_MS, clock=self.clock, refuse_replays=True
         )
-        return _handing_on([Chargeback(), signing, Slicing(None, timeout=TIMEOUT_MS)])
+        return _handing_on([Chargeback(), signing, Slicing(None, timeout=TIMEOUT_MS)], keeps=True)
 
     @property
     def specs(self) -> tuple[StoreSpec, ...]:
@@ -145,10 +179,11 @@ class Guarded(Workload):
         """Return what is wrong with what the batches of a checkpoint have put out, None if nothing is."""
         known = _Traffic(self.clock)
         emitted: dict[int, int] = {}
+        kept: dict[int, int] = {}
         for place, (batch, outputs) in enumerate(history):
             known.add(batch, self.records(batch, shard, shards))
-            for value, timestamp_ms in outputs.values:
-                message = int((value or b"-1").partition(b" ")[0])
+            for (value, timestamp_ms), (told, _) in zip(outputs.values[::2], outputs.values[1::2], strict=True):
+                message = _number_in(value)
                 if (value, timestamp_ms) != _message(self.seed, shard, message):
                     return f"message {message} is not as it was sent"
                 if message in emitted:
@@ -156,7 +191,12 @@ class Guarded(Workload):
                 if message not in known.came:
                     return f"message {message} was accepted in {batch}, and never came"
                 emitted[message] = place
-            if {outputs.usage.ingoing.records, outputs.usage.outgoing.records} != {len(emitted)}:
+                kept[message % _KINDS] = message
+                now_ms = BATCH_MS * batch_number(batch)
+                live = [kept[kind] for kind in sorted(kept) if _expires_ms(self.seed, shard, kept[kind]) > now_ms]
+                if told != b"kept " + b" ".join(b"%d" % number for number in live):
+                    return f"with message {message} in {batch} {told!r} was told, and live were {live}"
+            if (outputs.usage.ingoing.records, outputs.usage.outgoing.records) != (len(emitted), 2 * len(emitted)):
                 return f"{len(emitted)} messages were accepted by {batch}, and charged was {outputs.usage}"
         for message in known.came:
             whole = known.whole(message)
@@ -218,11 +258,19 @@ def _message(seed: int, shard: int, message: int) -> tuple[bytes, int]:
     return b"%d " % message + rng.randbytes(rng.choice((20, 300, 600))), _made_ms(message)
 
 
+def _expires_ms(seed: int, shard: int, message: int) -> float:
+    """Return when a message expires, never at the time of a batch."""
+    batches = random.Random(f"until {seed} {shard} {message}").choice((2, 4, 8, inf))
+    return _made_ms(message) + BATCH_MS * batches
+
+
 @cache
 def _sent(seed: int, shard: int, message: int) -> tuple[tuple[SinkRecord, ...], ...]:
     """Return the slices of each sending of a message."""
     value, made_ms = _message(seed, shard, message)
-    made = "messages", made_ms, b"k%d" % shard, value, Headers([("t", b"1")]).to_bytes()
+    expires_ms = _expires_ms(seed, shard, message)
+    headers = Headers([("t", b"1"), *([] if expires_ms == inf else [("until", expiry_value(int(expires_ms)))])])
+    made = "messages", made_ms, b"k%d" % shard, value, headers.to_bytes()
     # Two of one millisecond are told apart by their serial numbers, which begin anew in each batch of a sender.
     (signed,) = _passed([Signing(_RING)], made, made_ms, 2 * shard + message % 2)
     sendings = random.Random(f"sendings {seed} {shard} {message}").choice((1, 1, 2, 3))

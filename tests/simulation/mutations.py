@@ -28,7 +28,7 @@ class Mutation(NamedTuple):
 
     name: str
     module: str
-    """Its name in `statestore.recovery`, or as `middleware...` in `statestore`."""
+    """Its name in `statestore.recovery`, or, as `middleware...` and `stores...`, in `statestore`."""
     function: str
     old: str
     new: str
@@ -38,7 +38,7 @@ class Mutation(NamedTuple):
     @property
     def code(self) -> Any:
         """The module."""
-        room = "" if self.module.startswith("middleware.") else "recovery."
+        room = "" if self.module.startswith(("middleware.", "stores.")) else "recovery."
         return importlib.import_module(f"statestore.{room}{self.module}")
 
 
@@ -387,6 +387,20 @@ MUTATIONS = (
         "OpenMessages._set",
         "        message.changed_ms = now_ms\n",
         "        message.changed_ms = message.changed_ms or now_ms\n",
+    ),
+    Mutation(
+        "what has expired is read as long as it is there",
+        "stores.expiring",
+        "ExpiringLayer.get",
+        "expiry_ms > self._clock_ms()",
+        "True",
+    ),
+    Mutation(
+        "an entry goes before its time",
+        "stores.expiring",
+        "ExpiringLayer.delete_expired",
+        "self._times.due(self._clock_ms())",
+        "self._times.due(self._clock_ms() + 50)",
     ),
     Mutation(
         "what a process has counted is charged again",
