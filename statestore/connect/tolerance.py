@@ -34,7 +34,7 @@ class Tolerance:
 
     is_on: bool = False
     topic: str = ""
-    """The topic for dead letters; "" if there is none, and they are left out."""
+    """The topic for dead letters, if it is on; "" if there is none, and records are left out."""
     name: str | None = None
     with_context: bool = False
     logs_all: bool = False
@@ -43,9 +43,7 @@ class Tolerance:
     def of(cls, properties: Mapping[str, Any]) -> Tolerance:
         """Return what a connector's properties say. Raises ConfigException for a value that is wrong."""
         found = _CONFIG.parse(properties, warn=False)
-        is_on = found[_TOLERANCE] == _ALL
-        topic = found[_TOPIC] if is_on else ""
-        return cls(is_on, topic or "", found[_NAME], bool(topic) and found[_CONTEXT], found[_LOG])
+        return cls(found[_TOLERANCE] == _ALL, found[_TOPIC] or "", found[_NAME], found[_CONTEXT], found[_LOG])
 
     @property
     def properties(self) -> tuple[str, ...]:

@@ -81,7 +81,9 @@ def _sized(name: str, size_bytes: int | None) -> str:
 def shape_of(content: object) -> str:
     """Return what errors say of content: its type, and how large it is."""
     kind = type(content).__name__
-    if content is None or isinstance(content, bool):
+    if content is None:
+        return "None"
+    if isinstance(content, bool):
         return kind
     if isinstance(content, int):
         return f"{kind} of {content.bit_length()} bits"

@@ -72,7 +72,7 @@ def encode_message(message: MessageV0V1) -> bytes:
         )
         return _ENTRY.pack(message.offset, _CRC.size + len(checked)) + _CRC.pack(zlib.crc32(checked)) + checked
     except struct.error as cause:
-        raise ValueError(f"a message v{message.magic} can't hold {message}: {cause}") from cause
+        raise ValueError(f"a message v{message.magic} can't hold its fields: {cause}") from cause
 
 
 def _refuse_timestamp(message: MessageV0V1) -> None:

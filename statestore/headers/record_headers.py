@@ -12,6 +12,7 @@ from types import EllipsisType
 from typing import NamedTuple, overload
 
 from statestore.errors import FormatError, HeadersFrozenError
+from statestore.errors.readable import shape_of
 from statestore.format.header_bytes import decode_headers, encode_headers, header_count
 
 
@@ -56,7 +57,8 @@ def _checked_pairs(pairs: Iterable[tuple[str, bytes | None]]) -> tuple[Header, .
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise TypeError(
-                f"headers are keys and values in pairs, and {pair!r} is none: write Headers([(key, value), ...])"
+                f"headers are keys and values in pairs, and {shape_of(pair)} is none: "
+                "write Headers([(key, value), ...])"
             )
         found.append(Header(*pair))
     return tuple(found)

@@ -82,16 +82,15 @@ class FailureHandling:
 
         What fails then is a dead letter if there is a topic for them. Processors and sinks are none of its business.
         """
-        letters = self.dead_letters
-        if tolerance.topic and letters is None:
-            letters = DeadLetters(
-                tolerance.topic, tolerance.name or DeadLetters.name, with_context=tolerance.with_context
-            )
-        elif tolerance.topic and letters is not None and letters.topic != tolerance.topic:
-            tolerance.warn_of_topic()
         made = replace(self, logs_all=tolerance.logs_all)
         if not tolerance.is_on:
             return made
+        letters = self.dead_letters
+        if letters is None and tolerance.topic:
+            name = tolerance.name or DeadLetters.name
+            letters = DeadLetters(tolerance.topic, name, with_context=tolerance.with_context)
+        elif tolerance.topic not in ("", None if letters is None else letters.topic):
+            tolerance.warn_of_topic()
         left_out = OnFailure.CONTINUE if letters is None else OnFailure.DEAD_LETTER
         return replace(
             made,

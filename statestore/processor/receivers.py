@@ -16,6 +16,7 @@ from statestore.errors import (
     ProcessorError,
     SerializationError,
 )
+from statestore.errors.readable import shape_of
 from statestore.format.serde import Serde, Serdes
 from statestore.headers import Headers
 from statestore.headers.record_headers import blank_headers
@@ -187,7 +188,7 @@ def sink_receiver(
 def _require_topic(sink: SinkNode, topic_of: Any, record: Record[Any, Any], context: TaskRecordContext) -> str:
     topic = topic_of(record, context.metadata)
     if not isinstance(topic, str) or not topic:
-        raise TypeError(f"sink {sink.name!r}: the function that chooses a topic returned {topic!r}")
+        raise TypeError(f"sink {sink.name!r}: the function that chooses a topic returned {shape_of(topic)}")
     return topic
 
 

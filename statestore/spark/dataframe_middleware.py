@@ -174,7 +174,7 @@ def _emitted(made: TaskInterceptors, refuse: OnRefusal, records: pa.RecordBatch)
 
 
 def _refuse_alone(*record: object) -> None:
-    raise AssertionError(f"all goes out in columns, but {record!r} did not")
+    raise AssertionError(f"all goes out in columns, but a record of {len(record)} fields did not")
 
 
 def _sink_columns(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from statestore.errors import OutputFrameError
+from statestore.errors.readable import shape_of
 from statestore.format.serde import Serde
 from statestore.headers import Headers
 from statestore.operators.per_key import (
@@ -236,17 +237,20 @@ def _milliseconds(column: pd.Series) -> list[int | None]:
     return [_one_in_milliseconds(timestamp) for timestamp in column.tolist()]
 
 
+_NO_TIME: Final = "a timestamp must be a datetime or an integer of milliseconds, not"
+
+
 def _one_in_milliseconds(timestamp: Any) -> int | None:
     if _is_missing(timestamp):
         return None
     if isinstance(timestamp, bool):
-        raise OutputFrameError(f"a timestamp must be a datetime or an integer of milliseconds, not {timestamp!r}")
+        raise OutputFrameError(f"{_NO_TIME} {shape_of(timestamp)}")
     if isinstance(timestamp, Integral):
         return int(timestamp)
     if isinstance(timestamp, float) and timestamp.is_integer():
         return int(timestamp)  # what pandas makes of integers beside missing ones
     if not isinstance(timestamp, datetime):  # pandas' Timestamp is one
-        raise OutputFrameError(f"a timestamp must be a datetime or an integer of milliseconds, not {timestamp!r}")
+        raise OutputFrameError(f"{_NO_TIME} {shape_of(timestamp)}")
     (time_ms,) = _milliseconds(pd.Series([pd.Timestamp(timestamp)]))
     return time_ms
 
@@ -260,7 +264,7 @@ def _headers(headers: Any) -> Headers | None:
         return Headers((key, value) for key, value in headers)
     except (TypeError, ValueError) as cause:
         raise OutputFrameError(
-            f"headers must be Headers or pairs of text and bytes, not {headers!r} ({cause})"
+            f"headers must be Headers or pairs of text and bytes, not {shape_of(headers)} ({cause})"
         ) from cause
 
 
@@ -268,7 +272,7 @@ def _topic(topic: Any) -> str | None:
     if _is_missing(topic):
         return None
     if not isinstance(topic, str):
-        raise OutputFrameError(f"a topic must be text, not {topic!r}")
+        raise OutputFrameError(f"a topic must be text, not {shape_of(topic)}")
     return topic
 
 

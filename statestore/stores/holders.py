@@ -14,6 +14,7 @@ from functools import partial
 from operator import index
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from statestore.errors.readable import shape_of
 from statestore.headers import Headers
 
 V = TypeVar("V")
@@ -39,7 +40,7 @@ def _own_bytes(headers: object) -> bytes:
     if isinstance(headers, bytes):
         return headers
     if not isinstance(headers, Headers):
-        raise TypeError(f"headers must be Headers, not {headers!r}: write Headers([(key, value), ...])")
+        raise TypeError(f"headers must be Headers, not {shape_of(headers)}: write Headers([(key, value), ...])")
     return headers.to_bytes()
 
 

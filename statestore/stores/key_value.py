@@ -15,6 +15,7 @@ from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
 from statestore.bytestore.protocol import Pair
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
+from statestore.errors.readable import shape_of
 from statestore.format.key_groups import KeyGroups
 from statestore.format.serde import Serde
 from statestore.format.store_format import StoreFormat
@@ -98,7 +99,7 @@ class ReadOnlyKeyValueStore(ReadableStore, Generic[K, V]):
         """
         begin = prefix if prefix_serde is None else prefix_serde.serialize(prefix)
         if not isinstance(begin, bytes):
-            raise TypeError(f"store {self.name!r}: a prefix without a serde must be bytes, not {begin!r}")
+            raise TypeError(f"store {self.name!r}: a prefix without a serde must be bytes, not {shape_of(begin)}")
         return self._iterate_pairs(pairs_with_prefix(self._inner, begin))
 
     def range_values(self, start: K | None, end: K | None) -> StoreIterator[Any]:

@@ -276,7 +276,10 @@ def test_headers_of_headers_are_not_parsed() -> None:
         ),
         (lambda headers: headers.add({"k": b"v"}), r"write add\(key, value\) for each of them"),
         (lambda headers: Headers({"k": b"v"}), r"not a dict, whose keys can't repeat: write Headers\(list"),
-        (lambda headers: Headers(("k", b"v")), r"'k' is none: write Headers\(\[\(key, value\), ...\]\)"),
+        (
+            lambda headers: Headers(("k", b"v")),
+            r"str of 1 characters is none: write Headers\(\[\(key, value\), ...\]\)",
+        ),
         (lambda headers: Headers(b"\x00"), r"not bytes: write Headers.from_bytes\(data\)"),
         (lambda headers: Headers(None), r"not None: write Headers\(\) for none"),
     ],

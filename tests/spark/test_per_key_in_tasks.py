@@ -254,7 +254,7 @@ def test_entries_are_written_with_timestamp_and_headers_of_the_last_row(tmp_path
         ([pd.DataFrame({"value": [1], "timestamp": ["now"]})], "a timestamp must be a datetime or an integer"),
         ([pd.DataFrame({"value": [1], "headers": [[("k", "text")]]})], "headers must be Headers or pairs"),
         ([pd.DataFrame({"value": [1], "headers": [7]})], "headers must be Headers or pairs"),
-        ([pd.DataFrame({"value": [1], "topic": [7]})], "a topic must be text, not 7"),
+        ([pd.DataFrame({"value": [1], "topic": [7]})], "a topic must be text, not int"),
     ],
 )
 def test_wrong_outputs_are_named(tmp_path: Path, made: Any, problem: str) -> None:
