@@ -117,7 +117,9 @@ class Passed(NamedTuple):
 
     def kept(self, codes: Integers, forgotten_ms: Integers) -> pa.BinaryArray:
         """Return what is to be kept of these places: what is later than what is forgotten, which has all places."""
-        wanted = np.isin(self.codes, codes) & (self.times_ms > forgotten_ms[self.codes])
+        is_asked = np.zeros(len(forgotten_ms), np.bool_)
+        is_asked[codes] = True
+        wanted = is_asked[self.codes] & (self.times_ms > forgotten_ms[self.codes])
         places, times_ms = self.codes[wanted], self.times_ms[wanted]
         counts = np.bincount(places, minlength=len(forgotten_ms))[codes]
         return encode_passed_columns(counts, times_ms[np.lexsort((times_ms, places))])
