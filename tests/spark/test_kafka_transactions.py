@@ -32,7 +32,6 @@ from statestore.spark.kafka_sink.transaction import Transaction
 from statestore.testing.faults import FaultJournal
 from statestore.testing.kafka_broker import KafkaBroker, free_ports
 from tests.support.kafka.transactions import (
-    STEPS,
     Death,
     MortalCluster,
     Query,
@@ -272,17 +271,25 @@ def test_a_process_that_is_killed_at_any_step_leaves_each_record_once(
 ) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.kafka.transactions"])
-    moments = [(step, when) for step in STEPS for when in ("before", "after")]
+    # The run's own steps are the first, then it takes two partitions over, and then the task comes.
+    of_run, of_task = {"init": 2, "begin": 1, "commit": 1}, {"init": 4, "begin": 2, "produce": 1, "commit": 2}
+    moments = [
+        (step, when, occurrence)
+        for steps in (of_run, of_task)
+        for step, occurrence in steps.items()
+        for when in ("before", "after")
+    ]
     expected = []
-    for batch_id, (step, when) in enumerate(moments):
-        journal = FaultJournal(tmp_path / f"{step}-{when}")
-        cluster = MortalCluster(broker.bootstrap_servers, timeout_s=20, deaths=(Death(journal, step, when),))
+    attempt_batch(query, topic, 0, [])
+    for batch_id, moment in enumerate(moments):
+        journal = FaultJournal(tmp_path / str(batch_id))
+        cluster = MortalCluster(broker.bootstrap_servers, timeout_s=20, deaths=(Death(journal, *moment),))
         batch = [b"%d-%d" % (batch_id, number) for number in range(6)]
         attempt = context.Process(target=attempt_batch, args=(replace(query, cluster=cluster), topic, batch_id, batch))
         attempt.start()
         attempt.join(60)
         assert attempt.exitcode == -9
-        assert journal.notes("struck") == [[step, when]]
+        assert journal.notes("struck") == [[*moment[:2]]]
         attempt_batch(query, topic, batch_id, batch)
         expected += batch
     assert values(query.cluster.servers, topic) == expected

@@ -73,7 +73,7 @@ OnFailure: TypeAlias = "Callable[[KafkaError | None, Any], None]"
 
 
 class KeptRecord(NamedTuple):
-    """A committed record of a log."""
+    """A record of a log."""
 
     partition: int
     offset: int
@@ -172,16 +172,18 @@ class KafkaCluster:
                         raise
                 self._admin.poll(_RETRY_S)
 
-    def read(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[KeptRecord]:
-        """Yield the committed records of logs, of each partition from its start to its end, which is exclusive.
+    def read(
+        self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], *, committed: bool = True
+    ) -> Iterator[KeptRecord]:
+        """Yield the records of logs, of each partition from its start to its end, which is exclusive.
 
-        Waits for transactions that are open before an end. Raises as `errors`, and MarkerTopicError if what was to be
-        read is not there.
+        `committed` leaves out what was aborted, and waits for transactions that are open before an end. Raises as
+        `errors`, and MarkerTopicError if what was to be read is not there.
         """
         left = {partition for partition, start in starts.items() if start < ends[partition]}
         if not left:
             return
-        consumer = self._consumer()
+        consumer = self._consumer("read_committed" if committed else "read_uncommitted")
         try:
             # From 0 means from what is left of the log.
             places = {partition: starts[partition] or OFFSET_BEGINNING for partition in left}
@@ -224,13 +226,13 @@ class KafkaCluster:
         """A client that the process keeps: to connect takes longer than to ask."""
         return _admin_client(self.servers, tuple(sorted(self.options.items())))
 
-    def _consumer(self) -> Consumer:
+    def _consumer(self, isolation: str) -> Consumer:
         properties = {
             "bootstrap.servers": self.servers,
             **self.options,
             "group.id": "statestore",  # nobody joins it
             "enable.auto.commit": False,
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,

@@ -73,7 +73,8 @@ class Marker:
         digest = fields.get("digest") if fields["version"] != _WITHOUT_DIGEST else ""
         if counts is None or not isinstance(digest, str):
             raise ValueError(f"no marker: {data!r}")
-        return cls(*counts, digest)
+        batch, partitions, records = counts
+        return cls(batch, partitions, records, digest)
 
     def covers(self, query: str, batch_id: int, partitions: int, digest: str) -> bool:
         """Return whether the batch is written, as far as can be told without its records.
@@ -196,14 +197,15 @@ class MarkerTopic:
         """Return the partition that holds a marker: one of its own, if there are as many as the query has."""
         return key.partition % self.partitions
 
-    def read(self, query: str, writer: str, into: WriterMarkers) -> None:
+    def read(self, query: str, writer: str, into: WriterMarkers, *, committed: bool = True) -> None:
         """Add what the topic holds of a writer after what is in `into`.
 
-        Waits until each transaction has ended that had written to the topic when this was called.
+        Waits until each transaction has ended that had written to the topic when this was called; if not `committed`,
+        it takes in what is open or was aborted.
         """
         starts = {partition: into.read_to.get(partition, 0) for partition in range(self.partitions)}
         ends = self._ends(starts)
-        for record, key in self._records(starts, ends):
+        for record, key in self._records(starts, ends, committed=committed):
             if (key.query, key.writer) != (query, writer):
                 continue
             if key.partition == _RUN:
@@ -238,8 +240,10 @@ class MarkerTopic:
                 raise MarkerTopicError(self.name, problem=f"what was before offset {start} is gone. Restore the topic")
         return ends
 
-    def _records(self, starts: dict[int, int], ends: dict[int, int]) -> Iterator[tuple[KeptRecord, MarkerKey]]:
-        for record in self.cluster.read(self.name, starts, ends):
+    def _records(
+        self, starts: dict[int, int], ends: dict[int, int], *, committed: bool = True
+    ) -> Iterator[tuple[KeptRecord, MarkerKey]]:
+        for record in self.cluster.read(self.name, starts, ends, committed=committed):
             key = MarkerKey.from_bytes(record.key)
             if key is not None:
                 yield record, key

@@ -8,8 +8,9 @@ from typing import Final
 from uuid import uuid4
 
 from statestore.errors import TransactionFencedError
-from statestore.spark.kafka_sink.markers import WriterMarkers, Marker, RunMarker
+from statestore.spark.kafka_sink.markers import Marker, RunMarker, WriterMarkers
 from statestore.spark.kafka_sink.partition import LATER_RUN, BatchPlan, PartitionWritten, Writer
+from statestore.spark.kafka_sink.transaction import Transaction
 
 _TAKEN_OVER_AT_ONCE: Final = 8
 
@@ -37,7 +38,7 @@ class WriterRun:
         TransactionFencedError if a later run has begun, as far as that is to be seen here.
         """
         if partitions > self._found.most_partitions:
-            self._begin(partitions)
+            self._grow(partitions)
         plan = BatchPlan(
             self._writer,
             self._name,
@@ -61,26 +62,43 @@ class WriterRun:
                 self._read_to[each.partition] = each.read_to
 
     def _begin(self, partitions: int) -> None:
-        """Say that this run may write, and batches of so many partitions; end what earlier ones have begun."""
-        writer, found, known = self._writer, self._found, self._found.run
+        """Say that this run may write, and end what earlier ones have begun."""
+        writer, left = self._writer, WriterMarkers()
         transaction = writer.take_over(writer.transactional_id(None))
         try:
-            writer.topic.read(writer.query, writer.name, found)
-            before = found.run
-            if known is not None and (before is None or before.run != self._name):
-                raise TransactionFencedError(writer.transactional_id(None), cause=LATER_RUN)
-            most = max(partitions, found.most_partitions)
-            transaction.begin()
-            said = RunMarker(self._name, most)
-            transaction.commit(writer.run_key.to_bytes(), said.to_bytes(), range(writer.topic.partitions))
+            # Also what is open: this must not wait for what it is to end.
+            writer.topic.read(writer.query, writer.name, left, committed=False)
+            most = max(partitions, left.most_partitions)
+            if left.run is None:
+                # Runs of earlier releases say nothing, and their tasks have other ids. Each run that says something has
+                # ended these before.
+                self._end_all(map(writer.transactional_id_of_version_1, range(most)))
+            self._say(transaction, most)
         finally:
             transaction.close()
-        if known is None:
-            ids = [writer.transactional_id(partition) for partition in range(most)]
-            if before is None:
-                # What runs were there before they said so: their tasks have other ids.
-                ids += [writer.transactional_id_of_version_1(partition) for partition in range(most)]
-            with ThreadPoolExecutor(_TAKEN_OVER_AT_ONCE) as pool:
-                for taken in pool.map(writer.take_over, ids):
-                    taken.close()
-        writer.topic.read(writer.query, writer.name, found)
+        self._end_all(map(writer.transactional_id, range(most)))
+        writer.topic.read(writer.query, writer.name, self._found)
+
+    def _grow(self, partitions: int) -> None:
+        """Say that there will be more partitions, before any task has one of them."""
+        writer = self._writer
+        transaction = writer.take_over(writer.transactional_id(None))
+        try:
+            writer.topic.read(writer.query, writer.name, self._found)
+            if self._found.run is None or self._found.run.run != self._name:
+                raise TransactionFencedError(writer.transactional_id(None), cause=LATER_RUN)
+            self._say(transaction, partitions)
+        finally:
+            transaction.close()
+        writer.topic.read(writer.query, writer.name, self._found)
+
+    def _say(self, transaction: Transaction, most: int) -> None:
+        transaction.begin()
+        said = RunMarker(self._name, most)
+        transaction.commit(self._writer.run_key.to_bytes(), said.to_bytes(), range(self._writer.topic.partitions))
+
+    def _end_all(self, ids: Iterable[str]) -> None:
+        """Take ids over: what was begun under them is committed or aborted for good after this."""
+        with ThreadPoolExecutor(_TAKEN_OVER_AT_ONCE) as pool:
+            for taken in pool.map(self._writer.take_over, ids):
+                taken.close()

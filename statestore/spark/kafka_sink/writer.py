@@ -143,7 +143,7 @@ class KafkaTransactions:
                 "Spark Connect tells a foreachBatch neither the query's id nor how its rows are divided: give both "
                 "with KafkaTransactions(query_id=, partitions=)"
             )
-        query = self._query_id or (running and running.query_id)
+        query = self._query_id or (None if running is None else running.query_id)
         if query is None:
             raise InputError("Spark does not tell the query's id here: give one with KafkaTransactions(query_id=)")
         return query

@@ -69,7 +69,7 @@ def run(
     # The file sink is exactly once: what it says is there is each row that was put out, once.
     writer = rows.writeStream.format("parquet").option("path", str(home / "output"))
     if sink is not None:
-        cluster = MortalCluster(sink["servers"], timeout_s=30, deaths=tuple(faults))
+        cluster = MortalCluster(sink["servers"], timeout_s=30, deaths=tuple(faults), in_tasks=True)
         writer = rows.writeStream.foreachBatch(KafkaTransactions(cluster, markers=sink["markers"]))
     query = writer.option("checkpointLocation", str(home / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from pyspark import TaskContext
 
 from statestore.format.header_columns import HEADERS_TYPE
 from statestore.spark.kafka_sink.cluster import KafkaCluster
-from statestore.spark.kafka_sink.markers import WriterMarkers, MarkerTopic
+from statestore.spark.kafka_sink.markers import MarkerTopic, WriterMarkers
 from statestore.spark.kafka_sink.partition import BatchPlan, Writer, write_partition
+from statestore.spark.kafka_sink.run import WriterRun
 from statestore.testing.faults import FaultJournal
 
 STEPS = ("init", "begin", "produce", "commit")
@@ -42,14 +44,15 @@ class Mortal(Protocol):
 
 @dataclass(frozen=True)
 class Death:
-    """SIGKILL to the process that comes to a step first."""
+    """SIGKILL to the process that comes to a step for the time `occurrence`, counted from 1."""
 
     journal: FaultJournal
     step: str
     when: str
+    occurrence: int
 
     def strike(self, moment: str, when: str) -> bool:
-        if (moment, when) != (self.step, self.when) or self.journal.count(f"{moment}-{when}") > 1:
+        if (moment, when) != (self.step, self.when) or self.journal.count(f"{moment}-{when}") != self.occurrence:
             return False
         self.journal.note("struck", [moment, when])
         os.kill(os.getpid(), signal.SIGKILL)
@@ -98,9 +101,13 @@ class MortalCluster(KafkaCluster):
     """A cluster with producers whose process may die."""
 
     deaths: tuple[Mortal, ...] = ()
+    in_tasks: bool = False
+    """Whether only those of Spark's tasks may."""
 
     def producer(self, *arguments: Any) -> Producer:
         made: Any = super().producer
+        if self.in_tasks and TaskContext.get() is None:
+            return made(*arguments)
         return made(*arguments, kind=partial(MortalProducer, deaths=self.deaths))
 
 
@@ -208,5 +215,6 @@ def values(servers: str, topic: str) -> list[bytes]:
 
 
 def attempt_batch(query: Query, topic: str, batch_id: int, values_of_batch: Sequence[bytes]) -> None:
-    """Write a batch of partition 0, a value at a time."""
-    write_partition(query.plan(batch_id), 0, whole(*(rows(topic, value) for value in values_of_batch)))
+    """Write a batch of partition 0 in a run of its own, a value at a time."""
+    plan = WriterRun(query.writer(), query.partitions).plan(batch_id, query.partitions, f"plan:{batch_id}")
+    write_partition(plan, 0, whole(*(rows(topic, value) for value in values_of_batch)))
