@@ -76,15 +76,15 @@ class MarkerTopicError(KafkaSinkError):
 
 
 class SinkAheadError(KafkaSinkError):
-    """A marker names a later batch than the one that Spark has planned, or one of this number from another plan."""
+    """A marker names a later batch than the one that Spark has planned, or one that the checkpoint has otherwise."""
 
     query_id: str = field(kw_only=False)
     batch_id: int
     written: int
     message: str = text(
         "batch {batch_id} of query {query_id} is to be written, and batch {written} is in Kafka already, by another "
-        "plan: the checkpoint is older than that. Go on with the latest checkpoint, or begin a new one, which puts out "
-        "again"
+        "plan: the checkpoint is older than that, or a copy that another one has gone on without. Go on with the "
+        "latest checkpoint, or begin a new one, which puts out again"
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from uuid import uuid4
 
-from statestore.errors import TransactionFencedError
+from statestore.errors import SinkAheadError, TransactionFencedError
 from statestore.spark.kafka_sink.markers import Marker, RunMarker, WriterMarkers
 from statestore.spark.kafka_sink.partition import LATER_RUN, BatchPlan, PartitionWritten, Writer
 from statestore.spark.kafka_sink.transaction import Transaction
@@ -29,12 +29,15 @@ class WriterRun:
         self._name = uuid4().hex
         self._found = WriterMarkers()
         self._read_to: dict[int, int] = {}
+        self._is_of_checkpoint = False
+        """Whether what was there before this run has been compared with the checkpoint's plans."""
         self._begin(partitions)
 
-    def plan(self, batch_id: int, partitions: int, digest: str) -> BatchPlan:
+    def plan(self, batch_id: int, partitions: int, planned: Callable[[int], str]) -> BatchPlan:
         """Return what tasks need to know of a batch.
 
-        Raises SinkAheadError and BatchChangedError if what is in Kafka is not of it or of one before it, and
+        `planned` returns the digest of what Spark has planned as a batch, empty if that is not known. Raises
+        SinkAheadError and BatchChangedError if what is in Kafka is not of this batch or of those before it, and
         TransactionFencedError if a later run has begun, as far as that is to be seen here.
         """
         if partitions > self._found.most_partitions:
@@ -44,14 +47,27 @@ class WriterRun:
             self._name,
             batch_id,
             partitions,
-            digest,
+            planned(batch_id),
             dict(self._found.markers),
             dict(self._read_to),
             dict(self._found.read_to),
         )
         for marker in plan.markers.values():
             plan.covered(marker)
+        if not self._is_of_checkpoint:
+            self._check_earlier(batch_id, planned)
+            self._is_of_checkpoint = True
         return plan
+
+    def _check_earlier(self, batch_id: int, planned: Callable[[int], str]) -> None:
+        """Raise SinkAheadError if a batch before this one was written by another plan than that in the checkpoint.
+
+        Of two copies of a checkpoint both could go on otherwise, one behind a batch in which it had no output.
+        """
+        there = {marker for marker in self._found.markers.values() if marker.is_of_plan and marker.batch < batch_id}
+        for batch, digest in {(marker.batch, marker.digest) for marker in there}:
+            if planned(batch) not in ("", digest):
+                raise SinkAheadError(self._writer.query, batch_id=batch_id, written=batch)
 
     def note(self, plan: BatchPlan, written: Iterable[PartitionWritten]) -> None:
         """Keep what tasks have written, so that later ones need not read it again."""
@@ -77,20 +93,25 @@ class WriterRun:
         finally:
             transaction.close()
         self._end_all(map(writer.transactional_id, range(most)))
-        writer.topic.read(writer.query, writer.name, self._found)
+        self._read()
 
     def _grow(self, partitions: int) -> None:
         """Say that there will be more partitions, before any task has one of them."""
         writer = self._writer
         transaction = writer.take_over(writer.transactional_id(None))
         try:
-            writer.topic.read(writer.query, writer.name, self._found)
-            if self._found.run is None or self._found.run.run != self._name:
-                raise TransactionFencedError(writer.transactional_id(None), cause=LATER_RUN)
+            self._read()
             self._say(transaction, partitions)
         finally:
             transaction.close()
-        writer.topic.read(writer.query, writer.name, self._found)
+        self._read()
+
+    def _read(self) -> None:
+        """Read on. Raises TransactionFencedError if a later run has begun: tasks read on behind this."""
+        writer, found = self._writer, self._found
+        writer.topic.read(writer.query, writer.name, found)
+        if found.run is None or found.run.run != self._name:
+            raise TransactionFencedError(writer.transactional_id(None), cause=LATER_RUN)
 
     def _say(self, transaction: Transaction, most: int) -> None:
         transaction.begin()

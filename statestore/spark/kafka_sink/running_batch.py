@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
@@ -21,12 +21,9 @@ class RunningBatch:
     query_id: str
     run_id: str
     batch_id: int
-    digest: str
-    """Of the entry that Spark has put into the checkpoint's log of offsets before it began the batch.
-
-    A repeated batch has the same entry. It has what sources are read up to, the watermark, and when the batch was
-    planned; the last tells batches apart whose sources count, as files do.
-    """
+    _log: str = field(repr=False)
+    """Where the checkpoint's log of offsets is."""
+    _spark: SparkSession = field(repr=False)
 
     @classmethod
     def of(cls, spark: SparkSession) -> RunningBatch | None:
@@ -40,16 +37,23 @@ class RunningBatch:
         run = runs.get(context._jvm.java.util.UUID.fromString(query_id))
         if run is None:
             return None
-        entry = _read(spark, f"{run.resolvedCheckpointRoot()}/offsets/{batch_id}")
-        return cls(query_id, run.runId().toString(), int(batch_id), OF_PLAN + sha256(entry).hexdigest())
+        log = f"{run.resolvedCheckpointRoot()}/offsets"
+        return cls(query_id, run.runId().toString(), int(batch_id), log, spark)
 
+    def planned(self, batch_id: int) -> str:
+        """Return the digest of the entry of a batch in the checkpoint's log of offsets; empty if it has none.
 
-def _read(spark: SparkSession, path: str) -> bytes:
-    """Return what a file holds, on whatever filesystem Spark reaches."""
-    jvm: Any = spark.sparkContext._jvm
-    file = jvm.org.apache.hadoop.fs.Path(path)
-    stream = file.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(file)
-    try:
-        return bytes(stream.readAllBytes())
-    finally:
-        stream.close()
+        Spark writes it before it begins the batch, and a repeated batch has the same. It says what sources are read up
+        to, the watermark, and when the batch was planned; the last tells batches apart whose sources count, as files
+        do.
+        """
+        jvm: Any = self._spark.sparkContext._jvm
+        entry = jvm.org.apache.hadoop.fs.Path(f"{self._log}/{batch_id}")
+        files = entry.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
+        if not files.exists(entry):
+            return ""
+        stream = files.open(entry)
+        try:
+            return OF_PLAN + sha256(bytes(stream.readAllBytes())).hexdigest()
+        finally:
+            stream.close()

@@ -115,7 +115,7 @@ class KafkaTransactions:
         partitions = self._partitions or rows.rdd.getNumPartitions()
         with self._given_once(query, running, batch_id):
             run = self._run(query, running, partitions)
-            plan = run.plan(batch_id, partitions, "" if running is None else running.digest)
+            plan = run.plan(batch_id, partitions, _untold if running is None else running.planned)
             written = self._write(plan, columns)
             there = [each.partition for each in written if each.was_there]
             if there:
@@ -202,6 +202,10 @@ class KafkaTransactions:
             # As a number: what Python makes of a timestamp depends on the time zone of the machine.
             columns.append(f.unix_millis(found.pop("timestamp")).alias("timestamp_ms"))
         return columns + [column.alias(name) for name, column in found.items()]
+
+
+def _untold(batch_id: int) -> str:
+    return ""
 
 
 def _collected(ended: DataFrame, step: ForPartition) -> list[PartitionWritten]:

@@ -216,5 +216,5 @@ def values(servers: str, topic: str) -> list[bytes]:
 
 def attempt_batch(query: Query, topic: str, batch_id: int, values_of_batch: Sequence[bytes]) -> None:
     """Write a batch of partition 0 in a run of its own, a value at a time."""
-    plan = WriterRun(query.writer(), query.partitions).plan(batch_id, query.partitions, f"plan:{batch_id}")
+    plan = WriterRun(query.writer(), query.partitions).plan(batch_id, query.partitions, "plan:{}".format)
     write_partition(plan, 0, whole(*(rows(topic, value) for value in values_of_batch)))
