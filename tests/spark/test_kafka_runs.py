@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count, product
 
@@ -31,11 +30,6 @@ def query(broker: KafkaBroker, topic: str) -> Query:
     return Query(KafkaCluster(broker.bootstrap_servers, timeout_s=20), f"query-of-{topic}", f"markers-of-{topic}")
 
 
-def told(digest: str) -> Callable[[int], str]:
-    """A checkpoint that has this plan of each batch."""
-    return lambda batch_id: digest
-
-
 def run_of(query: Query) -> WriterRun:
     return WriterRun(query.writer(), query.partitions)
 
@@ -55,10 +49,10 @@ def old_marker(query: Query, partition: int, batch: int, records: int) -> tuple[
 
 def test_a_run_knows_what_earlier_ones_have_written_and_its_tasks(query: Query, topic: str) -> None:
     first = run_of(query)
-    plan = first.plan(0, 2, told("plan:a"))
+    plan = first.plan(0, 2, {0: "plan:a"}.get)
     first.note(plan, write(plan, topic, (b"1",), (b"2", b"3")))
-    assert first.plan(1, 2, told("plan:b")).markers == {0: Marker(0, 2, 1, "plan:a"), 1: Marker(0, 2, 2, "plan:a")}
-    again = run_of(query).plan(0, 2, told("plan:a"))
+    assert first.plan(1, 2, {1: "plan:b"}.get).markers == {0: Marker(0, 2, 1, "plan:a"), 1: Marker(0, 2, 2, "plan:a")}
+    again = run_of(query).plan(0, 2, {0: "plan:a"}.get)
     assert again.is_repeat
     assert [written.was_there for written in write(again, topic, (b"1",), (b"2", b"3"))] == [True, True]
     assert values(query.cluster.servers, topic) == [b"1", b"2", b"3"]
@@ -66,22 +60,24 @@ def test_a_run_knows_what_earlier_ones_have_written_and_its_tasks(query: Query, 
 
 def test_a_plan_that_kafka_knows_otherwise_is_refused_before_any_task(query: Query, topic: str) -> None:
     first = run_of(query)
-    write(first.plan(4, 2, told("plan:a")), topic, (), (b"1",))
+    write(first.plan(4, 2, {4: "plan:a"}.get), topic, (), (b"1",))
     run = run_of(query)
     with pytest.raises(SinkAheadError, match="batch 3 of query"):
-        run.plan(3, 2, told("plan:0"))
+        run.plan(3, 2, {3: "plan:0"}.get)
     with pytest.raises(SinkAheadError, match=r"batch 4 .*by another plan"):
-        run.plan(4, 2, told("plan:b"))
+        run.plan(4, 2, {4: "plan:b"}.get)
     with pytest.raises(BatchChangedError, match="has 1 partitions, and had 2"):
-        run.plan(4, 1, told("plan:a"))
+        run.plan(4, 1, {4: "plan:a"}.get)
     with pytest.raises(BatchChangedError, match="can't"):
-        run.plan(4, 2, told(""))
-    assert not run.plan(5, 2, told("plan:b")).is_repeat
+        run.plan(4, 2, {}.get)
+    with pytest.raises(SinkAheadError, match=r"batch 5 .* batch 4 is in Kafka already, by another plan"):
+        run.plan(5, 2, {4: "plan:b", 5: "plan:c"}.get)
+    assert not run.plan(5, 2, {4: "plan:a", 5: "plan:b"}.get).is_repeat
 
 
 def test_rows_that_come_in_another_partition_are_seen_before_they_are_written(query: Query, topic: str) -> None:
-    write_partition(run_of(query).plan(0, 2, told("plan:a")), 0, whole(rows(topic, b"1", b"2")))
-    plan = run_of(query).plan(0, 2, told("plan:a"))
+    write_partition(run_of(query).plan(0, 2, {0: "plan:a"}.get), 0, whole(rows(topic, b"1", b"2")))
+    plan = run_of(query).plan(0, 2, {0: "plan:a"}.get)
     with pytest.raises(BatchChangedError, match="partition 0 has 0 records, and had 2"):
         look_at_partition(plan, 0, whole(rows(topic)))
     look_at_partition(plan, 1, whole(rows(topic, b"1", b"2")))
@@ -90,8 +86,8 @@ def test_rows_that_come_in_another_partition_are_seen_before_they_are_written(qu
 
 def test_without_a_plan_a_partition_is_known_by_its_records_in_any_order(query: Query, topic: str) -> None:
     written = rows(topic, (b"k", b"1", 5, None, [("h", b"x")]), (None, b"2"), (b"k", b"2"))
-    write_partition(run_of(query).plan(0, 2, told("")), 0, whole(written))
-    plan = run_of(query).plan(0, 2, told(""))
+    write_partition(run_of(query).plan(0, 2, {}.get), 0, whole(written))
+    plan = run_of(query).plan(0, 2, {}.get)
     for same in ([2, 0, 1], [0, 2, 1]):
         look_at_partition(plan, 0, whole(written.take(same)))
         assert write_partition(plan, 0, whole(written.take(same))).was_there
@@ -104,7 +100,7 @@ def test_without_a_plan_a_partition_is_known_by_its_records_in_any_order(query: 
         with pytest.raises(BatchChangedError, match="partition 0 has other records than it had"):
             step(plan, 0, whole(other))
     # A run that Spark tells its plan can still compare what one that was not told has written.
-    asking = run_of(query).plan(0, 2, told("plan:a"))
+    asking = run_of(query).plan(0, 2, {0: "plan:a"}.get)
     assert write_partition(asking, 0, whole(written)).was_there
     with pytest.raises(BatchChangedError):
         write_partition(asking, 0, whole(others[0]))
@@ -113,7 +109,7 @@ def test_without_a_plan_a_partition_is_known_by_its_records_in_any_order(query: 
 def test_what_an_earlier_run_has_begun_is_ended_also_in_partitions_that_there_are_no_more(
     query: Query, topic: str
 ) -> None:
-    earlier = run_of(query).plan(0, 5, told("plan:a"))
+    earlier = run_of(query).plan(0, 5, {0: "plan:a"}.get)
     begun = [earlier.writer.take_over(earlier.writer.transactional_id(partition)) for partition in range(5)]
     for transaction in begun:
         transaction.begin()
@@ -123,19 +119,19 @@ def test_what_an_earlier_run_has_begun_is_ended_also_in_partitions_that_there_ar
         with pytest.raises(TransactionFencedError):
             transaction.commit(query.writer().key(partition).to_bytes(), b"", [0])
         transaction.close()
-    write(later.plan(0, 1, told("plan:a")), topic, (b"1",))
+    write(later.plan(0, 1, {0: "plan:a"}.get), topic, (b"1",))
     assert values(query.cluster.servers, topic) == [b"1"]
 
 
 def test_tasks_of_an_earlier_run_that_begin_later_write_nothing(query: Query, topic: str) -> None:
     earlier = run_of(query)
-    plan = earlier.plan(0, 2, told("plan:a"))
+    plan = earlier.plan(0, 2, {0: "plan:a"}.get)
     run_of(query)
     for texts in ((b"late",), ()):
         with pytest.raises(TransactionFencedError, match="another run of the query has begun"):
             write_partition(plan, 1, whole(rows(topic, *texts)))
     with pytest.raises(TransactionFencedError, match="another run of the query has begun"):
-        earlier.plan(1, 8, told("plan:b"))
+        earlier.plan(1, 8, {1: "plan:b"}.get)
     assert values(query.cluster.servers, topic) == []
 
 
@@ -156,11 +152,11 @@ def test_a_query_goes_on_from_markers_of_version_1_also_in_a_batch_that_was_writ
     with pytest.raises(TransactionFencedError):
         late.commit(*old_marker(query, 1, 7, 1), [1])
     late.close()
-    plan = run.plan(7, 2, told("plan:a"))
+    plan = run.plan(7, 2, {7: "plan:a"}.get)
     with pytest.raises(BatchChangedError, match="has 1 records, and had 2"):
         look_at_partition(plan, 0, whole(rows(topic, b"7")))
     assert [written.was_there for written in write(plan, topic, (b"7", b"7"), (b"7",))] == [True, False]
-    write(run_of(query).plan(8, 2, told("plan:b")), topic, (b"8",), (b"8",))
+    write(run_of(query).plan(8, 2, {8: "plan:b"}.get), topic, (b"8",), (b"8",))
     assert values(query.cluster.servers, topic) == [b"6", b"6", b"7", b"7", b"7", b"8", b"8"]
     assert query.found().markers == {partition: Marker(8, 2, 1, "plan:b") for partition in range(2)}
 

@@ -33,10 +33,10 @@ class WriterRun:
         """Whether what was there before this run has been compared with the checkpoint's plans."""
         self._begin(partitions)
 
-    def plan(self, batch_id: int, partitions: int, planned: Callable[[int], str]) -> BatchPlan:
+    def plan(self, batch_id: int, partitions: int, planned: Callable[[int], str | None]) -> BatchPlan:
         """Return what tasks need to know of a batch.
 
-        `planned` returns the digest of what Spark has planned as a batch, empty if that is not known. Raises
+        `planned` returns the digest of what Spark has planned as a batch, None if that is not known. Raises
         SinkAheadError and BatchChangedError if what is in Kafka is not of this batch or of those before it, and
         TransactionFencedError if a later run has begun, as far as that is to be seen here.
         """
@@ -47,7 +47,7 @@ class WriterRun:
             self._name,
             batch_id,
             partitions,
-            planned(batch_id),
+            planned(batch_id) or "",
             dict(self._found.markers),
             dict(self._read_to),
             dict(self._found.read_to),
@@ -59,14 +59,14 @@ class WriterRun:
             self._is_of_checkpoint = True
         return plan
 
-    def _check_earlier(self, batch_id: int, planned: Callable[[int], str]) -> None:
+    def _check_earlier(self, batch_id: int, planned: Callable[[int], str | None]) -> None:
         """Raise SinkAheadError if a batch before this one was written by another plan than that in the checkpoint.
 
         Of two copies of a checkpoint both could go on otherwise, one behind a batch in which it had no output.
         """
         there = {marker for marker in self._found.markers.values() if marker.is_of_plan and marker.batch < batch_id}
         for batch, digest in {(marker.batch, marker.digest) for marker in there}:
-            if planned(batch) not in ("", digest):
+            if planned(batch) not in (None, digest):
                 raise SinkAheadError(self._writer.query, batch_id=batch_id, written=batch)
 
     def note(self, plan: BatchPlan, written: Iterable[PartitionWritten]) -> None:

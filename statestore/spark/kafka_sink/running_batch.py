@@ -40,8 +40,8 @@ class RunningBatch:
         log = f"{run.resolvedCheckpointRoot()}/offsets"
         return cls(query_id, run.runId().toString(), int(batch_id), log, spark)
 
-    def planned(self, batch_id: int) -> str:
-        """Return the digest of the entry of a batch in the checkpoint's log of offsets; empty if it has none.
+    def planned(self, batch_id: int) -> str | None:
+        """Return the digest of the entry of a batch in the checkpoint's log of offsets, None if it has none.
 
         Spark writes it before it begins the batch, and a repeated batch has the same. It says what sources are read up
         to, the watermark, and when the batch was planned; the last tells batches apart whose sources count, as files
@@ -51,7 +51,7 @@ class RunningBatch:
         entry = jvm.org.apache.hadoop.fs.Path(f"{self._log}/{batch_id}")
         files = entry.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
         if not files.exists(entry):
-            return ""
+            return None
         stream = files.open(entry)
         try:
             return OF_PLAN + sha256(bytes(stream.readAllBytes())).hexdigest()
