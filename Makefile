@@ -5,6 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 RUNS ?= 20
 SEED ?= 1
+OF ?= state
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -65,8 +66,8 @@ soak: java $(INSTALLED) ## run a query under fault plans: RUNS=n of them, from S
 sink-kills: java $(INSTALLED) jars ## kill driver, executors and workers at each step of the sink of transactions
 	@$(WITH_JAVA) SINK_KILLS=all SPARK_SUBMIT_OPTS="$(SHORT_LIVED_JVM)" $(BIN)/python -m pytest tests/spark/test_kafka_sink.py $(ARGS)
 
-simulate: $(INSTALLED) ## run the protocol under a seeded scheduler, without Spark: RUNS=n plans, from SEED=s on; ARGS as well
-	@$(BIN)/python -m tests.simulation --runs $(RUNS) --seed $(SEED) $(ARGS)
+simulate: $(INSTALLED) ## run the protocol under a seeded scheduler, without Spark: RUNS=n plans, from SEED=s on; OF=sink, ARGS as well
+	@$(BIN)/python -m tests.simulation --of $(OF) --runs $(RUNS) --seed $(SEED) $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, import directions, lock; no tests
 	$(BIN)/ruff format --check .
