@@ -37,6 +37,15 @@ def passed(topology: Topology, records: list[TestRecord], **options: Any) -> tup
         return driver.create_output_topic("out", key_serde=TEXT, value_serde=TEXT).read_records_to_list(), counted
 
 
+def distinct_of(records: list[TestRecord], size: int, within_ms: int, **options: Any) -> list[TestRecord]:
+    """Return what passes of records that come in batches of a size."""
+    with TopologyTestDriver(distinct(within_ms, **options)) as driver:
+        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
+        for first in range(0, len(records), size):
+            source.pipe_micro_batch(records[first : first + size])
+        return driver.create_output_topic("out", key_serde=TEXT, value_serde=TEXT).read_records_to_list()
+
+
 def test_of_a_key_one_record_passes_within_the_time() -> None:
     records = [TestRecord("k", str(time), time, [("trace", b"%d" % time)]) for time in (10, 0, 20, 21, 25)]
     found, counted = passed(distinct(10, grace_ms=20), records)
@@ -102,13 +111,20 @@ def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_columns", [False, True])
-def test_what_passed_counts_for_records_out_of_order_until_they_are_late(tmp_path: Path, in_columns: bool) -> None:
+@pytest.mark.parametrize("size", [1, 8])
+def test_what_passed_counts_for_records_out_of_order_until_they_are_late(in_columns: bool, size: int) -> None:
     """Whether it passed in this batch or in one before, and whatever of the same passed since."""
     records = [TestRecord("k", str(number), time) for number, time in enumerate([100, 85, 100, 85, 111, 90, 92, 86])]
-    topology = distinct(10, grace_ms=20, in_columns=in_columns)
-    assert passed(topology, records)[0] == [records[0], records[1], records[4]]
-    found = [passed(topology, [record], state_dir=tmp_path)[0] for record in records]
-    assert [record for batch in found for record in batch] == [records[0], records[1], records[4]]
+    found = distinct_of(records, size, 10, grace_ms=20, in_columns=in_columns)
+    assert found == [records[0], records[1], records[4]]
+
+
+@pytest.mark.parametrize("in_columns", [False, True])
+@pytest.mark.parametrize("size", [1, 5])
+def test_what_passed_counts_up_to_the_last_millisecond_in_which_the_same_may_come(in_columns: bool, size: int) -> None:
+    """At a stream time of 140, one of 110 is not late yet, and near 100 alone."""
+    records = [TestRecord(key, "v", time) for key, time in (("k", 100), ("k", 85), ("l", 140), ("k", 121), ("k", 110))]
+    assert distinct_of(records, size, 10, grace_ms=20, in_columns=in_columns) == records[:4]
 
 
 @pytest.mark.parametrize("in_columns", [False, True])
@@ -156,12 +172,7 @@ def test_random_records(
         if which is None or not (is_late or is_there):
             expected.append(record)
             remembered.append(((key, which), time))
-    with TopologyTestDriver(distinct(within_ms, by="id", grace_ms=grace_ms, in_columns=in_columns)) as driver:
-        source = driver.create_input_topic("in", key_serde=TEXT, value_serde=TEXT)
-        for first in range(0, len(records), size):
-            source.pipe_micro_batch(records[first : first + size])
-        found = driver.create_output_topic("out", key_serde=TEXT, value_serde=TEXT).read_records_to_list()
-    assert found == expected
+    assert distinct_of(records, size, within_ms, by="id", grace_ms=grace_ms, in_columns=in_columns) == expected
 
 
 def test_changed_keys_are_refused() -> None:
