@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -225,3 +226,37 @@ def test_a_key_goes_on_as_in_its_old_shard(tmp_path: Path, name: str, in_columns
     assert seen["outputs"]
     if name.startswith(("windows", "sessions", "sliding", "dedup")):
         assert seen["late_records"]
+
+
+def test_what_goes_on_at_once_for_a_shard_that_was_ahead_leaves_what_others_hold_back(tmp_path: Path) -> None:
+    states = States(tmp_path, program("suppressed until a limit", in_columns=False), 2)
+    ahead, other = (
+        (key for key in KEYS if states.shard_of(key) == 0),
+        (key for key in KEYS if states.shard_of(key) == 1),
+    )
+    process(states, [Given("left", next(ahead), 1000, "v"), Given("left", held_back := next(other), 3, "v")])
+    states.rescaled(1, trust_keys=True)
+    made = states.opened()
+    late = next(ahead)
+    assert [*process(made, [Given("left", late, 5, "v")])[0]] == [late]
+    assert [*process(made, [Given("left", next(other), 30, "v")])[0]] == [held_back]
+
+
+def test_windows_whose_ends_are_not_known_come_once(tmp_path: Path) -> None:
+    """One of the shards has put out each change so far, and knows of no ends."""
+    states = States(tmp_path, program("windows on close, kept long", in_columns=False), 2)
+    keys = [next(key for key in KEYS if states.shard_of(key) == shard) for shard in range(2)]
+    process(states, [Given("left", keys[0], 1, "v"), Given("left", keys[0], 1000, "v"), Given("left", keys[1], 3, "v")])
+    metadata = states.pointers[1].processor_metadata
+    states.pointers[1] = replace(
+        states.pointers[1], processor_metadata={name: time for name, time in metadata.items() if "-ends" not in name}
+    )
+    states.rescaled(1, trust_keys=True)
+    made = states.opened()
+    found, _ = process(made, [Given("left", keys[1], 500, "v")])
+    assert found == {keys[1]: [("out-0", f"{keys[1]}[0,10]".encode(), b"1", 3)]}
+    found, _ = process(made, [Given("left", keys[1], 2000, "v")])
+    assert {key: [output[1] for output in outputs] for key, outputs in found.items()} == {
+        keys[0]: [f"{keys[0]}[1000,1010]".encode()],
+        keys[1]: [f"{keys[1]}[500,510]".encode()],
+    }

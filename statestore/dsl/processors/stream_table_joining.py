@@ -119,6 +119,7 @@ class _BufferedStreamTableJoin(_StreamTableJoin):
             self._join(record)
         else:
             self._wait(record)
+        if record.timestamp_ms >= due_ms:
             self._join_due(due_ms)
 
     def finish_batch(self) -> None:

@@ -7,6 +7,7 @@ below gets the last step alone, as in Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from statestore.errors import SuppressionBufferFullError
 from statestore.format.buffered_record import decode_buffered_record
 from statestore.processor.context import ProcessorContext
 from statestore.processor.processor import Processor
-from statestore.processor.record import Record
+from statestore.processor.record import Record, RecordMetadata
 from statestore.stores.holders import ValueTimestampHeaders
 
 UNKNOWN_MS = -1
@@ -53,23 +54,23 @@ class _Suppress(Processor):
 
     def process(self, record: Record[Any, Change]) -> None:
         asked, buffer = self._asked, self._buffer
+        buffer.put(record.key.end_ms if asked.is_final else record.timestamp_ms, record)
         due_ms = self._closing.advance(record)
-        time_ms = record.key.end_ms if asked.is_final else record.timestamp_ms
-        if time_ms <= self._closing.of_key(record, due_ms):
-            time_ms = min(time_ms, due_ms)  # of another key, what waits that long may not be due yet
-        buffer.put(time_ms, record)
-        self._emit(lambda time_ms: time_ms <= due_ms)
+        self._emit(buffer.take(lambda time_ms: time_ms <= due_ms))
+        due_of_key_ms = self._closing.of_key(record, due_ms)
+        if due_of_key_ms > due_ms:
+            self._emit(buffer.take_of_key(record.key, due_of_key_ms))
         if self._is_full():
             if asked.config.is_strict:
                 raise self._full()
-            self._emit(self._is_full)
+            self._emit(buffer.take(self._is_full))
 
     def finish_batch(self) -> None:
         self._buffer.record()
         self._observed.record()
 
-    def _emit(self, is_wanted: Any) -> None:
-        for record, metadata in self._buffer.take(is_wanted):
+    def _emit(self, taken: Iterator[tuple[Record[Any, Change], RecordMetadata | None]]) -> None:
+        for record, metadata in taken:
             # Nobody was told of a window before it closed, so nobody has to be told that it is gone.
             if record.value.new is not None or not self._asked.is_final:
                 with self._context.resumed(record, metadata):

@@ -112,19 +112,16 @@ class SuppressionBuffer:
         """
         for _, key in self._queue.take(is_wanted):
             found = self._get(key)
-            if found is None:
-                continue  # taken out by who wrote into the store
-            held = found.held
-            self._store.put(key, None)
-            self._read.pop(key, None)
-            self.records -= 1
-            self.size_bytes -= found.counted_bytes
-            change = Change(self._value(held.new), self._value(held.old))
-            record = Record(
-                self._plan.key_serde.deserialize(key), change, held.timestamp_ms, Headers.from_bytes(held.header_bytes)
-            )
-            metadata = RecordMetadata(held.topic, held.partition, held.offset) if held.topic else None
-            yield record, metadata
+            if found is not None:  # else taken out by who wrote into the store
+                yield self._taken(key, found)
+
+    def take_of_key(self, key: Any, due_ms: int) -> Iterator[tuple[Record[Any, Change], RecordMetadata | None]]:
+        """Take the change of a key out if it is held back until `due_ms` at most, and yield it as `take` does."""
+        place = self._plan.key_serde.serialize(key)
+        found = self._get(place)
+        if found is not None and found.due_ms <= due_ms:
+            self._queue.remove(found.due_ms, place)
+            yield self._taken(place, found)
 
     def record(self) -> None:
         """Have what is due first, and how much is held back, committed with the batch."""
@@ -134,6 +131,18 @@ class SuppressionBuffer:
             if number != recorded:
                 self._context.set_processor_metadata(name, number)
         self._recorded = [*counted]
+
+    def _taken(self, key: bytes, found: _Entry) -> tuple[Record[Any, Change], RecordMetadata | None]:
+        held = found.held
+        self._store.put(key, None)
+        self._read.pop(key, None)
+        self.records -= 1
+        self.size_bytes -= found.counted_bytes
+        change = Change(self._value(held.new), self._value(held.old))
+        record = Record(
+            self._plan.key_serde.deserialize(key), change, held.timestamp_ms, Headers.from_bytes(held.header_bytes)
+        )
+        return record, RecordMetadata(held.topic, held.partition, held.offset) if held.topic else None
 
     def _count_anew(self) -> None:
         """Go through all changes, of a state that is new, or came from elsewhere."""
