@@ -1,7 +1,7 @@
 """Ordered maps of bytes to bytes, and the only place that knows RocksDB.
 
 protocol        ByteStore, which everything above works on; chunks: how much is held at once of what may be large
-record_context  where the record that is being processed came from
+row_changes     many writes at once; record_context: where the record that is being processed came from
 engines/        two of them, RocksDB and memory, and what is theirs: order of keys, memory, table files
 kinds/          what a kind of store keeps: its specification, families, keys and entries, segments, versions
 write_sets/     what a micro-batch has written and not yet committed, in memory or beyond it

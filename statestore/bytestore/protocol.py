@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeGuard
+
+from statestore.bytestore.row_changes import RowChanges
 
 Pair = tuple[bytes, bytes]
 Change = tuple[bytes, "bytes | None"]
@@ -72,3 +74,21 @@ class ByteStore(Protocol):
     def close(self) -> None:
         """Close the store and every iterator that it handed out. Closing twice is harmless."""
         ...
+
+
+class RowStore(ByteStore, Protocol):
+    """A ByteStore that is written to in rows too: a write set, and each layer of a typed store."""
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether it and all below take many writes at once; else each is to be made while its record is current."""
+        ...
+
+    def write_rows(self, changes: RowChanges) -> None:
+        """Do what `put` does of each row while its record is the current one. Not unless it `takes_rows`."""
+        ...
+
+
+def takes_rows(store: ByteStore) -> TypeGuard[RowStore]:
+    """Return whether a store can be written to in rows; one that does not say so can't."""
+    return getattr(store, "takes_rows", False) is True

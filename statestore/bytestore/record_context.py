@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import NamedTuple, Protocol
 
-from statestore.format.binary_columns import Integers
 from statestore.headers.record_columns import RecordColumns
 
 
@@ -47,9 +46,3 @@ class WrittenRow(NamedTuple):
 
     timestamp_ms: int
     header_bytes: bytes
-
-    @staticmethod
-    def of(records: RecordColumns, rows: Integers) -> Callable[[int], WrittenRow]:
-        """Return what gives the record of the nth of these rows, when it is asked for: most formats need none."""
-        times, headers = records.timestamp_ms, records.headers
-        return lambda n: WrittenRow(times[rows[n]].as_py(), headers[rows[n]].as_py())

@@ -51,12 +51,6 @@ def due_key(time_ms: int, key: bytes) -> bytes:
     return BY_TIME + time_bytes(time_ms) + key
 
 
-def due_keys(due: Iterable[tuple[int, bytes]]) -> list[bytes]:
-    """Return `due_key` of each time and key."""
-    pack = _TIME.pack
-    return [BY_TIME + pack(time_ms) + key for time_ms, key in due]
-
-
 def key_behind_time(place: bytes) -> bytes:
     """Return the key that `due_key` was given."""
     return place[_TIME_END:]

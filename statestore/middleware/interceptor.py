@@ -183,7 +183,7 @@ class Interceptor:
         """
 
     def on_changelog(self, store: str, records: Iterable[ChangelogRecord]) -> None:
-        """See what a micro-batch has written to a store, before it is committed.
+        """See what a micro-batch has written to a store, before it is committed: the last write of each key, in order.
 
         It can't be changed: the changelog and the local copy have to be the same. What is raised ends the query.
         """

@@ -20,7 +20,7 @@ from statestore.stores.caching import DEFAULT_CACHE_MAX_BYTES, CachingLayer, Wri
 from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.codec import value_codec
 from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.expiring import ExpiringLayer, Expiry, TimeToLive
+from statestore.stores.expiring import ExpiringLayer, Expiry, OneTime, TimeToLive
 from statestore.stores.key_value import KeyValueStore
 from statestore.stores.lineage import Derivable, derives
 from statestore.stores.metered import measure_operations
@@ -242,18 +242,18 @@ class StoreBuilder(Derivable, Generic[S]):
     ) -> StoreStack:
         """Return the layers over `inner`; each is over the ones that are named before it."""
         top = inner
-        retaining = logged = cache = expiring = None
+        retaining = cache = expiring = None
         if segments is not None:
             top = retaining = RetainingLayer(top, segments, counts_deletes=not self.spec.retain_duplicates)
         if changelog is not None:
-            top = logged = ChangeLoggingLayer(top, self.spec, changelog, logged_for)
+            top = ChangeLoggingLayer(top, self.spec, changelog, logged_for)
         if self.caching_enabled:
             top = cache = CachingLayer(top, written_for, self.cache_max_bytes)
         if self.time_to_live is not None:
             if expiry is None:
                 raise ValueError(f"store {self.name!r} has a time to live: it can't be built without its expiry store")
             top = expiring = ExpiringLayer(top, self.time_to_live, expiry, self._headers_of(record))
-        return StoreStack(top, retaining, logged, cache, expiring)
+        return StoreStack(top, retaining, cache, expiring)
 
     def _headers_of(self, record: RecordContext) -> Callable[[bytes], bytes]:
         """Return what gives the headers that a stored value is put with: its own, or those of the record."""
@@ -261,3 +261,11 @@ class StoreBuilder(Derivable, Generic[S]):
         if store_format.has_headers:
             return lambda stored: split_stored(store_format, stored).header_bytes or b""
         return lambda stored: record.header_bytes
+
+
+def live_at(entries: ByteStore, times: ByteStore, time_ms: int) -> ByteStore:
+    """Return a store's bytes without what has expired at `time_ms`, for reading alone.
+
+    `times` is the store beside it that says when entries expire; what is not there does not.
+    """
+    return ExpiringLayer(entries, TimeToLive(None, "processing"), Expiry(times, OneTime(time_ms, time_ms)))

@@ -41,8 +41,10 @@ class CachingLayer(WriteSet):
     """Holds writes to `inner` back until `flush`, or until they exceed `max_bytes`.
 
     They go on in the order in which their keys were last written, each with the timestamp and headers of the record
-    that it was made for.
+    that it was made for: it has to be the current one.
     """
+
+    takes_rows = False
 
     def __init__(self, inner: ByteStore, context: WrittenFor, max_bytes: int = DEFAULT_CACHE_MAX_BYTES) -> None:
         super().__init__(inner)
@@ -53,9 +55,8 @@ class CachingLayer(WriteSet):
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""
-        before = self.changes.pop(key, None)
+        before = self.changes.get(key)
         if before is not None:
-            self._order.remove(key)
             self._size_bytes -= len(key) + len(before if isinstance(before, bytes) else b"")
         super().put(key, value)
         self._records[key] = (self._context.timestamp_ms, self._context.header_bytes)

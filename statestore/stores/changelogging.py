@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 from statestore.bytestore.kinds.segments import SEGMENT_ID_SIZE
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, Change, KeyChanges
+from statestore.bytestore.protocol import ByteStore, Change
 from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.row_changes import RowChanges
 from statestore.recovery.commit.changelog import Changelog
 from statestore.stores.layer import ByteStoreLayer
 
@@ -41,17 +42,11 @@ class ChangeLoggingLayer(ByteStoreLayer):
         self.inner.write(pairs)
         self._changelog.append_all(self._logged(pairs), self._context)
 
-    def write_for(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
-        """Do what `write` does, each change being for the record that `written_for` returns for its place."""
-        if self._written is not None:
-            self._written.write_for(changes, written_for)
-            return
-        self.inner.write(changes.items())
-        self.log_for(dict(self._logged(changes.items())), written_for)
-
-    def log_for(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
-        """Log changes that were made below, by the keys that they are logged with."""
-        self._changelog.extend(changes, written_for)
+    def write_rows(self, changes: RowChanges) -> None:
+        """Apply all rows, and log the last write of each key for its record."""
+        super().write_rows(changes)
+        if self._written is None:
+            self._changelog.extend(changes.last_logged, changes.record_of)
 
     def _logged(self, changes: Collection[Change]) -> Collection[Change]:
         skipped = self._skipped_bytes

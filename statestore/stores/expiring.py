@@ -11,14 +11,17 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
-from statestore.bytestore.protocol import ByteStore, Change, KeyChanges, Pair
+import pyarrow as pa
+
+from statestore.bytestore.protocol import ByteStore, Change, Pair, RowStore, takes_rows
+from statestore.bytestore.row_changes import RowChanges
 from statestore.errors import FormatError
+from statestore.format.binary_columns import is_valid
 from statestore.format.due_key import (
     due_bounds,
     due_key,
-    due_keys,
     expiring_key,
     expiry_bounds,
     expiry_key,
@@ -29,6 +32,7 @@ from statestore.format.due_key import (
 )
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.expiry_header import expiry_in_headers
+from statestore.headers.record_columns import RecordColumns
 from statestore.stores.layer import ByteStoreLayer
 from statestore.stores.supplier import Duration, milliseconds
 
@@ -109,27 +113,32 @@ class ExpiryTimes:
     def set(self, key: bytes, expiry_ms: int | None) -> None:
         """Set when the entry of `key` expires; None means never, or that there is none."""
         before_ms = self.get(key)
-        if before_ms == expiry_ms:
-            return
-        if before_ms is not None:
-            self._store.put(due_key(before_ms, key), None)
-        if expiry_ms is None:
-            self._store.put(expiry_key(key), None)
-        else:
-            self._store.put(expiry_key(key), time_bytes(expiry_ms))
-            self._store.put(due_key(expiry_ms, key), b"")
+        if before_ms != expiry_ms:
+            for place, value in _moved(key, before_ms, expiry_ms):
+                self._store.put(place, value)
 
-    def set_many(self, keys: Sequence[bytes], expiries_ms: Sequence[int | None]) -> None:
-        """Do what `set` does of each key, which are all different."""
-        moves = zip(keys, self.get_many(keys), expiries_ms, strict=True)
-        moved = [move for move in moves if move[1] != move[2]]
-        left = [(time_ms, key) for key, time_ms, _ in moved if time_ms is not None]
-        taken = [(time_ms, key) for key, _, time_ms in moved if time_ms is not None]
-        freed = [key for key, _, time_ms in moved if time_ms is None]
-        changes: list[Change] = [(place, None) for place in (*due_keys(left), *expiry_keys(freed))]
-        changes += zip(expiry_keys(key for _, key in taken), [time_bytes(time_ms) for time_ms, _ in taken], strict=True)
-        changes += [(place, b"") for place in due_keys(taken)]
-        self._store.write(changes)
+    @property
+    def takes_rows(self) -> bool:
+        """Whether `set_rows` may be called."""
+        return takes_rows(self._store)
+
+    def set_rows(self, keys: Sequence[bytes], expiries_ms: Sequence[int | None], records: RecordColumns) -> None:
+        """Do what `set` does of each key in turn, for the record in the row beside it."""
+        distinct = sorted(set(keys))
+        known = dict(zip(distinct, self.get_many(distinct), strict=True))
+        rows: list[int] = []
+        changes: list[Change] = []
+        for row, (key, expiry_ms) in enumerate(zip(keys, expiries_ms, strict=True)):
+            before_ms = known[key]
+            if before_ms == expiry_ms:
+                continue
+            known[key] = expiry_ms
+            made = _moved(key, before_ms, expiry_ms)
+            changes += made
+            rows += [row] * len(made)
+        if changes:
+            places, values = (pa.array(column, pa.binary()) for column in zip(*changes, strict=True))
+            cast(RowStore, self._store).write_rows(RowChanges(places, values, records.take(rows)))
 
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, int]]:
         """Yield keys from `start` to `end`, both inclusive, None = open, with the time of each, as of the call."""
@@ -211,23 +220,22 @@ class ExpiringLayer(ByteStoreLayer):
             self._renew(key, value)
 
     @property
-    def looks_at_records(self) -> bool:
-        """Whether it has to see each write by itself, while the record is the current one."""
-        return self._header is not None
+    def takes_rows(self) -> bool:
+        """Whether no header says when entries expire: it may be that of the record, which has to be the current one."""
+        return self._header is None and self._times.takes_rows and super().takes_rows
 
-    def renew_many(self, changes: KeyChanges, stream_times_ms: Sequence[int] | None) -> None:
-        """Renew the times of keys that were put below, each at the stream time beside it.
-
-        None is now for all. Not for a layer that `looks_at_records`.
-        """
+    def write_rows(self, changes: RowChanges) -> None:
+        """Apply all rows, each to expire when its time has passed from the stream time in it on."""
+        super().write_rows(changes)
         self._writes += len(changes)
-        ttl_ms = self._ttl_ms
+        ttl_ms, times = self._ttl_ms, changes.records.stream_time_ms
         assert ttl_ms is not None  # what expires by no header expires by that
+        nows_ms = self._nows_ms(None if times is None else times.to_pylist(), len(changes))
         expiries_ms = [
-            None if value is None else _after(ttl_ms, now_ms)
-            for value, now_ms in zip(changes.values(), self._nows_ms(stream_times_ms, len(changes)), strict=True)
+            _after(ttl_ms, now_ms) if is_put else None
+            for is_put, now_ms in zip(is_valid(changes.values).tolist(), nows_ms, strict=True)
         ]
-        self._times.set_many(list(changes), expiries_ms)
+        self._times.set_rows(changes.keys.to_pylist(), expiries_ms, changes.records)
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""
@@ -287,6 +295,14 @@ class ExpiringLayer(ByteStoreLayer):
             return None
 
 
+def _moved(key: bytes, before_ms: int | None, expiry_ms: int | None) -> list[Change]:
+    """Return what changes when the entry of a key expires at another time; None means never."""
+    left: list[Change] = [] if before_ms is None else [(due_key(before_ms, key), None)]
+    if expiry_ms is None:
+        return [*left, (expiry_key(key), None)]
+    return [*left, (expiry_key(key), time_bytes(expiry_ms)), (due_key(expiry_ms, key), b"")]
+
+
 def _after(span_ms: int, time_ms: int) -> int:
     return max(0, min(time_ms + span_ms, MAX_TIME_MS))
 
@@ -296,14 +312,6 @@ class OneTime(NamedTuple):
 
     system_time_ms: int
     stream_time_ms: int
-
-
-def live_at(entries: ByteStore, times: ByteStore, time_ms: int) -> ByteStore:
-    """Return a store's bytes without what has expired at `time_ms`, for reading alone.
-
-    `times` is the store beside it that says when entries expire; what is not there does not.
-    """
-    return ExpiringLayer(entries, TimeToLive(None, "processing"), Expiry(times, OneTime(time_ms, time_ms)))
 
 
 def _live_pairs(

@@ -13,7 +13,8 @@ import pyarrow as pa
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.prefix_scan import pairs_with_prefix
 from statestore.bytestore.kinds.store_spec import StoreKind
-from statestore.bytestore.protocol import Pair
+from statestore.bytestore.protocol import Pair, takes_rows
+from statestore.bytestore.row_changes import RowChanges
 from statestore.errors import DeserializationError, FormatError, StoreClosedError
 from statestore.errors.readable import shape_of
 from statestore.format.key_groups import KeyGroups
@@ -172,20 +173,18 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], TypedStore):
 
         As much is stored of each record's timestamp and headers as the store's format has room for, and what is logged
         has them in any case: it is as if each record was the current one at its put. Of several records with one key
-        only the last one is written and logged, in the order of keys.
+        only the last one is written and logged, in the order of these.
 
         Raises TypeError if a serde of the store has no columns, and for a null key, and SerializationError for columns
         of types that the serdes can't write; nothing is written then.
         """
         columns = self._columns()
         keys, stored = columns.key_bytes(records.key), columns.stored(records)
-        groups = records.by_key if keys is records.key else KeyGroups(keys)
-        rows = groups.last_rows
-        changes = dict(zip(groups.keys.to_pylist(), stored.take(pa.array(rows)).to_pylist(), strict=True))
         self._watch_many(stored)
-        if self.stack.write_for(changes, records, rows):
-            return
-        self._put_one_by_one(self._inner.put, records, keys.to_pylist(), stored.to_pylist())
+        if takes_rows(self._inner):
+            self._inner.write_rows(RowChanges(keys, stored, records))
+        else:
+            self._put_one_by_one(self._inner.put, records, keys.to_pylist(), stored.to_pylist())
 
     def delete(self, key: K) -> V | None:
         """Delete `key` and return what the store held of it, None if nothing."""

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol, cast
 
-from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
+from statestore.bytestore.protocol import ByteStore, Change, Pair, Range, RowStore, takes_rows
+from statestore.bytestore.row_changes import RowChanges
+
+_WRITES: Final = frozenset({"put", "write", "write_rows"})
 
 
 class ByteStoreLayer:
-    """A ByteStore that passes everything to `inner`."""
+    """A RowStore that passes everything to `inner`.
+
+    A layer with a `put` or a `write` of its own is asked for each change that comes the other way, and one that does
+    not say what it does to rows is not given any: no layer is passed by.
+    """
 
     def __init__(self, inner: ByteStore) -> None:
         self.name = inner.name
@@ -36,11 +44,28 @@ class ByteStoreLayer:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of `key`; None deletes it."""
-        self.inner.put(key, value)
+        if type(self).write is ByteStoreLayer.write:
+            self.inner.put(key, value)
+        else:
+            self.write([(key, value)])
 
     def write(self, changes: Iterable[Change]) -> None:
         """Apply all changes in order, a value of None deleting its key."""
-        self.inner.write(changes)
+        if type(self).put is ByteStoreLayer.put:
+            self.inner.write(changes)
+        else:
+            for key, value in changes:
+                self.put(key, value)
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether it and all below can take many writes at once: not what has a write of its own, and none of rows."""
+        says_last = next(own for known in type(self).__mro__ if (own := _WRITES & vars(known).keys()))
+        return "write_rows" in says_last and takes_rows(self.inner)
+
+    def write_rows(self, changes: RowChanges) -> None:
+        """Do what `put` does of each row while its record is the current one. Not unless it `takes_rows`."""
+        cast(RowStore, self.inner).write_rows(changes)
 
     def delete_below(self, end: bytes) -> None:
         """Delete every key below `end`."""
@@ -67,3 +92,36 @@ class ByteStoreLayer:
     def close(self) -> None:
         """Close the store below."""
         self.inner.close()
+
+
+class HoldsBack(Protocol):
+    """A layer that passes writes on later."""
+
+    def flush(self) -> None:
+        """Pass on what was held back."""
+        ...
+
+
+class Drops(Protocol):
+    """A layer that leaves out writes."""
+
+    @property
+    def dropped_records(self) -> int:
+        """How many it has left out."""
+        ...
+
+
+class Expires(Protocol):
+    """A layer whose entries end with time."""
+
+    def get_many_at(self, keys: Sequence[bytes], stream_times_ms: Sequence[int] | None) -> list[bytes | None]:
+        """Return what `get_many` does of each key at the stream time beside it; None is now for all."""
+        ...
+
+    def delete_expired(self) -> int:
+        """Delete some of the entries whose time has come, and return how many."""
+        ...
+
+    def watch(self, watch: Callable[[bytes, bytes | None], None]) -> None:
+        """Have `watch` called with each entry that `delete_expired` deletes, as it is stored, from now on."""
+        ...

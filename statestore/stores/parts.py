@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from statestore.bytestore.kinds.segments import Segments
 from statestore.bytestore.kinds.store_spec import StoreSpec
-from statestore.bytestore.protocol import ByteStore, KeyChanges
-from statestore.bytestore.record_context import RecordContext, WrittenRow
-from statestore.format.binary_columns import Integers
-from statestore.headers.record_columns import RecordColumns
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.record_context import RecordContext
 from statestore.recovery.commit.changelog import Changelog
-from statestore.stores.caching import CachingLayer
-from statestore.stores.changelogging import ChangeLoggingLayer
 from statestore.stores.entry_codec import EntryCodec
-from statestore.stores.expiring import ExpiringLayer
-from statestore.stores.retaining import RetainingLayer
+from statestore.stores.layer import Drops, Expires, HoldsBack
 
 
 @dataclass(frozen=True)
@@ -26,27 +19,9 @@ class StoreStack:
 
     top: ByteStore
     """The outermost one: what the typed store reads and writes."""
-    retaining: RetainingLayer | None = None
-    logging: ChangeLoggingLayer | None = None
-    cache: CachingLayer | None = None
-    expiring: ExpiringLayer | None = None
-
-    def write_for(self, changes: KeyChanges, records: RecordColumns, rows: Integers) -> bool:
-        """Apply all changes at once, each for the record in the row beside it.
-
-        Returns False, with nothing done, if there is a layer that has to see each write by itself.
-        """
-        expiring = self.expiring
-        if self.cache is not None or (expiring is not None and expiring.looks_at_records):
-            return False
-        if self.logging is not None:
-            self.logging.write_for(changes, WrittenRow.of(records, rows))
-        else:
-            (self.top if expiring is None else expiring.inner).write(changes.items())
-        if expiring is not None:
-            times = records.stream_time_ms
-            expiring.renew_many(changes, None if times is None else times.take(pa.array(rows)).to_pylist())
-        return True
+    retaining: Drops | None = None
+    cache: HoldsBack | None = None
+    expiring: Expires | None = None
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import numpy as np
 
 from statestore.bytestore.kinds.segments import Segments, segment_of
-from statestore.bytestore.protocol import ByteStore, Change
+from statestore.bytestore.protocol import ByteStore
+from statestore.bytestore.row_changes import RowChanges
 from statestore.errors import StoreClosedError
+from statestore.format.binary_columns import is_valid
 from statestore.stores.layer import ByteStoreLayer
 
 
@@ -30,7 +32,14 @@ class RetainingLayer(ByteStoreLayer):
             return
         self.inner.put(key, value)
 
-    def write(self, changes: Iterable[Change]) -> None:
-        """Apply all changes to live segments in order."""
-        for key, value in changes:
-            self.put(key, value)
+    def write_rows(self, changes: RowChanges) -> None:
+        """Apply the rows whose segments are live when all are written; those are counted that came too late before."""
+        times_ms, segments = changes.times_ms, self._segments
+        assert times_ms is not None  # a store with segments keeps time
+        ids, first_live = segments.ids_of(times_ms), segments.first_live_at(segments.stream_times(times_ms))
+        stays = ids >= first_live[-1]
+        super().write_rows(changes if stays.all() else changes.filter(stays))
+        is_late = ids < first_live
+        if not self._counts_deletes:
+            is_late &= is_valid(changes.values)
+        self.dropped_records += int(np.count_nonzero(is_late))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ import pyarrow as pa
 
 from statestore.bytestore.kinds.kind_layout import layout_of
 from statestore.bytestore.kinds.segments import MAX_SEGMENT_ID, SEGMENT_ID_SIZE, segment_prefix
-from statestore.bytestore.protocol import Pair
-from statestore.bytestore.record_context import WrittenRow
-from statestore.format.binary_columns import Integers, as_column, as_one_array
+from statestore.bytestore.protocol import Pair, takes_rows
+from statestore.bytestore.row_changes import RowChanges
+from statestore.format.binary_columns import Integers, as_column, as_one_array, is_valid
 from statestore.format.key_groups import KeyGroups
 from statestore.headers.record_columns import RecordColumns
 from statestore.stores.parts import SegmentedParts
@@ -80,30 +79,14 @@ def put_segmented(
 ) -> bool:
     """Put `stored` under logged keys of these times, row after row; null deletes.
 
-    What a later row lets expire is not written first, but logged and counted as if it had been. Returns False, with
-    nothing done, if there is a layer that has to see each write by itself.
+    Returns False, with nothing done, if there is a layer that has to see each write by itself.
     """
-    stack, segments = parts.stack, parts.segments
-    if stack.cache is not None or stack.retaining is None:
+    store, segments = parts.stack.top, parts.segments
+    if not len(keys) or not takes_rows(store):
         return False
-    stream_times = segments.stream_times(times_ms)
-    ids = segments.ids_of(times_ms)
-    stack.retaining.dropped_records += int((ids < segments.first_live_at(stream_times)).sum())
-    if len(times_ms):
-        segments.advance(int(stream_times[-1]))
-    groups = KeyGroups(layout_of(parts.spec).physical_keys(keys))
-    rows = groups.last_rows
-    values = stored.take(pa.array(rows)).to_pylist()
-    is_live = ids[rows] >= segments.first_live
-    changes = dict(zip(groups.keys.to_pylist(), values, strict=True))
-    if not is_live.all():
-        changes = dict(compress(changes.items(), is_live.tolist()))
-    stack.retaining.inner.write(changes.items())
-    for segment_id in np.unique(ids[stored.is_valid().to_numpy(zero_copy_only=False)]).tolist():
+    places = layout_of(parts.spec).physical_keys(keys)
+    store.write_rows(RowChanges(places, stored, records, logged_keys=keys, times_ms=times_ms))
+    segments.advance(int(times_ms.max()))
+    for segment_id in np.unique(segments.ids_of(times_ms[is_valid(stored)])).tolist():
         segments.note_use(segment_id)
-    if stack.logging is not None:
-        # In the order of first rows: what a session takes in is deleted before it is put, as Kafka Streams logs it.
-        rows = rows[groups.by_first_row]
-        logged = dict(zip(*(column.take(pa.array(rows)).to_pylist() for column in (keys, stored)), strict=True))
-        stack.logging.log_for(logged, WrittenRow.of(records, rows))
     return True

@@ -108,7 +108,7 @@ class DriverRun:
             else:
                 self._processed += len(batch)
             self._state.progress.offsets[topic] = first + len(batch)
-            self._commit()
+            self._commit(is_micro_batch=True)
             self._process(self._commit_each())
 
     @contextmanager
@@ -242,12 +242,12 @@ class DriverRun:
             offsets[source] = offset + 1
             self._commit()
 
-    def _commit(self) -> None:
+    def _commit(self, *, is_micro_batch: bool = False) -> None:
         """Commit what the task did, and make it readable."""
         task = self._task
         if task.holds_back:
             task.finish_batch()
-        self._commit_state(task.punctuations() if self._has_schedules else None)
+        self._commit_state(task.punctuations() if self._has_schedules else None, is_micro_batch=is_micro_batch)
         outputs = self._outputs
         for output in task.outputs:
             topic = output[0]
@@ -261,9 +261,10 @@ class DriverRun:
         self._piped_again = None
         self._is_running = False
 
-    def _commit_state(self, punctuations: RecordedPunctuations | None = None) -> None:
+    def _commit_state(self, punctuations: RecordedPunctuations | None = None, *, is_micro_batch: bool = False) -> None:
         """Commit what was written, processor metadata too, and when schedules are due next; None means as before."""
-        self._state.commit(punctuations, self._task.processor_metadata.changes, self._on_changelog)
+        metadata = self._task.processor_metadata.changes
+        self._state.commit(punctuations, metadata, self._on_changelog, is_micro_batch=is_micro_batch)
         for log in self._read_changelogs:
             for record in log.new_records():
                 self._again.add(record, is_global=log.topic in self._global_topics)

@@ -112,15 +112,20 @@ class DriverState:
         punctuations: RecordedPunctuations | None,
         processor_metadata: Mapping[str, int],
         on_changelog: ChangelogObserver | None,
+        *,
+        is_micro_batch: bool = False,
     ) -> None:
         """Make what was written since the last commit stay, also what caches hold back.
 
         `punctuations` says when each schedule is due next; None means as before. `processor_metadata` is what was set
         of it, the rest stays. `on_changelog` is called with each store that was written to, before that; what it raises
-        leaves all of it uncommitted.
+        leaves all of it uncommitted. A micro-batch logs of each key the last write alone.
         """
         for store in self._cached:
             store.flush()
+        if is_micro_batch:
+            for log in self.logging:
+                log.leave_last_writes()
         if on_changelog is not None:
             for log in self.logging:
                 log.show(on_changelog)

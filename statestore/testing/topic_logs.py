@@ -8,8 +8,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Protocol, TypeAlias
 
+from statestore.bytestore.kinds.kind_layout import LAYOUTS
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.record_context import RecordContext
+from statestore.bytestore.write_sets.write_order import last_writes
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
 from statestore.processor.receivers import SinkRecord
@@ -100,6 +102,12 @@ class StoreLog(Changelog):
     def was_written(self) -> bool:
         """Whether there are records of this driver."""
         return self._committed > self._given
+
+    def leave_last_writes(self) -> None:
+        """Leave of the writes since the last commit what a micro-batch logs: of each key the last, of versions all."""
+        if not LAYOUTS[self.spec.kind].keeps_versions:
+            written = [(write[1], write) for write in self._writes[self._committed :]]
+            self._writes[self._committed :] = last_writes(written).values()
 
     def show(self, observer: ChangelogObserver) -> None:
         """Call `observer` with the writes since the last commit, unless there are none. Raises what it does."""

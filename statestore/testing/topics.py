@@ -119,6 +119,7 @@ class TestInputTopic(Generic[K, V]):
         """Pipe test records as one micro-batch, as Spark has them: processed in order, and committed together.
 
         A batch processor gets all of them at once; what they lead to in topics that are read again comes after them.
+        Changelogs get of each key the last write alone, in the order of these.
         """
         rows = ((record.key, record.value, record.timestamp_ms, record.headers) for record in records)
         self._driver.pipe_micro_batch(self.topic, self._encoded(rows))

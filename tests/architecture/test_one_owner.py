@@ -1,9 +1,16 @@
 """What one module alone does, so that a change of it is a change in one place."""
 
 import ast
+import importlib
+import inspect
+import pkgutil
 from pathlib import Path
 
 import pytest
+
+from statestore import stores
+from statestore.bytestore.write_sets.write_set import WriteSet
+from statestore.stores.layer import ByteStoreLayer
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,3 +31,15 @@ def test_a_state_is_made_by_one_maker(step: str) -> None:
     makers = {module for module in importers(step) if not module.startswith("statestore.recovery.making.")}
     assert makers <= {"upgrade_tools.changelogs.to_state"}, "who is handed a filling may name its type"
     assert "statestore.recovery.making.new_state" in importers(step)
+
+
+def test_layers_of_stores_are_stacked_in_one_place() -> None:
+    rooms = (importlib.import_module(room.name) for room in pkgutil.iter_modules(stores.__path__, "statestore.stores."))
+    layers = {
+        name
+        for room in rooms
+        for name, kind in inspect.getmembers(room, inspect.isclass)
+        if issubclass(kind, (ByteStoreLayer, WriteSet)) and kind not in (ByteStoreLayer, WriteSet)
+    }
+    assert layers == {"RetainingLayer", "ChangeLoggingLayer", "CachingLayer", "ExpiringLayer"}
+    assert {name: importers(name) for name in layers} == {name: {"statestore.stores.builder"} for name in layers}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ast import literal_eval
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +31,10 @@ from statestore.dsl.processors import time_queue
 from statestore.dsl.streams_builder import StreamsBuilder
 from statestore.dsl.windows import SessionWindows, TimeWindows
 from statestore.format.due_key import time_and_key
+from statestore.middleware import Interceptor
 from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import ProcessorContext
+from statestore.recovery.commit.changelog import ChangelogRecord
 from statestore.stores.session import SessionStore
 from statestore.testing import TestRecord, TopologyTestDriver
 
@@ -124,6 +127,16 @@ class Where(Processor):
         context.forward(Record(None, str(known).encode(), 0))
 
 
+class Logs(Interceptor):
+    """Takes down what each batch has written to each store, in the order in which it is logged."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, list[ChangelogRecord]]] = []
+
+    def on_changelog(self, store: str, records: Iterable[ChangelogRecord]) -> None:
+        self.written.append((store, list(records)))
+
+
 class Metadata(Processor):
     """Says what the processors of the topology have had committed."""
 
@@ -187,11 +200,12 @@ def run(
     program: Program | Deduplication, batches: list[list[TestRecord]], restarts_after: int, *, in_columns: bool
 ) -> dict[str, Any]:
     """Return all that can be seen of a run; what fails is told by its class, and nothing after it is run."""
-    seen: dict[str, Any] = {"error": None}
+    logs = Logs()
+    seen: dict[str, Any] = {"error": None, "logged": logs.written}
     topology = program.topology(in_columns=in_columns)
     # What is in the store by then came from a program that put out each change.
     before = replace(program, is_final=False) if isinstance(program, Program) else program
-    with TopologyTestDriver(before.topology(in_columns=in_columns)) as driver:
+    with TopologyTestDriver(before.topology(in_columns=in_columns), interceptors=[logs]) as driver:
         if isinstance(program, Program):
             for start_ms in program.ahead:
                 kept, some = driver.get_state_store("kept"), SOME[program.kept_serde]

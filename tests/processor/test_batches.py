@@ -29,7 +29,6 @@ from statestore import (
 from statestore.bytestore.engines.memory import MemoryByteStore
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import ProcessorError, TopologyError
-from statestore.format.due_key import EXPIRY_SUFFIX
 from statestore.format.header_bytes import parse_count
 from statestore.middleware.failures import FailureHandling
 from statestore.processor.context import TaskRecordContext
@@ -37,7 +36,7 @@ from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
 from statestore.processor.task_stores import StoreBacking, build_stores
 from statestore.processor.topic_columns import source_batch
-from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog
+from statestore.recovery.commit.changelog import batch_changelog
 from tests.support.processors import Passing
 
 STORE = "values"
@@ -290,15 +289,8 @@ def ran(topology: Topology, case: Case, batches: list[list[SourceRecord]], in_co
         found.outputs.setdefault(output[0], []).append(output)
     if found.error is None:
         found.stores = {name: list(store.stack.top.range(None, None)) for name, store in stores.items()}
-        found.changelogs = {name: _logged(name, changelog.records()) for name, changelog in changelogs.items()}
+        found.changelogs = {name: changelog.records() for name, changelog in changelogs.items()}
     return found
-
-
-def _logged(store: str, records: list[ChangelogRecord]) -> list[Any]:
-    """Return a store's records as columns and rows have them alike: by key, and of expiry what is left in the end."""
-    if not store.endswith(EXPIRY_SUFFIX):
-        return sorted(records, key=lambda record: record.key)
-    return sorted((record.key, record.value) for record in records if record.value is not None)
 
 
 def _essence(error: Exception) -> Any:

@@ -14,10 +14,12 @@ from statestore.bytestore.engines.memory import MemoryDatabase
 from statestore.bytestore.kinds.store_spec import StoreKind, StoreSpec
 from statestore.bytestore.protocol import Change
 from statestore.bytestore.record_context import WrittenRow
+from statestore.bytestore.row_changes import RowChanges
 from statestore.bytestore.write_sets.spilling_write_set import SpillingWriteSet
 from statestore.format.header_bytes import encode_headers
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import join_stored
+from statestore.headers.record_columns import RecordColumns
 from statestore.recovery.commit.batch_delta import BatchDelta
 from statestore.recovery.commit.changelog import ChangelogRecord, batch_changelog
 from statestore.recovery.commit.delta import Delta, DeltaInfo, changelog_records
@@ -32,11 +34,11 @@ CHANGES = st.lists(
     min_size=1,
     max_size=5,
 )
-STEPS = st.lists(st.tuples(st.sampled_from(["put", "write", "write_for"]), CHANGES, st.integers(0, 9)), max_size=12)
+STEPS = st.lists(st.tuples(st.sampled_from(["put", "write", "write_rows"]), CHANGES, st.integers(0, 9)), max_size=12)
 HELD, SPILLED = 1 << 30, 1_000
 DELETED_THEN_SPILLED: list[Step] = [
     ("put", [(b"a", None), (b"b", b"v" * 40), (b"c", b"v" * 40), (b"a", None)], 3),
-    ("write_for", [(b"a", None), (b"b", b"v" * 40), (b"d", None), (b"d", b"v" * 40)], 4),
+    ("write_rows", [(b"a", None), (b"b", b"v" * 40), (b"d", None), (b"d", b"v" * 40)], 4),
     ("write", [(b"a", None), (b"b", b"v" * 40), (b"c", b"v" * 40), (b"d", None)], 5),
 ]
 
@@ -53,9 +55,17 @@ class Context:
     header_bytes: bytes = b""
 
 
+def in_rows(changes: list[Change], first_ms: int) -> RowChanges:
+    """The changes, each for a record a millisecond later than the one before."""
+    keys, values = (pa.array(column, pa.binary()) for column in zip(*changes, strict=True))
+    made_for = [record(first_ms + row) for row in range(len(changes))]
+    times, headers = (pa.array(column) for column in zip(*made_for, strict=True))
+    return RowChanges(keys, values, RecordColumns.adopt(keys, values, times, headers, None))
+
+
 def last_records(
     spec: StoreSpec, steps: list[Step], limit_bytes: int, *, from_write_set: bool
-) -> tuple[dict[bytes, ChangelogRecord], int]:
+) -> tuple[list[ChangelogRecord], int]:
     """Return the last record of each key in the delta of a batch that made these writes, and how often it spilled."""
     with tempfile.TemporaryDirectory() as home, small_space(Path(home) / "spill", limit_bytes) as space:
         written = SpillingWriteSet(MemoryDatabase(["s"]).family("s"), space)
@@ -75,14 +85,15 @@ def last_records(
                 elif operation == "write":
                     layer.write(whole)
                 else:
-                    layer.write_for(dict(whole), lambda place, first=timestamp_ms: record(first + place))
+                    layer.write_rows(in_rows(whole, timestamp_ms))
             finished = delta.finish()
             if finished is None:
-                return {}, space.pending.spills
+                return [], space.pending.spills
             content = finished.content
             data = content if isinstance(content, pa.Buffer) else pa.py_buffer(content.read_bytes())
-            found = {one.key: one for _, batch in Delta(data, "here").batches() for one in changelog_records(batch)}
-        assert {key for key, _ in written.range(None, None)} == {one.key for one in found.values() if one.value}
+            records = [(one.key, one) for _, batch in Delta(data, "here").batches() for one in changelog_records(batch)]
+            found = [one for place, (key, one) in enumerate(records) if key not in dict(records[place + 1 :])]
+        assert {key for key, _ in written.range(None, None)} == {one.key for one in found if one.value}
         return found, space.pending.spills
 
 

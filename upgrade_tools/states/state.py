@@ -18,7 +18,7 @@ from statestore.bytestore.upgrades.opening import refuse_downgrade
 from statestore.errors import FormatError, StoreFormatError
 from statestore.format.position import Position
 from statestore.recovery.commit.pointer import CommitPointer
-from statestore.stores.expiring import live_at
+from statestore.stores.builder import live_at
 from statestore.stores.supplier import default_segment_interval_ms
 from upgrade_tools.errors import NothingExpiresError, StoreNotFoundError, StoreUndecodableError, UnknownKindError
 from upgrade_tools.states.database import Database

@@ -9,14 +9,15 @@ go through the layers as they always do.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, ItemsView, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from statestore.bytestore.chunks import chunks
 from statestore.bytestore.engines.rocksdb import RocksDBByteStore
 from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, SpillSpace
+from statestore.bytestore.write_sets.write_order import hold_last, last_writes
 from statestore.bytestore.write_sets.write_set import DELETED, DELETED_BYTES, Deleted, WriteSet, merge_pairs
 from statestore.errors import StoreClosedError
 
@@ -49,7 +50,7 @@ class SpillingWriteSet(WriteSet):
         # All of WriteSet.put with the count in it: every write of every batch goes through here.
         if self._closed:
             raise StoreClosedError(self.name)
-        if self._order.is_kept and key not in self.changes:
+        if self.changes.pop(key, None) is None and self._order.is_kept:
             self._order.add(key)
         pending = self._pending
         if value is None:
@@ -75,7 +76,7 @@ class SpillingWriteSet(WriteSet):
                 deleted = self._delete()
                 written.update(dict.fromkeys(deletes, deleted))
                 size += len(deletes) * _held_bytes(deleted)
-            self.changes.update(written)  # type: ignore[arg-type]  # None is gone
+            hold_last(self.changes, cast("dict[bytes, bytes | Deleted]", written))  # None is gone
             pending.written_bytes += size
             if pending.written_bytes > pending.limit_bytes:
                 pending.relieve()
@@ -224,10 +225,11 @@ class SpilledWrites:
 def _parts(changes: Iterable[Change]) -> Iterator[dict[bytes, Any]]:
     """Yield the last change of each key, some at once: of what is not in memory yet, no more than it may take."""
     if not isinstance(changes, Collection):
-        yield from map(dict, chunks(changes, max_bytes=_WRITE_BYTES))
+        yield from map(last_writes, chunks(changes, max_bytes=_WRITE_BYTES))
         return
     left = iter(changes)
-    while part := dict(islice(left, _WRITE_ROWS)):
+    are_distinct = isinstance(changes, ItemsView)
+    while part := dict(islice(left, _WRITE_ROWS)) if are_distinct else last_writes(list(islice(left, _WRITE_ROWS))):
         yield part
 
 

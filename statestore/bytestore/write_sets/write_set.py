@@ -6,15 +6,16 @@ Reads see them over what is committed. Of several writes to a key the last one c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from heapq import merge
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from statestore.bytestore.engines.key_order import KeyOrder
 from statestore.bytestore.engines.scans import ScannedStore
-from statestore.bytestore.protocol import ByteStore, Change, KeyChanges, Pair, Range
+from statestore.bytestore.protocol import ByteStore, Change, Pair, Range
 from statestore.bytestore.record_context import NoRecord, RecordContext
+from statestore.bytestore.row_changes import RowChanges
 from statestore.errors import StoreClosedError
 
 
@@ -37,7 +38,7 @@ class WriteSet(ScannedStore):
     def __init__(self, committed: ByteStore) -> None:
         super().__init__(committed.name)
         self.changes: dict[bytes, bytes | Deleted] = {}
-        """The last write of each key."""
+        """The last write of each key, in their order."""
         self.deleted_for: RecordContext | None = None
         """The record that keys are deleted for from now on; None if nobody will ask."""
         self.inner = committed
@@ -78,7 +79,7 @@ class WriteSet(ScannedStore):
         """Set the value of `key`; None deletes it."""
         if self._closed:
             raise StoreClosedError(self.name)
-        if self._order.is_kept and key not in self.changes:
+        if self.changes.pop(key, None) is None and self._order.is_kept:
             self._order.add(key)
         self.changes[key] = self._delete() if value is None else value
 
@@ -87,16 +88,18 @@ class WriteSet(ScannedStore):
         for key, value in changes:
             self.put(key, value)
 
-    def write_for(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
-        """Do what `write` does, each change being for the record that `written_for` returns for its place."""
-        if None not in changes.values():
-            self.write(changes.items())
-            return
+    takes_rows = True
+
+    def write_rows(self, changes: RowChanges) -> None:
+        """Set the last value of each key, null deleting it; who will ask is told of the record in its row."""
         before = self.deleted_for
+        if before is None or not changes.values.null_count:
+            self.write(changes.last.items())
+            return
         try:
-            for place, (key, value) in enumerate(changes.items()):
+            for place, (key, value) in enumerate(changes.last.items()):
                 if value is None:
-                    self.deleted_for = written_for(place)
+                    self.deleted_for = changes.record_of(place)
                 self.put(key, value)
         finally:
             self.deleted_for = before
@@ -153,7 +156,8 @@ class WriteSet(ScannedStore):
             ((key, value),) = self.changes.items()
             store.put(key, _stored(value))
             return
-        store.write((key, _stored(value)) for key, value in self.changes.items())
+        # RocksDB takes keys that ascend in half the time.
+        store.write((key, _stored(self.changes[key])) for key in sorted(self.changes))
 
     def clear(self) -> None:
         """Forget the changes that are pending: what is committed shows again."""

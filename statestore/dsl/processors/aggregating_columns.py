@@ -49,7 +49,7 @@ class _ColumnAggregate(BatchProcessor):
         groups = records.by_key
         updated = self._update.of(groups, self._store.get_many(groups.keys), records)
         made = records.with_columns(value=updated.new, timestamp_ms=updated.timestamp_ms, headers=updated.headers)
-        self._store.put_many(made.take(groups.last_rows))
+        self._store.put_many(made.take(np.sort(groups.last_rows)))
         self._changes.send(made, updated.old, groups)
 
     def finish_batch(self) -> None:

@@ -7,10 +7,13 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statestore.format.binary_columns import Flags, is_valid
 from statestore.format.due_key import due_bounds, due_key, last_due_place, time_and_key
+from statestore.format.key_groups import are_last
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
@@ -79,15 +82,14 @@ class TimeQueue:
             self._store.put(place, None)
             yield self.first_ms, key
 
-    def put_many(self, places: pa.BinaryArray, made_for: RecordColumns) -> None:
-        """Add what stands at these places, in any order, each for the record beside it."""
-        if len(places):
-            self._write(places, pa.repeat(pa.scalar(b"", pa.binary()), len(places)), made_for)
-            self.first_ms = min(self.first_ms, time_and_key(pa.compute.min(places).as_py())[0])
-
-    def remove_many(self, places: pa.BinaryArray, done_for: RecordColumns) -> None:
-        """Take out what stands at these places, each for the record beside it."""
-        self._write(places, pa.nulls(len(places), pa.binary()), done_for)
+    def put_many(self, places: pa.BinaryArray, are_there: Flags, records: RecordColumns) -> None:
+        """Add or take out what stands at these places, one after the other, each for the record beside it."""
+        self._read_anew()
+        values = pa.array([b""], pa.binary()).take(pa.array(np.zeros(len(places), np.int64), mask=~are_there))
+        self._store.put_many(RecordColumns.adopt(places, values, records.timestamp_ms, records.headers, None))
+        first = pc.min(places.filter(pa.array(are_there & are_last(places)))).as_py()
+        if first is not None:
+            self.first_ms = min(self.first_ms, time_and_key(first)[0])
 
     def has_many(self, places: pa.BinaryArray) -> Flags:
         """Return at which of the places something stands."""
@@ -122,10 +124,6 @@ class TimeQueue:
         if self.is_unknown or self.first_ms != self._recorded_ms:
             self._context.set_processor_metadata(self._name, self.first_ms)
             self._recorded_ms, self.is_unknown = self.first_ms, False
-
-    def _write(self, places: pa.BinaryArray, values: pa.BinaryArray, records: RecordColumns) -> None:
-        self._read_anew()
-        self._store.put_many(RecordColumns.adopt(places, values, records.timestamp_ms, records.headers, None))
 
     def _read_anew(self) -> None:
         self._heap, self._known, self._read_to = [], set(), b""

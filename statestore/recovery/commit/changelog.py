@@ -11,14 +11,15 @@ topics (ChangeLogging*BytesStore) and reads back (RecordConverters).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from statestore.bytestore.kinds.kind_layout import LAYOUTS, layout_of
 from statestore.bytestore.kinds.store_spec import StoreSpec
 from statestore.bytestore.protocol import ByteStore, Change, KeyChanges
 from statestore.bytestore.record_context import RecordContext
 from statestore.bytestore.write_sets.spilling import ENTRY_BYTES, PendingMemory
+from statestore.bytestore.write_sets.write_order import hold_last, last_writes
 from statestore.bytestore.write_sets.write_set import DELETED_BYTES, Deleted, WriteSet
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import restore_stored, split_stored
@@ -121,7 +122,7 @@ def restored_changes(spec: StoreSpec, written_as: StoreFormat, records: Iterable
 
 
 class LastWrites(Changelog):
-    """A changelog that keeps the last write of each key: what a batch has to say of a store.
+    """A changelog that keeps the last write of each key, in their order: what a batch has to say of a store.
 
     Of a format with timestamps, a stored value holds all that its record needs. So what is `written` to such a store,
     under the keys that it is logged with, is its changelog: one dict for both, if the store's layers ask for it.
@@ -148,6 +149,7 @@ class LastWrites(Changelog):
 
     def append(self, key: bytes, stored: bytes | None, context: RecordContext, timestamp_ms: int | None = None) -> None:
         """Note that `key` was set to `stored`, or deleted if that is None, for the record in `context`."""
+        self.writes.pop(key, None)
         if stored is not None and self._complete:
             self.writes[key] = stored
         else:
@@ -163,17 +165,19 @@ class LastWrites(Changelog):
         """Note many writes in order, all for the record in `context`."""
         timestamp_ms, header_bytes = context.timestamp_ms, context.header_bytes if self._with_headers else b""
         deleted, is_complete = Deleted(timestamp_ms, header_bytes), self._complete
-        written: dict[bytes, HeldWrite] = {
-            key: deleted if stored is None else stored if is_complete else (stored, timestamp_ms, header_bytes)
-            for key, stored in changes
-        }
-        self.writes.update(written)
+        written: dict[bytes, HeldWrite] = last_writes(
+            [
+                (key, deleted if stored is None else stored if is_complete else (stored, timestamp_ms, header_bytes))
+                for key, stored in changes
+            ]
+        )
+        hold_last(self.writes, written)
         self._pending.written_bytes += (len(header_bytes) + _LOGGED_WRITE_BYTES) * len(written)
 
     def extend(self, changes: KeyChanges, written_for: Callable[[int], RecordContext]) -> None:
         """Note many writes in order, each for the record that `written_for` returns for its place."""
         if self._complete and None not in changes.values():
-            self.writes.update(changes)  # type: ignore[arg-type]
+            hold_last(self.writes, cast("Mapping[bytes, HeldWrite]", changes))
         else:
             super().extend(changes, written_for)
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ from statestore.bytestore.protocol import ByteStore
 from statestore.bytestore.write_sets.spilling import SpillSpace
 from statestore.bytestore.write_sets.write_set import WriteSet
 from statestore.errors import DurableFileCorruptedError, DurableFileMissingError, FormatError
+from statestore.format.binary_columns import as_one_array
 from statestore.format.store_format import StoreFormat
 from statestore.format.stored_value import restore_stored
 from statestore.recovery.commit.changelog import ChangelogRecord
@@ -123,7 +126,7 @@ def delta_content(
 
 def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: RestoreProgress | None) -> None:
     times_ms = {name: delta.logged_store(name).stream_time_ms for name in stores}
-    for name, batch in delta.batches():
+    for name, batch in _in_parts(delta.batches()):
         store = stores.get(name)
         if store is None:
             continue
@@ -142,6 +145,30 @@ def _apply(delta: Delta, stores: Mapping[str, CommittedStore], progress: Restore
         if progress is not None:
             progress.count_restored(name, delta.info.version, batch.num_rows)
         store.restore_ns += time.perf_counter_ns() - started_ns
+
+
+def _in_parts(batches: Iterable[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield batches of a delta, those of a store that follow each other as one of READ_AT_ONCE_BYTES or a little more.
+
+    What is written at once is put in the order of keys before, and the more it is, the faster RocksDB takes it.
+    """
+    for name, group in groupby(batches, itemgetter(0)):
+        part: list[pa.RecordBatch] = []
+        for _, batch in group:
+            part.append(batch)
+            if sum(each.nbytes for each in part) >= READ_AT_ONCE_BYTES:
+                yield name, _joined(part)
+                part = []
+        if part:
+            yield name, _joined(part)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    names = [name for name in batches[0].schema.names if name != "store"]
+    columns = [as_one_array(pa.chunked_array([each.column(name) for each in batches]), name) for name in names]
+    return pa.record_batch(columns, names=names)
 
 
 def replay_versions(

@@ -20,6 +20,7 @@ from statestore.dsl.processors.column_changes import ColumnChanges, concat
 from statestore.dsl.processors.windows.final_windows import open_ends
 from statestore.format.binary_columns import Flags, Integers, is_valid
 from statestore.format.due_key_columns import WindowEnds, decode_window_ends, encode_window_ends
+from statestore.format.key_groups import are_last
 from statestore.format.serde_columns import ColumnSerde
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
@@ -34,9 +35,9 @@ class Closing(NamedTuple):
     closed_ms: Integers
     """The latest end of a window that has closed by each record."""
 
-    def rows(self, ends_ms: Integers) -> pa.Int64Array:
+    def rows(self, ends_ms: Integers) -> Integers:
         """Return which record closes each window; all are closed by the last one."""
-        return pa.array(np.searchsorted(self.closed_ms, ends_ms))
+        return np.searchsorted(self.closed_ms, ends_ms)
 
 
 class FinalWindowColumns:
@@ -54,18 +55,31 @@ class FinalWindowColumns:
         self._keys: ColumnSerde = plan.key_serde.columns
         self._read, self._changes = read, changes
         self._queue = open_ends(context, plan.store, plan.key_serde, windows)
+        self._due: list[pa.BinaryArray] = []
+        """Where it is noted of the windows that were put out last."""
 
     def places(self, keys: pa.Array, starts_ms: Integers, ends_ms: Integers) -> pa.BinaryArray:
         """Return where it is noted of each window when it ends."""
         return encode_window_ends(WindowEnds(self._keys.serialize(keys), starts_ms, ends_ms))
 
-    def note(self, places: pa.BinaryArray, made_for: RecordColumns) -> None:
-        """Take down that there are windows, each made by the record beside it."""
-        self._queue.put_many(places, made_for)
+    def note(self, closing: Closing, places: pa.BinaryArray, rows: Integers, are_there: Flags) -> None:
+        """Take down which windows there are: those at `places` are made or gone by the records in `rows`, in order.
 
-    def forget(self, places: pa.BinaryArray, gone_for: RecordColumns) -> None:
-        """Take down that windows are gone, each by the record beside it."""
-        self._queue.remove_many(places, gone_for)
+        Those that `put_out` has found closed are gone, too, each before its record has made another one.
+        """
+        closed_by = np.searchsorted(closing.closed_ms, decode_window_ends(places).ends_ms)
+        before = np.flatnonzero((rows < closed_by) & (closed_by < len(closing.records)))
+        lasts = before[are_last(places.take(pa.array(before)))]
+        closed, gone = (places.take(pa.array(lasts[which])) for which in (are_there[lasts], ~are_there[lasts]))
+        due = pa.concat_arrays([pa.array([], pa.binary()), *self._due])
+        closed = pc.unique(pa.concat_arrays([due.filter(pc.invert(pc.is_in(due, gone))), closed]))
+        closed = closed.take(pc.sort_indices(closed))
+        rows = np.concatenate([closing.rows(decode_window_ends(closed).ends_ms), rows])
+        are_there = np.concatenate([np.zeros(len(closed), np.bool_), are_there])
+        order = np.argsort(rows, kind="stable")
+        changed = pa.concat_arrays([closed, places]).take(pa.array(order))
+        self._queue.put_many(changed, are_there[order], closing.records.take(rows[order]))
+        self._due = []
 
     def are_noted(self, places: pa.BinaryArray) -> Flags:
         """Return which windows are waited for."""
@@ -80,12 +94,12 @@ class FinalWindowColumns:
         made = made.take(pc.sort_indices(made.key))
         for due in self._queue.due(int(closing.closed_ms[-1])):
             places = pa.array(due, pa.binary())
+            self._due.append(places)
             count = int(np.count_nonzero(pc.less_equal(made.key, places[-1])))
             among, made = made.slice(0, count), made.slice(count)
             others = places.filter(pc.invert(pc.is_in(places, among.key)))
             ready = concat([among, self._held(others)])
             self._send(closing, ready.take(pc.sort_indices(ready.key)))
-            self._queue.remove_many(places, closing.records.take(closing.rows(decode_window_ends(places).ends_ms)))
         self._send(closing, made)
 
     def record(self) -> None:
@@ -111,7 +125,7 @@ class FinalWindowColumns:
                 windows.value,
                 windows.timestamp_ms,
                 windows.headers,
-                None if origin is None else origin.take(closing.rows(ends_ms)),
+                None if origin is None else origin.take(pa.array(closing.rows(ends_ms))),
             ),
             None,
         )

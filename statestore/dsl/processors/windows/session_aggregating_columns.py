@@ -178,7 +178,7 @@ class _SessionColumnAggregate(BatchProcessor):
 
     def _keep(self, records: RecordColumns, changed: _Changed) -> None:
         """Store what sessions have come to."""
-        lasts = changed.groups.last_rows[changed.groups.by_first_row]
+        lasts = np.sort(changed.groups.last_rows)
         made_for = records.take(changed.rows[lasts])
         value, headers = (column.take(pa.array(lasts)) for column in (changed.made.value, changed.made.headers))
         # What is removed is logged with the headers of the record.
@@ -199,11 +199,8 @@ class _SessionColumnAggregate(BatchProcessor):
         lasts = lasts[ends_ms[lasts] >= self._store.first_visible_ms]
         ready = made.take(lasts).with_columns(key=self._places(final, changed, lasts))
         final.put_out(closing, ready.filter(is_new[groups.codes[lasts]] | final.are_noted(ready.key)))
-        lasts = groups.last_rows
-        is_open = closed_by[lasts] == len(closing.records)
-        kept, gone = lasts[is_open & is_there[lasts] & is_new], lasts[is_open & ~is_there[lasts]]
-        final.note(self._places(final, changed, kept), closing.records.take(changed.rows[kept]))
-        final.forget(self._places(final, changed, gone), closing.records.take(changed.rows[gone]))
+        noted = np.flatnonzero(~is_there | ~is_valid(changed.old))
+        final.note(closing, self._places(final, changed, noted), changed.rows[noted], is_there[noted])
 
     def _places(self, final: FinalWindowColumns, changed: _Changed, rows: Integers) -> pa.BinaryArray:
         return final.places(changed.keys.take(pa.array(rows)), changed.starts_ms[rows], changed.ends_ms[rows])

@@ -127,7 +127,7 @@ class _WindowedColumnAggregate(BatchProcessor):
         """Store what records make of their windows, and send each change on."""
         updated = self._updated(records, assigned)
         groups, made = updated.groups, updated.made
-        lasts = groups.last_rows
+        lasts = np.sort(groups.last_rows)
         self._store.put_many(made.take(lasts), assigned.starts_ms[lasts])
         windowed = windowed_column(made.key, assigned.starts_ms, assigned.ends_ms)
         changed = RecordColumns.adopt(windowed, made.value, made.timestamp_ms, made.headers, made.origin)
@@ -136,15 +136,19 @@ class _WindowedColumnAggregate(BatchProcessor):
     def _close(self, final: FinalWindowColumns, closing: Closing, assigned: _Assigned) -> None:
         """Store what records make of their windows, and put out those windows that are closed by any of them."""
         updated = self._updated(closing.records, assigned)
-        lasts, firsts = updated.groups.last_rows, updated.groups.first_rows
+        lasts = np.sort(updated.groups.last_rows)
         windows, starts_ms, ends_ms = updated.made.take(lasts), assigned.starts_ms[lasts], assigned.ends_ms[lasts]
         places = final.places(windows.key, starts_ms, ends_ms)
         is_closed = ends_ms <= closing.closed_ms[-1]
         is_shown = starts_ms >= self._store.first_visible_ms
         final.put_out(closing, windows.with_columns(key=places).filter(is_closed & is_shown))
         self._store.put_many(windows, starts_ms)
-        is_noted = updated.is_new & ~is_closed
-        final.note(places.filter(is_noted), closing.records.take(assigned.rows[firsts][is_noted]))
+        groups = updated.groups
+        is_begun = np.where(groups.rows_before < 0, updated.is_new[groups.codes], ~is_valid(updated.old))
+        noted = np.flatnonzero(is_valid(updated.made.value) & is_begun)
+        starts_ms, ends_ms = assigned.starts_ms[noted], assigned.ends_ms[noted]
+        places = final.places(updated.made.key.take(pa.array(noted)), starts_ms, ends_ms)
+        final.note(closing, places, assigned.rows[noted], np.ones(len(noted), np.bool_))
 
     def _updated(self, records: RecordColumns, assigned: _Assigned) -> _Updated:
         rows, starts_ms = assigned.rows, assigned.starts_ms
