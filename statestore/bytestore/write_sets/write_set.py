@@ -156,8 +156,7 @@ class WriteSet(ScannedStore):
             ((key, value),) = self.changes.items()
             store.put(key, _stored(value))
             return
-        # RocksDB takes keys that ascend in half the time.
-        store.write((key, _stored(self.changes[key])) for key in sorted(self.changes))
+        store.write((key, _stored(value)) for key, value in self.changes.items())
 
     def clear(self) -> None:
         """Forget the changes that are pending: what is committed shows again."""
