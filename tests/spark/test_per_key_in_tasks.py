@@ -261,7 +261,7 @@ def test_wrong_outputs_are_named(tmp_path: Path, made: Any, problem: str) -> Non
     with pytest.raises(ProcessorError, match=f"OutputFrameError: .*{problem}") as failed:
         run(tmp_path, Doing(lambda self, key, rows, context: made), record("ada", 1))
     assert isinstance(failed.value.__cause__, OutputFrameError)
-    assert (failed.value.node, failed.value.key) == ("per-key", "'ada'")
+    assert (failed.value.node, failed.value.key_bytes) == ("per-key", 3)
 
 
 def test_errors_of_user_code_name_node_and_key(tmp_path: Path) -> None:
