@@ -19,7 +19,7 @@ import pyarrow as pa
 from statestore.errors import SignatureRefusedError
 from statestore.format.entry_key import MAP_KEYS, map_entry_key
 from statestore.format.serde import Serdes
-from statestore.headers.record_columns import RecordColumns
+from statestore.headers.record_columns import ORIGIN, RecordColumns
 from statestore.middleware.interceptor import InterceptorContext
 from statestore.stores.part_store import PartStore
 from statestore.stores.stores import Stores
@@ -73,7 +73,10 @@ class SeenSignatures:
             return
         places, times_ms = pa.array(self._held.keys(), pa.binary()), pa.array(self._held.values(), pa.int64())
         nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(places))
-        origin = pa.record_batch([times_ms], names=["stream_time_ms"])
+        zeros = pa.repeat(0, len(places))
+        topics = pa.repeat(pa.scalar("", pa.string()), len(places))
+        columns = zip((topics, zeros, zeros, times_ms, zeros), ORIGIN.types, strict=True)
+        origin = pa.record_batch([column.cast(type_) for column, type_ in columns], schema=ORIGIN)
         self._store.put_many(RecordColumns.adopt(places, nothing, times_ms, nothing, origin))
         self._held.clear()
 
