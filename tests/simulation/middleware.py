@@ -135,6 +135,10 @@ class Guarded(Workload):
         return _handing_on([Chargeback(), signing, Slicing(None, timeout=TIMEOUT_MS)], keeps=True)
 
     @property
+    def always_writes(self) -> bool:
+        return False  # records are refused
+
+    @property
     def specs(self) -> tuple[StoreSpec, ...]:
         return _specs()
 

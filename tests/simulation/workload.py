@@ -97,6 +97,11 @@ class Workload:
     keys: int = 3
 
     @property
+    def always_writes(self) -> bool:
+        """Whether each record changes something."""
+        return True
+
+    @property
     def specs(self) -> tuple[StoreSpec, ...]:
         return tuple(SPECS[name] for name in sorted(self.stores))
 
