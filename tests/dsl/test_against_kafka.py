@@ -13,6 +13,7 @@ import pytest
 
 from statestore.errors import TopologyError
 from tests.support.java.dsl import run_dsl_with_kafka_streams
+from tests.support.twins.dsl_coverage import coverage
 from tests.support.twins.dsl_driver import (
     difference,
     go_on_here,
@@ -22,7 +23,7 @@ from tests.support.twins.dsl_driver import (
     written,
 )
 from tests.support.twins.fixed_dsl import DIFFERING, FIXED, LAST_MS, WRONG, WRONG_HERE
-from tests.support.twins.random_dsl import coverage, draw_dsl_scenario
+from tests.support.twins.random_dsl import draw_dsl_scenario
 
 COUNT = int(os.environ.get("STATESTORE_SCENARIOS", "50"))
 FIRST = int(os.environ.get("STATESTORE_SEED", "0")) * COUNT
