@@ -184,22 +184,10 @@ def add_stream_join(
         # Values are taken apart by who sends them on: most are looked at before, and left there.
         waiting = waiting_key_serde(key_serde), Serdes.bytes()
         shared = (_key_value_builder(names.waiting_store, *waiting, is_persistent=joined.is_persistent),)
-    graph.add(
-        _node(
-            names.left_window,
-            left.node,
-            KeepingWindow(names.left_store, key_serde, _retention_ms(windows)),
-            left_builder,
-        )
-    )
-    graph.add(
-        _node(
-            names.right_window,
-            right.node,
-            KeepingWindow(names.right_store, key_serde, _retention_ms(windows)),
-            right_builder,
-        )
-    )
+    keeps_left = KeepingWindow(names.left_store, key_serde, _retention_ms(windows))
+    keeps_right = KeepingWindow(names.right_store, key_serde, _retention_ms(windows))
+    graph.add(_node(names.left_window, left.node, keeps_left, left_builder))
+    graph.add(_node(names.right_window, right.node, keeps_right, right_builder))
     joins_left = StreamSideJoining(join, is_left=True, sends_unmatched=kind.keeps_left)
     joins_right = StreamSideJoining(join, is_left=False, sends_unmatched=kind.keeps_right)
     graph.add(_node(names.join_left, names.left_window, joins_left, right_builder, waiting=shared))
