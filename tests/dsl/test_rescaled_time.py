@@ -30,6 +30,7 @@ from statestore.dsl import (
     Suppressed,
     TimeWindows,
 )
+from statestore.processor.batch_processor import BatchProcessor
 from statestore.processor.context import TaskRecordContext
 from statestore.processor.receivers import SourceRecord
 from statestore.processor.task import Task
@@ -110,11 +111,12 @@ PATHS = [
 def program(name: str, *, in_columns: bool) -> Topology:
     builder = StreamsBuilder(in_columns=in_columns)
     left, right = (builder.stream(topic, key_serde=TEXT, value_serde=TEXT) for topic in ("left", "right"))
-    if not name.startswith("joined"):
-        left = left.merge(right)
     for number, stream in enumerate(FAMILIES[name](left, right)):
         stream.to(f"out-{number}", key_serde=SHOWN, value_serde=SHOWN)
-    return builder.build()
+    made = builder.build()
+    suppliers = [node.supplier for node in made.processors.values()]
+    assert any(isinstance(supplier(), BatchProcessor) for supplier in suppliers) == in_columns, name
+    return made
 
 
 class Given(NamedTuple):
