@@ -186,7 +186,7 @@ class ProcessorContext(ShardClock):
         punctuations: Punctuations,
         processor_metadata: ProcessorMetadata,
         counted: Counter[str],
-        earlier: Sequence[EarlierShards] = (),
+        earlier: Sequence[Any] = (),
         *,
         is_global: bool = False,
         header_converter: HeaderConverter | None = None,
@@ -197,7 +197,7 @@ class ProcessorContext(ShardClock):
         self._punctuations = punctuations
         self._processor_metadata = processor_metadata
         self._counted = counted
-        self._earlier = earlier
+        self._earlier: Sequence[EarlierShards] = earlier
         self._is_global = is_global
         self._header_converter = header_converter
         self.disconnect()
@@ -344,7 +344,7 @@ class ProcessorContext(ShardClock):
         self._refuse_global_metadata()
         self._processor_metadata.set(self.node, key, value)
 
-    def earlier_times(self, kind: str, name: str) -> EarlierTimes | None:
+    def _earlier_times(self, kind: str, name: str) -> EarlierTimes | None:
         """Return what a store's or a processor's clock had shown in each key's shard before the state was rescaled.
 
         `name` is the store's, or that of the processor's metadata, which ends as such clocks' names do. None: this

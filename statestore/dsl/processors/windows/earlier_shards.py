@@ -21,11 +21,11 @@ UNSEEN_MS: Final = -1
 class EarlierTimesOfKeys:
     """The latest time that a clock had shown in the shard that a record's key was in, in ms; -1 if the present one has.
 
-    `kind` and `name` are those of `ProcessorContext.earlier_times`, `key_serde` that of the keys of the clock's store.
+    `kind` and `name` are those of `ProcessorContext._earlier_times`, `key_serde` that of the keys of the clock's store.
     """
 
     def __init__(self, context: ProcessorContext, kind: str, name: str, key_serde: Serde[Any]) -> None:
-        self._times = context.earlier_times(kind, name)
+        self._times = context._earlier_times(kind, name)
         self._context, self._key_serde = context, key_serde
 
     def of(self, record: Record[Any, Any]) -> int:

@@ -81,7 +81,7 @@ class _SessionColumnAggregate(BatchProcessor):
             tells_each=tells_each,
             removes_kept=tells_each,
         )
-        self._store_is_behind = context.earlier_times("store", plan.store) is not None
+        self._store_is_behind = context._earlier_times("store", plan.store) is not None
         self._final = None
         if is_final:
             read = self._store.fetch_session_many

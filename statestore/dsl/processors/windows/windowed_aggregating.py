@@ -60,7 +60,7 @@ class WindowedAggregate(Processor):
         self._update = Update(plan, context)
         self._observed = ObservedTime(context, plan.store, plan.key_serde)
         self._closing = WindowClosing(self._observed, self._asked.windows.closes_after_ms)
-        self._store_is_behind = context.earlier_times("store", plan.store) is not None
+        self._store_is_behind = context._earlier_times("store", plan.store) is not None
         self._final = None
         if self._asked.is_final:
             windows = self._closing.not_yet_closed(self._windows)
