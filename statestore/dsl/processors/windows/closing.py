@@ -3,7 +3,7 @@
     a window has closed  <=>  end_ms <= time_ms - closes_after_ms
 
 `time_ms` is event time as the node has seen it, `closes_after_ms` how long after its end a window takes records no
-longer: `statestore.dsl.windows` says it of each kind. So who keeps windows compares their ends with one number, the
+longer: each kind of windows says it. So who keeps windows compares their ends with one number, the
 latest end that has closed, and knows neither times nor graces. What waits is a window that ends when its wait begins.
 """
 
