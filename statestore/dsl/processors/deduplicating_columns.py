@@ -86,9 +86,10 @@ class _ColumnDeduplicate(BatchProcessor):
         passed = held.with_times(groups.codes[before], times_ms[before])
         changed = np.flatnonzero(last_rows >= 0)
         forgotten_ms = self._forgetting.advance_many(records)[last_rows]
-        made_for = records.take(pa.array(last_rows[changed]))
-        kept = made_for.with_columns(key=groups.keys.take(pa.array(changed)), value=passed.kept(changed, forgotten_ms))
-        self._store.put_many(kept)
+        kept = passed.kept(changed, forgotten_ms).take(pa.array(np.searchsorted(changed, groups.codes[rows])))
+        # All of a key, though the last one stays: each has the entry expire later, and log that.
+        put = pa.array(rows)
+        self._store.put_many(records.take(put).with_columns(key=keys.take(put), value=kept))
         return passes
 
     def _count(self, rows: Flags, *as_what: str) -> None:
