@@ -151,8 +151,7 @@ def stateful(
         refuse_transform_with_state()
     hook = with_default_converter(on_ingest, session_header_converter(spark))
     topology = topology.with_interceptors(query_chain(interceptors, hook, session_properties(spark)))
-    _validate(topology)
-    topology.check_sharding(shard_by)
+    _validate(topology, shard_by)
     _choose_python(spark)
     check_code_on_workers(topology, handling, spark)
     settings = _settings(spark, shards, via)
@@ -257,8 +256,9 @@ def _check_records(records: DataFrame, shards: int, max_timestamp_ahead_ms: int 
     check_input_schema(records.schema)
 
 
-def _validate(topology: Topology) -> None:
+def _validate(topology: Topology, shard_by: str) -> None:
     topology.validate()
+    topology.check_sharding(shard_by)
     refuse_empty_classes(topology)
     if not topology.sinks:
         _LOG.warning(
