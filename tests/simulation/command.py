@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.simulation.oracle import kind_of
-from tests.simulation.plan import Plan
 from tests.simulation.shrink import shrink
-from tests.simulation.world import simulate
+from tests.simulation.simulations import PLANS, AnyPlan, simulate
 
 _PROGRESS_EVERY_S = 10.0
 
@@ -37,10 +36,10 @@ class Outcome(NamedTuple):
     plan: str
 
 
-def outcome(arguments: tuple[int, str]) -> Outcome:
+def outcome(arguments: tuple[str, int, str]) -> Outcome:
     """Run the plan of a seed on an engine."""
-    seed, engine = arguments
-    result = simulate(Plan.draw(seed, engine))
+    of, seed, engine = arguments
+    result = simulate(PLANS[of].draw(seed, engine))
     assert result.plan.decisions is not None
     effects = Counter(made.effect.value for made in result.plan.decisions)
     return Outcome(
@@ -53,9 +52,9 @@ def outcome(arguments: tuple[int, str]) -> Outcome:
     )
 
 
-def outcomes(seeds: Iterable[int], engine: str, processes: int) -> Iterator[Outcome]:
+def outcomes(of: str, seeds: Iterable[int], engine: str, processes: int) -> Iterator[Outcome]:
     """Yield what comes of each seed, in order."""
-    work = ((seed, engine) for seed in seeds)
+    work = ((of, seed, engine) for seed in seeds)
     if processes == 1:
         yield from map(outcome, work)
         return
@@ -68,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000, help="how many plans to run")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--of", default="state", choices=PLANS, help="what is simulated")
     parser.add_argument("--plan", type=Path, help="a file with a plan as JSON, which is run instead")
     parser.add_argument("--engine", default=os.environ.get("ENGINE", "simulated"), choices=("simulated", "rocksdb"))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many run at once")
@@ -85,13 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
     if asked.plan is not None:
-        return run_one(Plan.from_json(asked.plan.read_text()), shrinks=False)
+        return run_one(PLANS[asked.of].from_json(asked.plan.read_text()), shrinks=False)
     if asked.runs == 1:
-        return run_one(Plan.draw(asked.seed, asked.engine), shrinks=not asked.no_shrink)
+        return run_one(PLANS[asked.of].draw(asked.seed, asked.engine), shrinks=not asked.no_shrink)
     return _many(asked)
 
 
-def run_one(plan: Plan, *, shrinks: bool) -> int:
+def run_one(plan: AnyPlan, *, shrinks: bool) -> int:
     """Run a plan, print its trace and what came of it, shrunk if it failed; return the exit code."""
     result = simulate(plan, keep_trace=True)
     print("\n".join(result.trace))
@@ -113,7 +113,7 @@ def _many(asked: Any) -> int:
     done = steps = commits = 0
     with ExitStack() as opened:
         report = None if asked.report is None else opened.enter_context(open(asked.report, "a", encoding="utf-8"))
-        for came in outcomes(range(asked.seed, asked.seed + asked.runs), asked.engine, asked.processes):
+        for came in outcomes(asked.of, range(asked.seed, asked.seed + asked.runs), asked.engine, asked.processes):
             done += 1
             steps += came.steps
             commits += came.commits
@@ -145,7 +145,7 @@ def _many(asked: Any) -> int:
 
 def _failure(came: Outcome, asked: Any) -> str:
     assert came.problem is not None
-    plan = Plan.from_json(came.plan)
+    plan = PLANS[asked.of].from_json(came.plan)
     return f"FAILED: seed {came.seed}: {kind_of(came.problem)}\n{plan.describe()}\n{came.problem}\n" + (
-        f"again: make simulate RUNS=1 SEED={came.seed}\n"
+        f"again: make simulate RUNS=1 SEED={came.seed} OF={asked.of}\n"
     )

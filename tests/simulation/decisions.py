@@ -73,6 +73,8 @@ _FOCUSES = (
     "spark.write",
 )
 """Parts of the names of places."""
+_SLOW = (None, None, "location.write", "location.list", "db.close", "spark.write", "location")
+"""What they begin with."""
 
 
 class Decision(NamedTuple):
@@ -106,7 +108,8 @@ class Decisions:
 class DrawnDecisions(Decisions):
     """Decisions drawn from a seed, with rates of their own for each plan: some plans are quiet, some are storms."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, slow: tuple[str | None, ...] = _SLOW, focuses: tuple[str, ...] = _FOCUSES) -> None:
+        """Draw what kind of plan it is: `slow` and `focuses` are places, or parts of them, where a plan may pause."""
         self._rng = rng = random.Random(f"decisions {seed}")
         self.taken = []
         self._pause = rng.choice((0, 0.003, 0.01, 0.03, 0.08, 0.2))
@@ -115,10 +118,10 @@ class DrawnDecisions(Decisions):
         # Swarm: of the effects that there are, a plan knows some.
         self._weights = {effect: rng.choice((0, 0, 1, 1, 3)) for effect in Effect}
         # Some plans pause at one kind of operation only, for long: that is what a zombie is.
-        self._slow = rng.choice((None, None, "location.write", "location.list", "db.close", "spark.write", "location"))
+        self._slow = rng.choice(slow)
         self._patience = rng.choice((3, 30, 300, 1500))
         # And some at one kind of file, whoever it is: between a look and a write others come in.
-        self._focus = rng.choice(_FOCUSES) if rng.random() < 0.4 else None
+        self._focus = rng.choice(focuses) if rng.random() < 0.4 else None
         self._focus_rate = rng.choice((0.1, 0.3, 0.6))
 
     def at(self, actor: str, place: str, occurrence: int, effects: tuple[Effect, ...]) -> tuple[Effect, int] | None:

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tests.simulation.oracle import kind_of
-from tests.simulation.plan import Plan
-from tests.simulation.world import simulate
+from tests.simulation.simulations import PLANS, simulate
 
 
 class Mutation(NamedTuple):
@@ -28,7 +27,7 @@ class Mutation(NamedTuple):
 
     name: str
     module: str
-    """Its name in `statestore.recovery`, or, as `middleware...` and `stores...`, in `statestore`."""
+    """Its name in `statestore.recovery`, or, as `middleware...`, `spark...` and `stores...`, in `statestore`."""
     function: str
     old: str
     new: str
@@ -38,7 +37,7 @@ class Mutation(NamedTuple):
     @property
     def code(self) -> Any:
         """The module."""
-        room = "" if self.module.startswith(("middleware.", "stores.")) else "recovery."
+        room = "" if self.module.startswith(("middleware.", "spark.", "stores.")) else "recovery."
         return importlib.import_module(f"statestore.{room}{self.module}")
 
 
@@ -508,13 +507,13 @@ class Found(NamedTuple):
     seconds: float
 
 
-def look_for(arguments: tuple[int, int, int]) -> Found:
+def look_for(arguments: tuple[Mutation, int, int]) -> Found:
     """Run plans with a mutation until one finds it."""
-    number, seed, runs = arguments
-    mutation = MUTATIONS[number]
+    mutation, seed, runs = arguments
+    plans = PLANS["sink" if mutation.module.startswith("spark.") else "state"]
     started_s = time.process_time()
     for tried in range(runs):
-        plan = Plan.draw(seed + tried)
+        plan = plans.draw(seed + tried)
         with mutated(mutation):
             problem = simulate(plan).problem
         if problem is not None and simulate(plan).problem is None:
@@ -522,19 +521,19 @@ def look_for(arguments: tuple[int, int, int]) -> Found:
     return Found(mutation.name, runs, None, "", time.process_time() - started_s)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Look for all mutations; return how many were not found that can be."""
+def main(arguments: Sequence[str] | None = None, mutations: Sequence[Mutation] = MUTATIONS) -> int:
+    """Look for mutations; return how many were not found that can be."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
     parser.add_argument("--runs", type=int, default=2000, help="how many plans to try for each mutation")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="part of the names of those to look for")
     asked = parser.parse_args(arguments)
-    work = [(n, asked.seed, asked.runs) for n, mutation in enumerate(MUTATIONS) if asked.only in mutation.name]
+    work = [(mutation, asked.seed, asked.runs) for mutation in mutations if asked.only in mutation.name]
     missed = 0
     with get_context("fork").Pool(asked.processes) as pool:
         for found in pool.imap_unordered(look_for, work):
-            covered_by = next(mutation.covered_by for mutation in MUTATIONS if mutation.name == found.mutation)
+            covered_by = next(mutation.covered_by for mutation in mutations if mutation.name == found.mutation)
             missed += found.seed is None and not covered_by
             not_found = f"covered: {covered_by}" if covered_by else "NOT FOUND"
             said = f"{found.plans} plans, seed {found.seed}: {found.problem}" if found.seed else not_found

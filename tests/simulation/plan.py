@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -150,6 +151,26 @@ class Plan:
         for made in self.decisions or ():
             lines.append(f"  {made.describe()}")
         return "\n".join(lines)
+
+    def simpler(self) -> Iterator[Plan]:
+        """Yield plans with one thing less."""
+        for number, step in enumerate(self.story):
+            simpler = []
+            if step.batches > 1:
+                simpler += [replace(step, batches=1), replace(step, batches=step.batches - 1)]
+            if step.accept:
+                simpler.append(replace(step, accept=False))
+            if not step.wait:
+                simpler.append(replace(step, wait=True))
+            for other in simpler:
+                yield replace(self, story=(*self.story[:number], other, *self.story[number + 1 :]))
+        for name, value in (("shards", 1), ("machines", 1), ("location", "objects"), ("overwrites", False)):
+            if getattr(self, name) != value:
+                yield replace(self, **{name: value})  # type: ignore[arg-type]
+        for store in self.stores if len(self.stores) > 1 else ():
+            yield replace(self, stores=tuple(name for name in self.stores if name != store))
+        if self.snapshot_every < 100:
+            yield replace(self, snapshot_every=100)
 
 
 def _rescale_story(rng: random.Random) -> tuple[Step, ...]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tests.simulation.decisions import Decision, Effect
 from tests.simulation.oracle import kind_of
-from tests.simulation.plan import Plan
-from tests.simulation.world import Result, simulate
+from tests.simulation.simulations import AnyPlan, simulate
+from tests.simulation.world import Result
 
 _MAX_RUNS = 600
 
@@ -16,23 +16,23 @@ _MAX_RUNS = 600
 class Shrinking:
     """One plan on its way to become a small one."""
 
-    def __init__(self, plan: Plan, kind: str, max_runs: int = _MAX_RUNS) -> None:
+    def __init__(self, plan: AnyPlan, kind: str, max_runs: int = _MAX_RUNS) -> None:
         self.plan = plan
         self.kind = kind
         self.left = max_runs
 
-    def run(self) -> Plan:
+    def run(self) -> AnyPlan:
         """Return the smallest plan that was found."""
         before = None
         while before != self.plan and self.left > 0:
             before = self.plan
             self._drop_steps()
             self._drop_decisions()
-            self._try_all(_simpler)
+            self._try_all(lambda plan: plan.simpler())
             self._try_all(_shorter_pauses)
         return self.plan
 
-    def _try(self, plan: Plan) -> bool:
+    def _try(self, plan: AnyPlan) -> bool:
         """Go on with a plan if it fails as the one before did."""
         if self.left <= 0:
             return False
@@ -68,27 +68,7 @@ class Shrinking:
             size //= 2
 
 
-def _simpler(plan: Plan) -> Iterator[Plan]:
-    for number, step in enumerate(plan.story):
-        simpler = []
-        if step.batches > 1:
-            simpler += [replace(step, batches=1), replace(step, batches=step.batches - 1)]
-        if step.accept:
-            simpler.append(replace(step, accept=False))
-        if not step.wait:
-            simpler.append(replace(step, wait=True))
-        for other in simpler:
-            yield replace(plan, story=(*plan.story[:number], other, *plan.story[number + 1 :]))
-    for name, value in (("shards", 1), ("machines", 1), ("location", "objects"), ("overwrites", False)):
-        if getattr(plan, name) != value:
-            yield replace(plan, **{name: value})  # type: ignore[arg-type]
-    for store in plan.stores if len(plan.stores) > 1 else ():
-        yield replace(plan, stores=tuple(name for name in plan.stores if name != store))
-    if plan.snapshot_every < 100:
-        yield replace(plan, snapshot_every=100)
-
-
-def _shorter_pauses(plan: Plan) -> Iterator[Plan]:
+def _shorter_pauses(plan: AnyPlan) -> Iterator[AnyPlan]:
     assert plan.decisions is not None
     for number, made in enumerate(plan.decisions):
         if made.effect is Effect.PAUSE and made.amount > 1:
@@ -97,6 +77,6 @@ def _shorter_pauses(plan: Plan) -> Iterator[Plan]:
                 yield replace(plan, decisions=(*plan.decisions[:number], shorter, *plan.decisions[number + 1 :]))
 
 
-def shrink(plan: Plan, problem: str, *, max_runs: int = _MAX_RUNS) -> Plan:
+def shrink(plan: AnyPlan, problem: str, *, max_runs: int = _MAX_RUNS) -> AnyPlan:
     """Return a smaller plan, with its decisions, that has the same kind of problem."""
     return Shrinking(plan, kind_of(problem), max_runs).run()
