@@ -56,10 +56,7 @@ def source_receiver(
     unreadable: OnUnreadable,
     earlier: EarlierTimes | None = None,
 ) -> SourceReceiver:
-    """Return what makes a Record of a topic's record and hands it to the source's children.
-
-    While a record is processed whose shard was ahead before the state was rescaled, stream time is what that had seen.
-    """
+    """Return what makes a Record of a topic's record and hands it to the source's children."""
     key_serde, value_serde = node.key_serde, node.value_serde
     deserializers = _PerTopic(
         lambda topic: (key_serde.on_topic(topic).deserialize, value_serde.on_topic(topic).deserialize)
@@ -69,6 +66,8 @@ def source_receiver(
     takes_headers = key_serde.with_headers is not None or value_serde.with_headers is not None
     read_key = None if key_serde.is_identity else key_serde.deserialize
     read_value = None if value_serde.is_identity else value_serde.deserialize
+    if earlier is not None and not is_global:
+        children = [_at_earlier_times(children, context, earlier)]
 
     def receive(source: SourceRecord) -> None:
         context.topic, context.partition, context.offset, timestamp_ms, key, value, header_bytes = source
@@ -104,12 +103,19 @@ def source_receiver(
         record.value = value
         record.timestamp_ms = timestamp_ms
         record._headers = headers
-        if earlier is None or is_global:
-            for child in children:
-                child(record)
-            return
+        for child in children:
+            child(record)
+
+    return receive
+
+
+def _at_earlier_times(children: Sequence[Receiver], context: TaskRecordContext, earlier: EarlierTimes) -> Receiver:
+    """Return children for which stream time is at least what the record's shard had seen before a rescaling."""
+
+    def receive(record: Record[Any, Any]) -> None:
+        assert context.source is not None  # it is the record that is processed
         stream_time_ms = context.stream_time_ms
-        context.stream_time_ms = max(stream_time_ms, earlier.of(source[4] or b"", source[1]))
+        context.stream_time_ms = max(stream_time_ms, earlier.of(context.source[4] or b"", context.partition))
         try:
             for child in children:
                 child(record)
