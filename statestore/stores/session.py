@@ -77,10 +77,6 @@ class ReadOnlySessionStore(ReadableStore, Generic[K, A]):
         """The latest session end that was put; -1 before the first, as far as is known."""
         return self._segments.stream_time_ms
 
-    def hold_stream_time(self, latest_ms: int) -> None:
-        """Have no put take the stream time beyond a time, whatever its session end, until another time is said."""
-        self._segments.latest_ms = latest_ms
-
     @property
     def first_visible_ms(self) -> int:
         """The earliest session end that is shown, in milliseconds since the epoch."""
@@ -261,6 +257,10 @@ class SessionStore(ReadOnlySessionStore[K, A], TypedStore):
 
     kind = StoreKind.SESSION
     value_format = StoreFormat.PLAIN
+
+    def hold_stream_time(self, latest_ms: int) -> None:
+        """Have no put take the stream time beyond a time, whatever its session end, until another time is said."""
+        self._segments.latest_ms = latest_ms
 
     def put(self, session: Windowed, aggregate: A | None) -> None:
         """Set the aggregate of a session; None removes it.

@@ -64,10 +64,6 @@ class ReadOnlyWindowStore(ReadableStore, Generic[K, V]):
         """The latest window start that was put; -1 before the first, as far as is known."""
         return self._segments.stream_time_ms
 
-    def hold_stream_time(self, latest_ms: int) -> None:
-        """Have no put take the stream time beyond a time, whatever its window start, until another time is said."""
-        self._segments.latest_ms = latest_ms
-
     @property
     def first_visible_ms(self) -> int:
         """The earliest window start that is shown, in milliseconds since the epoch."""
@@ -229,6 +225,10 @@ class WindowStore(ReadOnlyWindowStore[K, V], TypedStore):
     value_format = StoreFormat.PLAIN
 
     _sequence = 0
+
+    def hold_stream_time(self, latest_ms: int) -> None:
+        """Have no put take the stream time beyond a time, whatever its window start, until another time is said."""
+        self._segments.latest_ms = latest_ms
 
     def put(self, key: K, value: V | None, window_start_ms: int) -> None:
         """Set the value of a key in the window that starts at `window_start_ms`; None deletes it.

@@ -47,7 +47,7 @@ LATE_VERSION: Row = {**VERSION, "start_ms": 10, "end_ms": 20}
     ("kind", "rows", "column", "problem"),
     [
         (StoreType.HEADERS_KV, [{**BASE, "key": None}], "key", "a row without a key has no key"),
-        (StoreType.HEADERS_KV, [{**BASE, "value": None}], "value", "key 0x6b has no value"),
+        (StoreType.HEADERS_KV, [{**BASE, "value": None}], "value", "key of digest 8254c329a92850f6 has no value"),
         (StoreType.HEADERS_KV, [{**BASE, "timestamp_ms": None}], "timestamp_ms", "no timestamp"),
         (StoreType.HEADERS_KV, [BASE, {**BASE, "timestamp_ms": -2}], "timestamp_ms", "negative"),
         (StoreType.HEADERS_KV, [{**BASE, "start_ms": 1}], "start_ms", "has no room for"),
@@ -56,7 +56,7 @@ LATE_VERSION: Row = {**VERSION, "start_ms": 10, "end_ms": 20}
             StoreType.HEADERS_KV,
             [BASE, {**BASE, "key": b"l", "headers": [("h", b"x"), (None, b"x")]}],
             "headers",
-            "0x6c has a",
+            "acac86c0e609ca90 has a",
         ),
         (
             StoreType.HEADERS_KV,

@@ -44,7 +44,7 @@ OURS = {"name", "is_open", "stream_time_ms", "read_only"}
 OURS_OF: dict[type, set[str]] = {
     ReadOnlyKeyValueStore: {"range_values", "get_many"},
     ReadOnlyWindowStore: {"fetch_many", "first_visible_ms"},
-    ReadOnlySessionStore: {"fetch_session_many", "find_sessions_many", "retention_ms"},
+    ReadOnlySessionStore: {"fetch_session_many", "find_sessions_many", "first_visible_ms", "retention_ms"},
 }
 CHANGES = ["put", "put_all", "put_many", "delete", "remove", "close", "flush", "finish_upgrade"]
 

@@ -113,7 +113,7 @@ def test_a_kill_is_a_kill_but_for_the_driver(effect: Effect, written: bytes | No
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    found = where.read(DELTA)
+    found = where.read(DELTA, 4)
     assert (None if found is None else found.to_pybytes()) == written
     with pytest.raises(LocationNotWritableError, match="injected fault 0: kill"):
         where.write(DELTA, b"data")
@@ -132,12 +132,12 @@ def test_a_location_fails_cuts_and_flips(tmp_path: Path) -> None:
     with pytest.raises(LocationNotWritableError, match=r"No space left.*injected fault 1"):
         where.write("second", b"0123456789")
     assert [path.name for path in where.directory.iterdir()] == ["first"]
-    flipped_once = where.read("first")
+    flipped_once = where.read("first", 100)
     assert flipped_once is not None
     assert sum(a != b for a, b in zip(flipped_once.to_pybytes(), b"0123456789", strict=True)) == 1
     with pytest.raises(LocationError, match="injected fault 3"):
         where.names("")
-    again = where.read("first")
+    again = where.read("first", 100)
     assert again is not None
     assert again.to_pybytes() == b"0123456789"
 
@@ -155,7 +155,7 @@ def test_what_is_written_durably_survives_every_loss_of_power(seed: int, tmp_pat
     for number in range(3):
         where.write(f"a/b/{number}", b"data")
     assert lose_unsynced(where._injector.journal, seed) == []
-    assert all(where.read(f"a/b/{number}") is not None for number in range(3))
+    assert all(where.read(f"a/b/{number}", 100) is not None for number in range(3))
 
 
 def test_what_is_not_synced_is_lost_in_every_combination(tmp_path: Path) -> None:
