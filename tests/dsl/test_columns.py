@@ -249,7 +249,7 @@ def _counted(driver: TopologyTestDriver) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("of", ["keys", "windows", "windows on close", "sessions", "sessions on close"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
     program = data.draw(programs(of))
@@ -263,7 +263,7 @@ def test_columns_do_what_records_do(of: str, data: st.DataObject) -> None:
         assert run(program, batches, restarts_after, in_columns=True) == by_records
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from([None, "h"]), st.integers(0, 40), st.integers(0, 20) | st.integers(0, 400))
 def test_deduplication_in_columns_does_what_it_does_by_records(
     data: st.DataObject, by: str | None, within_ms: int, grace_ms: int
