@@ -273,10 +273,10 @@ def test_a_serde_of_topics_and_headers_is_encrypted_too() -> None:
     serde = Serdes.of_topics("text", serialize, lambda topic, headers, data: f"{topic}:{data.decode()}")
     sealed = encrypted_serde(serde, BEFORE)
     headers = Headers()
-    data = sealed.on_topic("t").serialize("x", headers)
-    assert (b"x" in data, list(headers)) == (False, [("of", b"t")])
-    assert sealed.on_topic("t").deserialize(data, headers) == "t:x"
-    assert sealed.deserialize(data) == "None:x"
+    data = sealed.on_topic("t").serialize("a secret", headers)
+    assert (b"a secret" in data, list(headers)) == (False, [("of", b"t")])
+    assert sealed.on_topic("t").deserialize(data, headers) == "t:a secret"
+    assert sealed.deserialize(data) == "None:a secret"
 
 
 def test_errors_of_an_encrypted_serde_show_no_value() -> None:
