@@ -149,7 +149,7 @@ BYTES = {
 }
 
 
-def run(topology: Topology, value: bytes, caplog: Any, **options: Any) -> None:
+def assert_it_fails_in_silence(topology: Topology, value: bytes, caplog: Any, **options: Any) -> None:
     """Pipe a record of secrets through a topology that fails, stopping at it and going on, and look at what is said."""
     key, headers = TEXT.encode(), Headers([secret_header(), secret_header("other")])
     handled: dict[str, Any] = dict.fromkeys(
@@ -178,35 +178,34 @@ def run(topology: Topology, value: bytes, caplog: Any, **options: Any) -> None:
 @pytest.mark.parametrize("value", BYTES)
 def test_what_a_source_can_not_read(serde: str, value: str, caplog: Any) -> None:
     with caplog.at_level(logging.DEBUG):
-        run(chain(source=SERDES[serde]), BYTES[value], caplog)
-        run(chain(source=encrypted_serde(SERDES[serde], KEYS)), BYTES[value], caplog)
+        assert_it_fails_in_silence(chain(source=SERDES[serde]), BYTES[value], caplog)
+        assert_it_fails_in_silence(chain(source=encrypted_serde(SERDES[serde], KEYS)), BYTES[value], caplog)
 
 
 def test_text_that_is_no_utf8(caplog: Any) -> None:
-    run(chain(source=Serdes.string()), BYTES["no UTF-8"], caplog)
+    assert_it_fails_in_silence(chain(source=Serdes.string()), BYTES["no UTF-8"], caplog)
 
 
-@pytest.mark.parametrize("serde", [*SERDES, "by type"])
-@pytest.mark.parametrize("value", VALUES)
+WRITABLE = {"string": ("text",), "json": ("text", "number"), "double": ("number",), "by type": ("text", "bytes")}
+UNWRITABLE = [
+    (serde, value) for serde in (*SERDES, "by type") for value in VALUES if value not in WRITABLE.get(serde, ())
+]
+
+
+@pytest.mark.parametrize(("serde", "value"), UNWRITABLE)
 def test_what_a_sink_can_not_write(serde: str, value: str, caplog: Any) -> None:
     made, sink = VALUES[value], SERDES.get(serde)
-    writable = {
-        "string": ("text",),
-        "json": ("text", "number"),
-        "double": ("number",),
-        "by type": ("text", "bytes"),
-    }
-    if value in writable.get(serde, ()):
-        return
     with caplog.at_level(logging.DEBUG):
-        run(chain(lambda record: record.with_value(made), sink=sink), b"v", caplog)
+        assert_it_fails_in_silence(chain(lambda record: record.with_value(made), sink=sink), b"v", caplog)
         if sink is not None:
-            run(chain(lambda record: record.with_value(made), sink=encrypted_serde(sink, KEYS)), b"v", caplog)
+            assert_it_fails_in_silence(
+                chain(lambda record: record.with_value(made), sink=encrypted_serde(sink, KEYS)), b"v", caplog
+            )
 
 
 @pytest.mark.parametrize("make", [raise_plainly, lambda record: record.value, lambda record: (record.key, TEXT)])
 def test_what_a_processor_fails_on(make: Any, caplog: Any) -> None:
-    run(chain(make), TEXT.encode(), caplog)
+    assert_it_fails_in_silence(chain(make), TEXT.encode(), caplog)
 
 
 WRONG_RESULTS: dict[str, Callable[[Any], Any]] = {
@@ -222,12 +221,12 @@ WRONG_RESULTS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", ["on_ingest", "on_consume", "on_send", "on_emit"])
 @pytest.mark.parametrize("wrong", WRONG_RESULTS)
 def test_what_an_interceptor_does_wrong(name: str, wrong: str, caplog: Any) -> None:
-    run(chain(), TEXT.encode(), caplog, interceptors=[hook(name, WRONG_RESULTS[wrong])])
+    assert_it_fails_in_silence(chain(), TEXT.encode(), caplog, interceptors=[hook(name, WRONG_RESULTS[wrong])])
 
 
 @pytest.mark.parametrize("make", [lambda record: record.value, lambda record: record.copy(value=TEXT), raise_plainly])
 def test_what_a_hook_for_what_comes_in_does_wrong(make: Any, caplog: Any) -> None:
-    run(chain(), TEXT.encode(), caplog, on_ingest=make)
+    assert_it_fails_in_silence(chain(), TEXT.encode(), caplog, on_ingest=make)
 
 
 CONTENTS = {
