@@ -7,6 +7,7 @@ earliest of their times.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,10 @@ from statestore.format.partitioner import murmur2_column
 from statestore.recovery.commit.earlier_shards import Clock, EarlierShards
 
 _POSITIVE = np.uint32(0x7FFFFFFF)
-_UNSEEN_MS = -1
-_NOWHERE = -1
+UNSEEN_MS: Final = -1
+"""The time of who has seen none, or nothing that the present shard has not seen."""
+NOWHERE: Final = -1
+"""The partition of a record that came from no topic."""
 
 
 class EarlierTimes:
@@ -35,11 +38,11 @@ class EarlierTimes:
 
     def of_many(self, keys: pa.BinaryArray, partitions: Integers) -> Integers:
         """Return the time of each record; the partition of one that came from no topic is -1."""
-        found = np.full(len(keys), _UNSEEN_MS, np.int64)
+        found = np.full(len(keys), UNSEEN_MS, np.int64)
         for shards, by, times_ms in self._earlier:
             places = partitions if by == "partition" else (murmur2_column(keys) & _POSITIVE).astype(np.int64)
-            numbers, rows = np.unique(np.where(places < 0, _NOWHERE, places % shards), return_inverse=True)
-            seen = np.array([times_ms.get(number, _UNSEEN_MS) for number in numbers.tolist()], np.int64)
+            numbers, rows = np.unique(np.where(places < 0, NOWHERE, places % shards), return_inverse=True)
+            seen = np.array([times_ms.get(number, UNSEEN_MS) for number in numbers.tolist()], np.int64)
             found = np.maximum(found, seen[rows])
         return found
 

@@ -14,12 +14,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from statestore.dsl.processors.windows.earlier_shards import UNSEEN_MS, EarlierTimesOfKeys
+from statestore.dsl.processors.windows.earlier_shards import EarlierTimesOfKeys
 from statestore.format.binary_columns import Integers
 from statestore.format.serde import Serde
 from statestore.format.window_key import MAX_TIME_MS
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
+from statestore.processor.earlier_times import UNSEEN_MS
 from statestore.processor.record import Record
 from statestore.stores.iterator import Windowed
 

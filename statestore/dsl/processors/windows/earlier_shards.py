@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from statestore.dsl.windowed_serdes import WindowedSerde
 from statestore.errors import TopologyError
@@ -13,9 +12,8 @@ from statestore.format.binary_columns import Integers
 from statestore.format.serde import Serde, columns_of
 from statestore.headers.record_columns import RecordColumns
 from statestore.processor.context import ProcessorContext
+from statestore.processor.earlier_times import NOWHERE, UNSEEN_MS
 from statestore.processor.record import Record
-
-UNSEEN_MS: Final = -1
 
 
 class EarlierTimesOfKeys:
@@ -36,7 +34,7 @@ class EarlierTimesOfKeys:
         while isinstance(serde, WindowedSerde):
             key, serde = key.key, serde.layout.inner
         metadata = self._context.record_metadata
-        return self._times.of(serde.serialize(key), UNSEEN_MS if metadata is None else metadata.partition)
+        return self._times.of(serde.serialize(key), NOWHERE if metadata is None else metadata.partition)
 
     def of_many(self, records: RecordColumns) -> Integers:
         """Return the time for each record, which have keys."""
@@ -45,6 +43,6 @@ class EarlierTimesOfKeys:
         keys, serde = records.key, self._key_serde
         while isinstance(serde, WindowedSerde):
             keys, serde = keys.storage.field("key"), serde.layout.inner
-        partitions = records.partition or pa.array([UNSEEN_MS] * len(records))
-        key_bytes = columns_of(serde, "key", TopologyError).serialize(keys)
-        return self._times.of_many(key_bytes, partitions.to_numpy())
+        partitions = records.partition
+        places = np.full(len(records), NOWHERE) if partitions is None else partitions.to_numpy()
+        return self._times.of_many(columns_of(serde, "key", TopologyError).serialize(keys), places)
