@@ -30,7 +30,13 @@ from statestore.recovery.commit.initial_state import initial_pointer
 from statestore.recovery.commit.manifest import Manifest
 from statestore.recovery.commit.pointer import CommitPointer, SnapshotRef
 from statestore.recovery.fences.fence import Fence, read_fences
-from statestore.recovery.location.shard_files import Written, delta_directory, parse_delta_name, parse_fence_name
+from statestore.recovery.location.shard_files import (
+    Written,
+    delta_directory,
+    fence_name,
+    parse_delta_name,
+    parse_fence_name,
+)
 from statestore.recovery.making.rescale_report import RescaleReport
 from statestore.recovery.metadata.state_metadata import METADATA_NAME, UNFINISHED_NAME, StateMetadata, read_metadata
 from tests.simulation.workload import SPECS, Reference, differences, live
@@ -61,9 +67,12 @@ class Oracle:
         self.last_committer: Driver | None = None
         self.must_refuse: dict[tuple[int, str], str] = {}
         """By shard and run: why the run must not have entered."""
-        self.entered: set[tuple[int, str]] = set()
+        self.entered: dict[tuple[int, str], set[int]] = {}
+        """By shard and run: the epochs in which it has committed, of all those that it has left fences in."""
         self.makers: dict[str, str] = {}
         """By delta: the run of the attempt that wrote it, whatever the name says."""
+        self.appeared: dict[str, int] = {}
+        """By fence and delta: how many operations there had been when it was there for the first time."""
 
     # What was read and made.
 
@@ -107,7 +116,7 @@ class Oracle:
         assert reference is not None
         if committed.head != opened.head:
             self.heads[shard, committed.head] = reference.after(attempt.batch, attempt.variant)
-            self._check_entry(attempt)
+            self._check_entry(attempt, committed)
             if attempt.fenced_by is not None:
                 self._fail(f"{attempt.name} has committed, although {attempt.fenced_by} had taken over before")
             if attempt.built_past:
@@ -212,6 +221,7 @@ class Oracle:
 
     def on_written(self, name: str) -> None:
         """Look at a file that has become visible; called by the location."""
+        self.appeared.setdefault(name, self.world.scheduler.operations)
         if name == METADATA_NAME:
             self._note_recorded()
         if name == UNFINISHED_NAME:
@@ -260,12 +270,15 @@ class Oracle:
             for name, made in self._written(attempt.task.shard).items()
         )
 
-    def _check_entry(self, attempt: Attempt) -> None:
+    def _check_entry(self, attempt: Attempt, committed: CommitPointer) -> None:
         """Fail if a run goes on that should have been refused."""
         key = (attempt.task.shard, attempt.driver.run_id)
-        if key in self.entered:
+        made = parse_delta_name(committed.head)
+        assert made is not None
+        is_there = key in self.entered
+        self.entered.setdefault(key, set()).add(made.epoch)
+        if is_there:
             return
-        self.entered.add(key)
         if key in self.must_refuse and not attempt.driver.start.accept_older:
             self._fail(f"{attempt.name} should have been refused: {self.must_refuse[key]}")
 
@@ -294,7 +307,7 @@ class Oracle:
                 given_up = any(
                     fence.epoch > delta.epoch
                     and self._is_without(fence, other, shard, version)
-                    and ((shard, fence.run) in self.entered or fence.run in writers)
+                    and (self._has_entered(shard, fence) or fence.run in writers)
                     for fence in fences
                 )
                 count += not given_up
@@ -323,23 +336,51 @@ class Oracle:
         since = self._since(mine, shard, fences)
         if any(self._checkpoint_of(fence.run) is not mine and fence.epoch >= since for fence in fences):
             return True
+        if self._was_passed(mine, shard, fences):
+            return True
         # A driver that was told to go back, and slept, goes back from what its own checkpoint has committed since.
         made = self._made_by(mine, shard)
         return any(fence.went_back and fence.epoch > made for fence in fences)
 
+    def _was_passed(self, checkpoint: Checkpoint, shard: int, fences: list[Any]) -> bool:
+        """Return whether another copy showed after the last entry of this checkpoint what that could not know of.
+
+        That is a delta which was on its way, or a fence that went on from what is not in this checkpoint.
+        """
+        own = [fence for fence in fences if self._checkpoint_of(fence.run) is checkpoint]
+        entries = [self.appeared[fence_name(shard, fence)] for fence in own if self._has_entered(shard, fence)]
+        if not entries:
+            return False
+        known = {"", *self._heads(checkpoint, shard)}
+        others = {fence.run for fence in fences} - {fence.run for fence in own}
+        names = {fence_name(shard, fence) for fence in fences if fence.run in others and fence.head not in known}
+        for name in self._written(shard):
+            run = self.makers.get(name)
+            if run in self.runs and self._checkpoint_of(run) is not checkpoint:
+                names.add(name)
+        return any(self.appeared[name] > max(entries) for name in names)
+
+    def _has_entered(self, shard: int, fence: Any) -> bool:
+        """Return whether the run of a fence has committed in its epoch, as far as anybody was told."""
+        return fence.epoch in self.entered.get((shard, fence.run), ())
+
     def _since(self, checkpoint: Checkpoint, shard: int, fences: list[Any]) -> int:
         """Return from which epoch on others may have gone on without a checkpoint."""
         # A run that was refused after it had left its fence has decided nothing.
-        entered = [fence for fence in fences if (shard, fence.run) in self.entered]
+        entered = [fence for fence in fences if self._has_entered(shard, fence)]
         own = [fence.epoch + 1 for fence in entered if self._checkpoint_of(fence.run) is checkpoint]
         # Who has made what is in a copy may have gone on after it was copied.
         return max((self._made_by(checkpoint, shard), *own))
 
     def _made_by(self, checkpoint: Checkpoint, shard: int) -> int:
         """Return the last epoch that has made what is committed in a checkpoint; 0 if nothing is."""
-        heads = (self.world.committed_pointer(checkpoint, shard, n).head for n in range(1, checkpoint.committed + 1))
-        made = (written.epoch for head in heads if (written := parse_delta_name(head)) is not None)
-        return max(made, default=0)
+        heads = map(parse_delta_name, self._heads(checkpoint, shard))
+        return max((written.epoch for written in heads if written is not None), default=0)
+
+    def _heads(self, checkpoint: Checkpoint, shard: int) -> list[str]:
+        """Return the heads of what is committed in a checkpoint, by batches."""
+        batches = range(1, checkpoint.committed + 1)
+        return [self.world.committed_pointer(checkpoint, shard, batch).head for batch in batches]
 
     def _chain(self, checkpoint: Checkpoint, shard: int) -> tuple[str, ...]:
         pointer = self.world.committed_pointer(checkpoint, shard, checkpoint.committed)
@@ -376,7 +417,7 @@ class Oracle:
         for fence in self._fences(shard):
             if self._checkpoint_of(fence.run) is not checkpoint:
                 found = None
-            elif fence.went_back and (shard, fence.run) in self.entered:
+            elif fence.went_back and self._has_entered(shard, fence):
                 found = fence.from_version
         return found
 
