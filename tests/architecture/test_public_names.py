@@ -25,7 +25,6 @@ from tests.support.documentation import PAGES, ROOT, python_of
 from tests.support.public_names import Source, Sources
 
 SOURCES: Final = Sources.read()
-NAMES: Final = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
 FOR_MAINTAINERS: Final = ("docs/adr/", "docs/architecture.md")
 """Pages that say how it is made, and so name private modules."""
 NAMED_FOR_SOMETHING_ELSE: Final = {
@@ -122,21 +121,6 @@ def test_the_core_does_not_import_spark() -> None:
     code = "import statestore, sys; print([m for m in ('pyspark', 'pandas') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
-
-
-def test_the_page_of_names_lists_the_public_modules_and_no_others() -> None:
-    table = NAMES.partition("## Modules")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `([\w.]+)` \|", table, re.M) == sorted(SOURCES.public)
-
-
-@pytest.mark.parametrize("module", sorted(SOURCES.public))
-def test_the_page_of_names_lists_what_a_public_module_promises(module: str) -> None:
-    if module.endswith(".errors"):
-        page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-        assert set(SOURCES.public[module]) <= set(re.findall(r"^\| `(\w+)` \|", page, re.M))
-    else:
-        section = NAMES.partition(f"\n## `{module}`\n")[2].partition("\n## ")[0]
-        assert re.findall(r"^\| `(\w+)` \|", section, re.M) == SOURCES.public[module]
 
 
 @pytest.mark.parametrize("module", sorted(SOURCES.public))
